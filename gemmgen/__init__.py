@@ -1,0 +1,66 @@
+"""Generates GEMM kernels: a small tiling IR, printed as OpenCL C.
+
+    import gemmgen
+    sgemm = gemmgen.compile(gemmgen.GemmSpec(), "L3_SIMD_32x2_1x8")
+    c = sgemm(a, b)
+
+Importing the package imports nothing else; each name below is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gemmgen.driver import emit as emit
+    from gemmgen.errors import DeviceError as DeviceError
+    from gemmgen.errors import GemmgenError as GemmgenError
+    from gemmgen.errors import LoweringError as LoweringError
+    from gemmgen.errors import ScheduleError as ScheduleError
+    from gemmgen.errors import SpecError as SpecError
+    from gemmgen.errors import UserError as UserError
+    from gemmgen.ir.target import Target as Target
+    from gemmgen.runtime.api import compile as compile  # noqa: A004
+    from gemmgen.runtime.devices import devices as devices
+    from gemmgen.runtime.opencl import CompiledKernel as CompiledKernel
+    from gemmgen.schedule import Operand as Operand
+    from gemmgen.schedule import Schedule as Schedule
+    from gemmgen.source import Source as Source
+    from gemmgen.spec import GemmSpec as GemmSpec
+
+_HOMES = {
+    "emit": "driver",
+    **dict.fromkeys(
+        ("DeviceError", "GemmgenError", "LoweringError", "ScheduleError", "SpecError", "UserError"), "errors"
+    ),
+    "Target": "ir.target",
+    "compile": "runtime.api",
+    "devices": "runtime.api",
+    "CompiledKernel": "runtime.api",
+    "Operand": "schedule",
+    "Schedule": "schedule",
+    "Source": "source",
+    "GemmSpec": "spec",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605  (one list for `import *` and for `__getattr__`)
+
+# In a wheel `templates` and `generated` are folders of the package; in a checkout they stand beside it, and the
+# root joins the package's path so that `gemmgen.generated` is found there too.
+_root = Path(__file__).resolve().parent.parent
+if all((_root / name).exists() for name in ("pyproject.toml", "generated", "templates")):
+    __path__.append(str(_root))
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

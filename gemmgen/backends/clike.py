@@ -1,0 +1,243 @@
+"""What C-family languages share: statements, operators with their precedence, arrays, loops.
+
+A backend is a subclass that says how its language names types, memory, ids, functions and the copy
+instructions. No decision about tiling is made here or there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Alloc, Barrier, Block, Body, Comment, For, If, Let, Move, Stmt, Store
+from gemmgen.ir.target import Target
+
+INDENT = "    "
+#: How tightly operators bind, from C's grammar; higher binds tighter.
+PRECEDENCE: dict[str, int] = {
+    "&&": 2,
+    "&": 3,
+    "==": 4,
+    "!=": 4,
+    "<": 5,
+    "<=": 5,
+    "+": 7,
+    "-": 7,
+    "*": 8,
+    "/": 8,
+    "%": 8,
+}
+TERNARY, UNARY, POSTFIX = 1, 9, 10
+
+
+@dataclass
+class CLike(ABC):
+    """Prints one kernel.
+
+    Attributes:
+        target: whose features choose between names of a function.
+    """
+
+    name: ClassVar[str]
+    suffix: ClassVar[str]
+    types: ClassVar[dict[str, str]]
+
+    target: Target
+
+    # --- what a language says ---------------------------------------------------------------------
+
+    @abstractmethod
+    def signature(self, kernel: Kernel) -> list[str]:
+        """The lines up to the opening brace."""
+
+    @abstractmethod
+    def qualifier(self, space: Space) -> str:
+        """What stands before the type of a declared buffer."""
+
+    @abstractmethod
+    def call(self, call: Call) -> tuple[str, int]:
+        """A built-in function, and how tightly its text binds."""
+
+    @abstractmethod
+    def barrier(self) -> str:
+        """The statement at which a group meets."""
+
+    @abstractmethod
+    def wide_move(self, move: Move) -> str:
+        """A statement for an instruction that moves more than an element."""
+
+    @abstractmethod
+    def requirements(self, kernel: Kernel) -> list[str]:
+        """What the head comment says that the kernel needs of a device."""
+
+    @abstractmethod
+    def launch(self, kernel: Kernel) -> str:
+        """The launch geometry, as the head comment prints it."""
+
+    @abstractmethod
+    def prelude(self, kernel: Kernel) -> list[str]:
+        """Lines before the kernel (extensions, helpers), only those it uses."""
+
+    @abstractmethod
+    def build_line(self, kernel: Kernel) -> str:
+        """How to compile the file, as the head comment prints it."""
+
+    @abstractmethod
+    def build_options(self, kernel: Kernel) -> tuple[str, ...]:
+        """What the compiler must be told."""
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def kernel(self, kernel: Kernel) -> str:
+        """The function's text."""
+        body = (part for line in self._indented(kernel.body, 1) for part in fold_line(line))
+        return "\n".join([*self.signature(kernel), "{", *body, "}"]) + "\n"
+
+    def _indented(self, body: Body, depth: int) -> Iterator[str]:
+        """The lines of a block; `depth` 1 is the function's own, whose sections stand apart."""
+        stmts = list(body)
+        for i, stmt in enumerate(stmts):
+            before = stmts[i - 1] if i else None
+            if before is not None and _opens_section(before, stmt, depth):
+                yield ""
+            match before, stmt:
+                case Alloc(declared), Store(buffer, (), _) if declared == buffer:
+                    continue  # printed with its declaration
+            following = stmts[i + 1] if i + 1 < len(stmts) else None
+            for line in self._statement(stmt, following):
+                yield INDENT + line if line else ""
+
+    def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
+        match stmt:
+            case Comment(text):
+                yield f"// {text}"
+            case Alloc(buffer) if isinstance(following, Store) and following.buffer == buffer and not buffer.shape:
+                yield f"{self.types[buffer.dtype.name]} {buffer.name} = {self.expr(following.value)};"
+            case Alloc(buffer):
+                yield f"{self.qualifier(buffer.space)}{self.types[buffer.dtype.name]} {self._declarator(buffer)};"
+            case Let(var, value):
+                yield f"const {self.types[var.dtype.name]} {var.name} = {self.expr(value)};"
+            case Store(buffer, index, value):
+                yield f"{self.element(buffer, index)} = {self.expr(value)};"
+            case Move() if stmt.width == 1 and not any(stmt.atom.lane_step):
+                yield f"{self.element(stmt.dst, stmt.dst_index)} = {self.element(stmt.src, stmt.src_index)};"
+            case Move():
+                yield self.wide_move(stmt)
+            case Barrier():
+                yield self.barrier()
+            case For():
+                yield from self._loop(stmt)
+            case If(condition, then, orelse):
+                yield f"if ({self.expr(condition)}) {{"
+                yield from self._indented(then, 2)
+                if orelse:
+                    yield "} else {"
+                    yield from self._indented(orelse, 2)
+                yield "}"
+            case Block(body):
+                yield "{"
+                yield from self._indented(body, 2)
+                yield "}"
+            case _:
+                raise LoweringError(f"cannot print {type(stmt).__name__}: it should have been expanded")
+
+    def _loop(self, loop: For) -> Iterator[str]:
+        if loop.unroll:
+            yield "#pragma unroll"
+        var = loop.var.name
+        step = f"++{var}" if loop.step == 1 else f"{var} += {loop.step}"
+        stop = self.expr(loop.stop, PRECEDENCE["<"] + 1)
+        yield f"for (int {var} = {self.expr(loop.start)}; {var} < {stop}; {step}) {{"
+        yield from self._indented(loop.body, 2)
+        yield "}"
+
+    def _declarator(self, buffer: Buffer) -> str:
+        return buffer.name + "".join(f"[{extent}]" for extent in buffer.extents)
+
+    # --- expressions ------------------------------------------------------------------------------
+
+    def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        """One element: `a[i * lda + j]` of a matrix, `acc[i][j]` of an array."""
+        if buffer.space is Space.GLOBAL:
+            return f"{buffer.name}[{self.expr(buffer.layout.offset(index))}]"
+        return buffer.name + "".join(f"[{self.expr(i)}]" for i in index)
+
+    def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        """A pointer to one element; an array's name where that is its first."""
+        if buffer.space is not Space.GLOBAL and index and as_int(index[-1]) == 0:
+            return self.element(buffer, index[:-1])
+        return f"&{self.element(buffer, index)}"
+
+    def expr(self, node: Expr, outer: int = 0) -> str:
+        """An expression, in parentheses only where `outer` binds tighter."""
+        text, inner = self._bound(node)
+        return f"({text})" if inner < outer else text
+
+    def _bound(self, node: Expr) -> tuple[str, int]:
+        match node:
+            case Const(value, dtype):
+                return self.literal(value, dtype)
+            case Var(name, _):
+                return name, POSTFIX
+            case Load(buffer, index):
+                return self.element(buffer, index), POSTFIX
+            case Call():
+                return self.call(node)
+            case Select(condition, then, other):
+                texts = (self.expr(condition, TERNARY + 1), self.expr(then, TERNARY + 1), self.expr(other, TERNARY))
+                return "{} ? {} : {}".format(*texts), TERNARY
+            case Bin("min", a, b):
+                return f"min({self.expr(a)}, {self.expr(b)})", POSTFIX
+            case Bin(op, a, b):
+                level = PRECEDENCE[op]
+                # The right operand of - / % must not be regrouped; + and * of integers may stand as they are.
+                right = level if op in ("+", "&&") else level + 1
+                return f"{self.expr(a, level)} {op} {self.expr(b, right)}", level
+
+    def literal(self, value: int | float, dtype: DType) -> tuple[str, int]:
+        """A literal of a type."""
+        suffix = "f" if dtype.size == 4 else ""
+        text = f"{float(value)!r}{suffix}" if dtype.is_float else str(value)
+        return text, UNARY if value < 0 else POSTFIX
+
+
+def _opens_section(before: Stmt, stmt: Stmt, depth: int) -> bool:
+    """Whether a blank line belongs between two statements."""
+    if isinstance(before, Comment):
+        return False
+    return isinstance(stmt, Comment) or (depth == 1 and isinstance(before, Let) != isinstance(stmt, Let))
+
+
+def fold_line(line: str, limit: int = 100) -> list[str]:
+    """A statement over several lines where it is longer than `limit`."""
+    if len(line) <= limit:
+        return [line]
+    indent = len(line) - len(line.lstrip())
+    marks = _marks(line)
+    if (equals := marks.get(" = ")) is not None:
+        return [line[: equals + 2], *fold_line(" " * (indent + 4) + line[equals + 3 :], limit)]
+    question, colon = marks.get(" ? "), marks.get(" : ")
+    if question is not None and colon is not None:
+        # `condition ? then` over `: other`, the two signs aligned.
+        return [line[:colon], *fold_line(" " * (question + 1) + line[colon + 1 :], limit)]
+    cut = line.rfind(", ", indent, limit) + 2
+    return [line] if cut < indent + 2 else [line[: cut - 1], *fold_line(" " * (indent + 4) + line[cut:], limit)]
+
+
+def _marks(line: str) -> dict[str, int]:
+    """Where the operators that lines are broken at first stand outside of parentheses."""
+    found: dict[str, int] = {}
+    depth = 0
+    for i, character in enumerate(line):
+        depth += (character in "([{") - (character in ")]}")
+        for mark in (" = ", " ? ", " : ") if depth == 0 and character == " " else ():
+            if line.startswith(mark, i):
+                found.setdefault(mark, i)
+    return found

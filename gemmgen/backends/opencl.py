@@ -1,0 +1,155 @@
+"""OpenCL C, with Intel's or Khronos' sub-groups where a kernel asks for them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from gemmgen.backends.clike import POSTFIX, UNARY, CLike
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Call, Var
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Move
+from gemmgen.ir.visit import uses_calls, uses_features, walk
+
+#: Built-in ids -> what is printed in front of the dimension; they are size_t, gemmgen counts in int.
+IDS = {"group_id": "(int)get_group_id", "local_id": "(int)get_local_id"}
+INTEL_NAMES = {"broadcast": "intel_sub_group_shuffle", "shuffle_xor": "intel_sub_group_shuffle_xor"}
+BLOCK_READ, IMAGE_BLOCK_READ = "block_read", "image_block_read"
+KHR_NAMES = {"broadcast": "sub_group_shuffle", "shuffle_xor": "sub_group_shuffle_xor"}
+
+
+class OpenCL(CLike):
+    """OpenCL C 1.2 and up."""
+
+    name: ClassVar[str] = "opencl"
+    suffix: ClassVar[str] = ".cl"
+    types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
+
+    # --- the function -----------------------------------------------------------------------------
+
+    def signature(self, kernel: Kernel) -> list[str]:
+        rows, cols = kernel.group
+        lines = [f"__attribute__((reqd_work_group_size({cols}, {rows}, 1)))"]
+        if kernel.sub_group and "required_sub_group_size" in self.target.features:
+            lines.append(f"__attribute__((intel_reqd_sub_group_size({kernel.sub_group})))")
+        opening = f"__kernel void {kernel.name}("
+        params = [self._param(p) for p in kernel.params]
+        return [*lines, *_wrapped(opening, params)]
+
+    def _param(self, param: Buffer | Var) -> str:
+        if isinstance(param, Var):
+            return f"{self.types[param.dtype.name]} {param.name}"
+        if param.space is Space.IMAGE:
+            return f"__read_only image2d_t {param.name}"
+        const = "" if param.writable else "const "
+        return f"__global {const}{self.types[param.dtype.name]} *restrict {param.name}"
+
+    def prelude(self, kernel: Kernel) -> list[str]:
+        if not kernel.sub_group:
+            return []
+        if "intel_sub_groups" in self.target.features:
+            extensions = ["cl_intel_subgroups"]
+        else:
+            shuffles = uses_calls(kernel, KHR_NAMES)
+            extensions = ["cl_khr_subgroups", *(["cl_khr_subgroup_shuffle"] if shuffles else [])]
+        lines = [f"#pragma OPENCL EXTENSION {e} : enable" for e in extensions]
+        for atom in (BLOCK_READ, IMAGE_BLOCK_READ):
+            moves = [s for s in walk(kernel.body) if isinstance(s, Move) and s.atom.name == atom]
+            for width in sorted({m.width for m in moves}):
+                lines += ["", *self._helper(atom, width, moves[0].src.dtype)]
+        return lines
+
+    def _helper(self, atom: str, width: int, dtype: DType) -> list[str]:
+        """A named function for a block read, so that the kernel's text stays legible."""
+        element, suffix = self.types[dtype.name], _suffix(width)
+        if atom == BLOCK_READ:
+            what = "One element per lane" + (f" of each of {width} neighbouring segments." if width > 1 else ".")
+            param, read = f"const __global {element} *from", "(const __global uint *)from"
+        else:
+            what = "One element per lane" + (f" of each of {width} rows." if width > 1 else ".")
+            param = "__read_only image2d_t image, int x, int y"
+            read = f"image, (int2)(x * {dtype.size}, y)"
+        return [
+            f"// {what}",
+            f"static inline {element}{suffix} {atom}{suffix}({param})",
+            "{",
+            f"    return as_{element}{suffix}(intel_sub_group_block_read{suffix}({read}));",
+            "}",
+        ]
+
+    def launch(self, kernel: Kernel) -> str:
+        (rows, cols), (groups_down, groups_across) = kernel.group, kernel.grid
+        across, down = self.expr(groups_across * cols), self.expr(groups_down * rows)
+        return f"local size {{{cols}, {rows}}}, global size {{{across}, {down}}}"
+
+    def requirements(self, kernel: Kernel) -> list[str]:
+        needs = []
+        if kernel.sub_group:
+            name = "cl_intel_subgroups" if "intel_sub_groups" in self.target.features else "cl_khr_subgroup_shuffle"
+            needs.append(f"{name}, sub-groups of {kernel.sub_group}")
+        if "image_block_read" in uses_features(kernel):
+            needs.append("images (CL_R, CL_FLOAT) as wide and high as the matrices")
+        return needs
+
+    def build_line(self, kernel: Kernel) -> str:
+        return f"clBuildProgram(..., {' '.join(self.build_options(kernel))!r}, ...)".replace("'", '"')
+
+    def build_options(self, kernel: Kernel) -> tuple[str, ...]:
+        return ("-cl-std=CL2.0",) if kernel.sub_group else ("-cl-std=CL1.2",)
+
+    def qualifier(self, space: Space) -> str:
+        return "__local " if space is Space.LOCAL else ""
+
+    # --- functions and instructions ---------------------------------------------------------------
+
+    def call(self, call: Call) -> tuple[str, int]:
+        args = ", ".join(self.expr(a) for a in call.args)
+        match call.function:
+            case "group_id" | "local_id":
+                return f"{IDS[call.function]}({args})", UNARY
+            case "lane_id":
+                return "(int)get_sub_group_local_id()", UNARY
+            case "fma":
+                return f"fma({args})", POSTFIX
+            case "broadcast" | "shuffle_xor":
+                names = INTEL_NAMES if "intel_sub_groups" in self.target.features else KHR_NAMES
+                return f"{names[call.function]}({args})", POSTFIX
+        raise LoweringError(f"OpenCL C has no name for {call.function}")
+
+    def barrier(self) -> str:
+        return "barrier(CLK_LOCAL_MEM_FENCE);"
+
+    def wide_move(self, move: Move) -> str:
+        width, name = move.width, move.atom.name
+        match name:
+            case "vector":
+                value = f"vload{width}(0, {self.address(move.src, move.src_index)})"
+            case "block_read":
+                value = f"{name}{_suffix(width)}({self.address(move.src, move.src_index)})"
+            case "image_block_read":
+                y, x = move.src_index
+                value = f"{name}{_suffix(width)}({move.src.name}, {self.expr(x)}, {self.expr(y)})"
+            case _:
+                raise LoweringError(f"OpenCL C has no instruction for {name}")
+        if width == 1:
+            return f"{self.element(move.dst, move.dst_index)} = {value};"
+        return f"vstore{width}({value}, 0, {self.address(move.dst, move.dst_index)});"
+
+
+def _suffix(width: int) -> str:
+    """What a vector type's or function's name ends in."""
+    return "" if width == 1 else str(width)
+
+
+def _wrapped(opening: str, params: list[str], limit: int = 100) -> list[str]:
+    """A parameter list over as few lines as fit, aligned under the first parameter."""
+    lines, line = [], opening
+    for i, param in enumerate(params):
+        text = param + (", " if i + 1 < len(params) else ")")
+        if len(line) + len(text.rstrip()) > limit:
+            lines.append(line.rstrip())
+            line = " " * len(opening)
+        line += text
+    return [*lines, line]

@@ -1,0 +1,144 @@
+"""`gemmgen emit`: the straight line from options to text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gemmgen.cli.output import deliver, path_problems
+from gemmgen.cli.request import Request, attempt, takes_request
+from gemmgen.errors import UserError
+
+EXAMPLES = "\n\n".join(
+    (
+        "[bold]Examples[/bold]",
+        "gemmgen emit --backend opencl --tile 32x2",
+        "gemmgen emit --preset block_read_32x2_1x8 --beta 0 -o gemm.cl",
+        "gemmgen emit --method slm --tile 4x4 --set stages=2 --layout row,col",
+        "gemmgen emit --preset naive --python -o naive.py",
+        "gemmgen emit --kernel transpose --sub-group 16",
+        "gemmgen emit --tile 8x4 --stop-after build",
+    )
+)
+KERNELS = ("gemm", "transpose")
+
+
+def complete_backends(incomplete: str) -> list[str]:
+    """Backend names, for the shell."""
+    from gemmgen.backends import BACKENDS
+
+    return [name for name in BACKENDS if name.startswith(incomplete)]
+
+
+def complete_passes(incomplete: str) -> list[str]:
+    """Pass names, for the shell."""
+    from gemmgen.driver import PASS_NAMES
+
+    return [name for name in PASS_NAMES if name.startswith(incomplete)]
+
+
+def complete_kernels(incomplete: str) -> list[str]:
+    """Kernel kinds, for the shell."""
+    return [name for name in KERNELS if name.startswith(incomplete)]
+
+
+@takes_request
+def emit(
+    request: Request,
+    backend: Annotated[
+        str, typer.Option(metavar="NAME", help="Language of the text: opencl.", autocompletion=complete_backends)
+    ] = "opencl",
+    kernel: Annotated[
+        str, typer.Option(metavar="KIND", help="gemm or transpose.", autocompletion=complete_kernels)
+    ] = "gemm",
+    python: Annotated[
+        bool, typer.Option("--python", help="A Python module that needs numpy and pyopencl, but no gemmgen.")
+    ] = False,
+    stop_after: Annotated[
+        str | None, typer.Option(metavar="PASS", help="Print the IR there.", autocompletion=complete_passes)
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to; else standard output.")
+    ] = None,
+) -> None:
+    """Print a kernel.
+
+    METHOD_RxC_hxw computes R x C elements of C per work-item in groups of h x w work-items. Whatever is
+    left out follows from the method; the kernel's head comment shows what was chosen.
+    """
+    problems = [*path_problems(output), *_choices(backend, kernel, python, stop_after)]
+    if kernel == "transpose":
+        deliver(_transpose(request, problems, backend, python, stop_after), output)
+        return
+    spec, schedule, target = request.resolve(problems)
+
+    from gemmgen import driver
+
+    if stop_after is not None:
+        from gemmgen.ir.show import show
+
+        deliver(show(driver.lower(spec, schedule, target, stop_after)), output)
+        return
+    source = driver.emit(spec, schedule, backend, target)
+    if python:
+        from gemmgen.module import render_module
+
+        deliver(render_module(source), output)
+        return
+    deliver(source.text, output)
+
+
+def _choices(backend: str, kernel: str, python: bool, stop_after: str | None) -> list[str]:
+    """What is wrong with the options that only `emit` has."""
+    from gemmgen.backends import BACKENDS
+    from gemmgen.driver import PASS_NAMES
+    from gemmgen.options import suggest
+
+    given = (("backend", backend, BACKENDS), ("kernel", kernel, KERNELS), ("pass", stop_after, PASS_NAMES))
+    problems = [
+        f"{what} {value!r} does not exist: {suggest(value, known)}"
+        for what, value, known in given
+        if value is not None and value not in known
+    ]
+    if python and stop_after is not None:
+        problems.append("--python and --stop-after exclude one another: drop one")
+    return problems
+
+
+def _option(field: str) -> str:
+    """The option that sets a field of the request."""
+    return {"k": "-K", "sets": "--set", "schedule_file": "--schedule"}.get(field, f"--{field.replace('_', '-')}")
+
+
+def _transpose(request: Request, problems: list[str], backend: str, python: bool, stop_after: str | None) -> str:
+    """The text for `--kernel transpose`, which has a block (`--sub-group`) where a product has a schedule."""
+    from gemmgen import driver
+    from gemmgen.names import name_problem
+    from gemmgen.options import build_spec
+
+    gemm_only = ("preset", "schedule_file", "method", "tile", "group", "k_step", "sets", "k", "alpha", "beta")
+    given = (_option(name) for name in gemm_only if getattr(request, name) is not None)
+    problems += (f"{option} means nothing to --kernel transpose: leave it out" for option in given)
+    if request.name is not None and (problem := name_problem(request.name)):
+        problems.append(problem)
+    block = request.sub_group or "16"
+    if not block.isdecimal():
+        problems.append(f"sub_group {block!r} is no number of lanes: give one such as 16")
+    spec = attempt(problems, build_spec, request.m, request.n, None, request.dtype, request.layout)
+    target = attempt(problems, request.chosen_target)
+    if problems or spec is None or target is None:
+        raise UserError(problems)
+    if stop_after is not None:
+        from gemmgen.ir.show import show
+        from gemmgen.passes.transpose import build_transpose
+
+        kernel = build_transpose(spec, int(block), target, request.name)
+        return show(driver.run_passes(kernel, target, stop_after))
+    source = driver.emit_transpose(spec, int(block), backend, target, request.name)
+    if python:
+        from gemmgen.module import render_module
+
+        return render_module(source)
+    return source.text

@@ -1,0 +1,159 @@
+"""Matrices for `gemmgen run`: read, made up, checked and written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemmgen.cli.request import attempt
+from gemmgen.errors import UserError
+from gemmgen.options import build_spec
+from gemmgen.spec import GemmSpec
+
+Sizes = tuple[str | None, str | None, str | None]
+Matrix = NDArray[np.floating]
+_DEFAULT_SIZE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """A, B and, where beta is not zero, C."""
+
+    a: Matrix
+    b: Matrix
+    c: Matrix | None
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """M, N, K."""
+        return self.a.shape[0], self.b.shape[1], self.a.shape[1]
+
+    def ordered(self, spec: GemmSpec) -> Self:
+        """The same, row- or column-major as the spec wants each."""
+        c = None if self.c is None else _ordered(self.c, spec.c_order)
+        return type(self)(_ordered(self.a, spec.a_order), _ordered(self.b, spec.b_order), c)
+
+
+def load_or_random(
+    specs: Sequence[GemmSpec], sizes: Sizes, a_file: Path | None, b_file: Path | None, seed: int, check: bool
+) -> Matrices:
+    """The matrices of a run, which all of its specs share. Raises: UserError with every problem."""
+    problems: list[str] = []
+    spec = specs[0]
+    a = attempt(problems, _load, "--a", a_file, spec, check)
+    b = attempt(problems, _load, "--b", b_file, spec, check)
+    asked = attempt(problems, build_spec, *sizes) or GemmSpec()
+    m = _agree("M", problems, {"-M": asked.m, "the rows of --a": a.shape[0] if a is not None else None})
+    n = _agree("N", problems, {"-N": asked.n, "the columns of --b": b.shape[1] if b is not None else None})
+    k = _agree(
+        "K",
+        problems,
+        {
+            "-K": asked.k,
+            "the columns of --a": a.shape[1] if a is not None else None,
+            "the rows of --b": b.shape[0] if b is not None else None,
+        },
+    )
+    for units in {spec.multiple_of for spec in specs}:
+        attempt(problems, GemmSpec, m, n, k, multiple_of=units)
+    if problems:
+        raise UserError(dict.fromkeys(problems))
+    rng = np.random.default_rng(seed)
+    a = _random(rng, spec, m, k) if a is None else a
+    b = _random(rng, spec, k, n) if b is None else b
+    return Matrices(a, b, _random(rng, spec, m, n) if any(spec.beta for spec in specs) else None)
+
+
+def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:
+    """The one size that all who say something about it say."""
+    known = {who: size for who, size in said.items() if size is not None}
+    if len(set(known.values())) > 1:
+        sizes = ", ".join(f"{size} by {who}" for who, size in known.items())
+        problems.append(f"{axis} is {sizes}: give matrices and sizes that agree")
+    return next(iter(known.values()), _DEFAULT_SIZE)
+
+
+def _random(rng: np.random.Generator, spec: GemmSpec, rows: int, cols: int) -> Matrix:
+    return rng.uniform(-1, 1, (rows, cols)).astype(spec.dtype.name)
+
+
+def _ordered(matrix: Matrix, order: str) -> Matrix:
+    return np.asarray(matrix, order="F" if order == "col" else "C")
+
+
+def _load(option: str, path: Path | None, spec: GemmSpec, check: bool) -> Matrix | None:
+    """A matrix from a file. Raises: UserError."""
+    if path is None:
+        return None
+    remedy = f"write it by numpy.save(path, matrix.astype('{spec.dtype}'))"
+    try:
+        content = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise UserError(f"{option} {path} can't be read: {error.strerror or error}: name an .npy file") from None
+    except (ValueError, EOFError, SyntaxError):
+        raise UserError(f"{option} {path} is no .npy file of numbers: {remedy}") from None
+    if not isinstance(content, np.ndarray):
+        raise UserError(f"{option} {path} is an archive of several arrays: give one as an .npy file; {remedy}")
+    problems = []
+    if content.dtype != np.dtype(spec.dtype.name):
+        problems.append(f"{option} {path} holds {content.dtype}, not {spec.dtype}: {remedy}")
+    if content.ndim != 2:
+        problems.append(f"{option} {path} has {content.ndim} dimensions, not 2: reshape it to rows and columns")
+    elif 0 in content.shape:
+        problems.append(f"{option} {path} is empty ({content.shape[0]}x{content.shape[1]}): give 1x1 or more")
+    if not problems and check and not np.isfinite(content).all():
+        problems.append(f"{option} {path} holds NaN or infinities, for which there is no error bound: leave out -v")
+    if problems:
+        raise UserError(problems)
+    return cast("Matrix", content)
+
+
+def save(file: BinaryIO, matrix: Matrix) -> None:
+    """As an .npy file."""
+    np.save(file, matrix, allow_pickle=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """How far a result is from float64, against the componentwise bound of rounding errors.
+
+    Attributes:
+        worst: the largest error as a part of its own element's bound; infinite where there is a NaN.
+        error: the largest absolute error.
+    """
+
+    worst: float
+    error: float
+
+    @property
+    def passed(self) -> bool:
+        """NaN never passes."""
+        return self.worst <= 1
+
+    def __str__(self) -> str:
+        verdict = "passed" if self.passed else "FAILED"
+        return f"validation {verdict}: error {self.error:.3g} at most, {self.worst:.3g} of the bound gamma_K |A||B|"
+
+    @classmethod
+    def of(cls, data: Matrices, spec: GemmSpec, result: Matrix) -> Self:
+        """The error of |result - (alpha A B + beta C)| <= gamma_(K+2) (|alpha| |A| |B| + |beta| |C|)."""
+        alpha = 1.0 if spec.alpha is None else spec.alpha
+        beta = spec.beta or 0.0
+        a, b = data.a.astype(np.float64), data.b.astype(np.float64)
+        reference, size = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
+        if data.c is not None:
+            c = data.c.astype(np.float64)
+            reference, size = reference + beta * c, size + abs(beta) * np.abs(c)
+        limits = np.finfo(spec.dtype.name)
+        # Two roundings more than K: of alpha and of beta * C. What underflows may become zero.
+        steps = data.sizes[2] + 2
+        unit = steps * float(limits.eps) / 2
+        bound = unit / (1 - unit) * size + steps * float(limits.tiny)
+        error = np.abs(result.astype(np.float64) - reference)
+        error[~np.isfinite(error)] = np.inf
+        return cls(float((error / bound).max()), float(error.max()))

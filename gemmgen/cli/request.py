@@ -1,0 +1,228 @@
+"""The options that say what to compute and how, declared once and shared by `emit`, `explain` and `run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, get_type_hints
+
+import typer
+
+from gemmgen.errors import UserError
+
+if TYPE_CHECKING:
+    from gemmgen.ir.target import Target
+    from gemmgen.options import Document
+    from gemmgen.schedule import Schedule
+    from gemmgen.spec import GemmSpec
+
+T = TypeVar("T")
+P = ParamSpec("P")
+HOW, WHAT = "How to compute it", "What to compute"
+
+
+# --- completion -----------------------------------------------------------------------------------
+
+
+def complete_presets(incomplete: str) -> list[str]:
+    """Preset names, for the shell."""
+    from gemmgen.presets import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def complete_methods(incomplete: str) -> list[str]:
+    """Method names, for the shell."""
+    from gemmgen.methods import METHODS
+
+    return [name for name in METHODS if name.startswith(incomplete)]
+
+
+def complete_fields(incomplete: str) -> list[str]:
+    """`key=` of every field, for the shell."""
+    from gemmgen.options import FIELDS
+
+    return [f"{key}=" for key in FIELDS if key.startswith(incomplete)]
+
+
+def complete_targets(incomplete: str) -> list[str]:
+    """Target names, for the shell."""
+    from gemmgen.ir.target import TARGETS
+
+    return [name for name in TARGETS if name.startswith(incomplete)]
+
+
+# --- the options ----------------------------------------------------------------------------------
+
+
+def how(*names: str, metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> object:
+    """An option of the schedule."""
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=HOW, autocompletion=complete)
+
+
+def what(*names: str, metavar: str, text: str) -> object:
+    """An option of the spec."""
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=WHAT)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options as they are written: text, so that everything wrong with them can be said at once."""
+
+    preset: Annotated[
+        str | None,
+        how("--preset", metavar="NAME", text="Start from a preset (gemmgen presets).", complete=complete_presets),
+    ] = None
+    schedule_file: Annotated[
+        Path | None, how("--schedule", metavar="FILE.toml", text="Start from a schedule in TOML.")
+    ] = None
+    method: Annotated[
+        str | None,
+        how(
+            "--method",
+            metavar="METHOD",
+            text="naive, slm, simd or block_read; simd if nothing is said.",
+            complete=complete_methods,
+        ),
+    ] = None
+    tile: Annotated[
+        str | None, how("--tile", metavar="RxC", text="Rows and columns of C that a work-item computes.")
+    ] = None
+    group: Annotated[str | None, how("--group", metavar="hxw", text="Work-items of a group, rows x columns.")] = None
+    k_step: Annotated[str | None, how("--k-step", metavar="N", text="Depth of one iteration of the main loop.")] = None
+    sub_group: Annotated[str | None, how("--sub-group", metavar="N", text="Lanes of a sub-group.")] = None
+    sets: Annotated[
+        list[str] | None,
+        how(
+            "--set",
+            metavar="KEY=VALUE",
+            text="Any field: stages=2, a.memory=local, b.width=4 ... Can be repeated.",
+            complete=complete_fields,
+        ),
+    ] = None
+    name: Annotated[str | None, how("--name", metavar="NAME", text="The kernel's name.")] = None
+    target: Annotated[
+        str | None,
+        how(
+            "--target",
+            metavar="TARGET",
+            text="What the device offers: intel (if nothing is said), khr (standard sub-groups) or portable (none).",
+            complete=complete_targets,
+        ),
+    ] = None
+    m: Annotated[str | None, what("-M", metavar="N", text="Rows of A and C.")] = None
+    n: Annotated[str | None, what("-N", metavar="N", text="Columns of B and C.")] = None
+    k: Annotated[str | None, what("-K", metavar="N", text="Columns of A, rows of B.")] = None
+    multiple_of: Annotated[
+        str | None, what("--multiple-of", metavar="M,N,K", text="What sizes are promised to be multiples of.")
+    ] = None
+    dtype: Annotated[str | None, what("--dtype", metavar="TYPE", text="Element type: float32.")] = None
+    layout: Annotated[
+        str | None, what("--layout", metavar="A[,B[,C]]", text="row or col, for all or for each: row,col.")
+    ] = None
+    alpha: Annotated[str | None, what("--alpha", metavar="X", text="Fold alpha; else it is a run-time argument.")] = (
+        None
+    )
+    beta: Annotated[
+        str | None, what("--beta", metavar="X", text="Fold beta; 0 never reads C. Else a run-time argument.")
+    ] = None
+
+    def resolve(self, *more: Iterable[str]) -> tuple[GemmSpec, Schedule, Target]:
+        """What the options mean.
+
+        Raises: UserError with every problem, those that the command has found (`more`) among them.
+        """
+        problems = [problem for found in more for problem in found]
+        base = attempt(problems, self._document)
+        spec = attempt(problems, self._spec, base)
+        schedule = attempt(problems, self._schedule, base)
+        target = attempt(problems, self.chosen_target)
+        if problems or spec is None or schedule is None or target is None:
+            raise UserError(problems)
+        return spec, schedule, target
+
+    def _document(self) -> Document | None:
+        """The preset or the file to start from."""
+        from gemmgen.options import Document, read_document
+        from gemmgen.presets import load
+
+        if self.preset is not None and self.schedule_file is not None:
+            raise UserError(f"--preset {self.preset} and --schedule {self.schedule_file} exclude one another: drop one")
+        if self.preset is not None:
+            preset = load(self.preset)
+            return Document(preset.summary, preset.spec, preset.schedule)
+        if self.schedule_file is not None:
+            return read_document(_read(self.schedule_file), str(self.schedule_file))
+        return None
+
+    def _spec(self, base: Document | None) -> GemmSpec:
+        from gemmgen.options import build_spec
+
+        start = base.spec if base else None
+        sizes = (self.m, self.n, self.k)
+        return build_spec(*sizes, self.dtype, self.layout, self.alpha, self.beta, self.multiple_of, base=start)
+
+    def _schedule(self, base: Document | None) -> Schedule:
+        from gemmgen.options import build_schedule
+
+        return build_schedule(
+            self.method,
+            self.tile,
+            self.group,
+            self.k_step,
+            self.sub_group,
+            self.sets or (),
+            base.schedule if base else None,
+            self.name,
+        )
+
+    def chosen_target(self) -> Target:
+        """The target. Raises: UserError."""
+        from gemmgen.ir.target import TARGETS
+        from gemmgen.options import suggest
+
+        name = self.target or "intel"
+        if name not in TARGETS:
+            raise UserError(f"target {name!r} does not exist: {suggest(name, TARGETS)}")
+        return TARGETS[name]
+
+
+def attempt(problems: list[str], call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    """The call's result; or None, and what was wrong noted."""
+    try:
+        return call(*args, **kwargs)
+    except UserError as error:
+        problems += error.problems
+        return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--schedule {path} can't be read: {error.strerror}: name a TOML file") from None
+    except UnicodeDecodeError:
+        raise UserError(f"--schedule {path} is not text in UTF-8: name a TOML file") from None
+
+
+def takes_request(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose first parameter is a `Request`, with the request's fields as options in its place."""
+    make: Callable[..., Request] = Request
+    hints = get_type_hints(Request, include_extras=True)
+    own = list(signature(command, eval_str=True).parameters.values())[1:]
+    kind = Parameter.KEYWORD_ONLY
+    shared = [Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(Request)]
+
+    @wraps(command)
+    def with_request(**options: object) -> None:
+        request = make(**{p.name: options.pop(p.name) for p in shared})
+        command(request, **options)
+
+    parameters = [p.replace(kind=kind) for p in (*own, *shared)]
+    # Typer reads options off the signature.
+    with_request.__dict__["__signature__"] = Signature(parameters)
+    with_request.__annotations__ = {p.name: p.annotation for p in parameters}
+    return with_request

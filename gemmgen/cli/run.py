@@ -1,0 +1,239 @@
+"""`gemmgen run`: presets or schedules on a device, timed and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gemmgen.cli.output import path_problems, say, write
+from gemmgen.cli.request import Request, attempt, complete_presets, takes_request
+from gemmgen.errors import UserError
+
+if TYPE_CHECKING:
+    from gemmgen.cli.matrices import Matrices, Matrix
+    from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.runtime.opencl import CompiledKernel
+    from gemmgen.schedule import Schedule
+    from gemmgen.spec import GemmSpec
+
+EXAMPLES = "\n\n".join(
+    (
+        "[bold]Examples[/bold]",
+        "gemmgen run -k block_read_32x2_1x8 -M 1024 -K 1024 -N 1024 -v",
+        "gemmgen run -k naive -k L3_SIMD_32x2_1x8 -d xeon -i 20",
+        "gemmgen run --tile 16x2 --group 4x8 -v",
+        "gemmgen run -k naive --a A.npy --b B.npy -o C.npy",
+        "gemmgen run -k all -i 0",
+    )
+)
+WHERE, DATA = "Where", "Matrices"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `run` does, once all options have been understood.
+
+    Attributes:
+        jobs: what to build and run, in order.
+        tolerant: whether what the device can't run is skipped (`-k all`) instead of refused.
+        matrices: to multiply; None where nothing is run.
+    """
+
+    jobs: tuple[tuple[GemmSpec, Schedule], ...]
+    tolerant: bool
+    iterations: int
+    validate: bool
+    matrices: Matrices | None
+
+
+def complete_kernels(incomplete: str) -> list[str]:
+    """Preset names and `all`, for the shell."""
+    return [name for name in ("all", *complete_presets("")) if name.startswith(incomplete)]
+
+
+def _where(*names: str, metavar: str, text: str) -> object:
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=WHERE)
+
+
+def _data(*names: str, metavar: str, text: str) -> object:
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=DATA)
+
+
+@takes_request
+def run(
+    request: Request,
+    platform: Annotated[str | None, _where("-p", "--platform", metavar="P", text="Number or part of its name.")] = None,
+    type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu or accelerator.")] = None,
+    device: Annotated[str | None, _where("-d", "--device", metavar="D", text="Number or part of its name.")] = None,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-k", "--kernel", metavar="PRESET", help="Or all. Can be repeated.", autocompletion=complete_kernels
+        ),
+    ] = None,
+    iterations: Annotated[
+        str, typer.Option("-i", "--iterations", metavar="N", help="0 builds everything and runs nothing.")
+    ] = "5",
+    validate: Annotated[
+        bool, typer.Option("-v", "--validate", help="Check against float64; exit code 1 if it fails.")
+    ] = False,
+    a: Annotated[Path | None, _data("--a", metavar="A.npy", text="A, instead of random numbers.")] = None,
+    b: Annotated[Path | None, _data("--b", metavar="B.npy", text="B, instead of random numbers.")] = None,
+    output: Annotated[Path | None, _data("-o", "--output", metavar="C.npy", text="Where C is written.")] = None,
+    seed: Annotated[str, _data("--seed", metavar="N", text="Of the random numbers.")] = "0",
+) -> None:
+    """Run kernels: device time of each iteration, GFLOP/s and, with -v, the error against its bound.
+
+    The sizes are arguments of the kernel here, 1024 if not given; all other options are as of emit.
+    """
+    problems = path_problems(output)
+    if request.target is not None:
+        problems.append(f"--target {request.target} means nothing here, where the device decides: leave it out")
+    plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output)
+    info = attempt(problems, _pick, platform, device, type_)
+    if plan is not None and info is not None:
+        problems += _refusals(plan, info)
+    if problems or plan is None or info is None:
+        raise UserError(problems)
+    say(f"{info}\n")
+    results = [_job(plan, spec, schedule, info, output) for spec, schedule in plan.jobs]
+    if not all(results):
+        raise typer.Exit(1)
+
+
+# --- before anything runs -------------------------------------------------------------------------
+
+
+def _pick(platform: str | None, device: str | None, type_: str | None) -> DeviceInfo:
+    from gemmgen.runtime.devices import pick
+
+    return pick(platform, device, type_)
+
+
+def _plan(
+    request: Request,
+    kernels: list[str],
+    iterations: str,
+    seed: str,
+    validate: bool,
+    a: Path | None,
+    b: Path | None,
+    output: Path | None,
+) -> Plan:
+    """Raises: UserError with every problem."""
+    from gemmgen.cli.matrices import load_or_random
+
+    problems: list[str] = []
+    times = _whole("iterations", iterations, problems)
+    start = _whole("seed", seed, problems)
+    asked = list(_requests(request, kernels))
+    jobs = [attempt(problems, r.resolve) for r in asked]
+    if output is not None and len(asked) > 1:
+        problems.append(f"-o {output} can hold the result of one kernel, not of {len(asked)}: name one by -k")
+    if output is not None and times == 0:
+        problems.append(f"-o {output}: nothing is computed with -i 0: give 1 or more")
+    found = [job[:2] for job in jobs if job is not None]
+    matrices = None
+    if found and times != 0:
+        sizes = (request.m, request.n, request.k)
+        matrices = attempt(problems, load_or_random, [spec for spec, _ in found], sizes, a, b, start, validate)
+    if problems:
+        raise UserError(dict.fromkeys(problems))
+    return Plan(tuple(found), "all" in kernels, times, validate, matrices)
+
+
+def _requests(request: Request, kernels: list[str]) -> Iterator[Request]:
+    """One request a kernel; sizes stay run-time arguments."""
+    from gemmgen.presets import names
+
+    request = replace(request, target=None, m=None, n=None, k=None)
+    chosen = [request.preset] if request.preset is not None else []
+    chosen += [name for kernel in kernels for name in (names() if kernel == "all" else (kernel,))]
+    if not chosen:
+        yield request
+    for name in dict.fromkeys(chosen):
+        yield replace(request, preset=name)
+
+
+def _whole(name: str, text: str, problems: list[str]) -> int:
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return int(text)
+    problems.append(f"{name} {text!r} is no whole number from 0 on: give one such as 5")
+    return 0
+
+
+# --- on the device --------------------------------------------------------------------------------
+
+
+def _refusals(plan: Plan, info: DeviceInfo) -> list[str]:
+    """Why the device can't run what was asked for by name; found before anything runs."""
+    from gemmgen.passes.validate import validate
+    from gemmgen.runtime.devices import target_of
+
+    problems: list[str] = []
+    target = target_of(info.handle)
+    for spec, schedule in () if plan.tolerant else plan.jobs:
+        found: list[str] = []
+        attempt(found, validate, spec, schedule, target)
+        problems += (f"{schedule.slug()}: {problem}" for problem in found)
+    return problems
+
+
+def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, info: DeviceInfo, output: Path | None) -> bool:
+    """Build and run one kernel; whether its result holds.
+
+    Raises: UserError where the device can't run it and it was asked for by name.
+    """
+    import gemmgen
+
+    say(f"\n{schedule.slug()}\n")
+    try:
+        kernel = gemmgen.compile(spec, schedule, backend="opencl", device=info.handle)
+    except UserError as error:
+        if not plan.tolerant:
+            raise
+        say(f"  skipped: {error.problems[0]}\n")
+        return True
+    if plan.matrices is None:
+        say("  built\n")
+        return True
+    data = plan.matrices.ordered(spec)
+    result = _iterate(plan.iterations, data, kernel)
+    good = True
+    if plan.validate:
+        from gemmgen.cli.matrices import Check
+
+        check = Check.of(data, spec, result)
+        say(f"  {check}\n")
+        good = check.passed
+    if output is not None and good:
+        from gemmgen.cli.matrices import save
+
+        write(output, lambda file: save(file, result))
+        say(f"  C written to {output}\n")
+    return good
+
+
+def _iterate(iterations: int, data: Matrices, kernel: CompiledKernel) -> Matrix:
+    """Run it, print its times and return C."""
+    m, n, k = data.sizes
+    flops, best = 2 * m * n * k, 0
+    result = data.a
+    for i in range(iterations):
+        # C is updated in place: each iteration starts from the same.
+        c = None if data.c is None else data.c.copy(order="K")
+        result, event = kernel(data.a, data.b, c, return_event=True)
+        event.wait()
+        nanoseconds = max(1, int(event.profile.end - event.profile.start))
+        best = min(best or nanoseconds, nanoseconds)
+        say(f"  {i + 1:3}   {_speed(nanoseconds, flops)}\n")
+    say(f"  best  {_speed(best, flops)}   {m} x {n} x {k}\n")
+    return result
+
+
+def _speed(nanoseconds: int, flops: int) -> str:
+    return f"{nanoseconds / 1e6:10.3f} ms {flops / nanoseconds:10.2f} GFLOP/s"

@@ -1,0 +1,98 @@
+"""The straight line: request -> IR -> passes -> text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from gemmgen.backends import backend as find_backend
+from gemmgen.backends.text import Notes, computes, describe, render
+from gemmgen.ir.buffer import Space
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.pipes import check_pipes
+from gemmgen.ir.stmt import Alloc
+from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.verify import verify
+from gemmgen.ir.visit import uses_features, walk
+from gemmgen.passes.build import build
+from gemmgen.passes.expand import expand
+from gemmgen.passes.pipeline import pipeline
+from gemmgen.passes.predicate import predicate
+from gemmgen.passes.simplify import simplify
+from gemmgen.passes.transpose import build_transpose
+from gemmgen.passes.validate import validate
+from gemmgen.schedule import Schedule
+from gemmgen.source import Source, entry_point
+from gemmgen.spec import GemmSpec
+
+Pass = Callable[[Kernel], Kernel]
+
+#: From a kernel on tiles to one on instructions, in order.
+PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, simplify)
+PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
+
+
+def emit(spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None) -> Source:
+    """The source of a product. Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault."""
+    target = target or TARGETS["intel"]
+    kernel = lower(spec, schedule, target)
+    return _print(kernel, spec, computes(spec), describe(spec, schedule), "gemm", backend, target)
+
+
+def emit_transpose(
+    spec: GemmSpec,
+    block: int = 16,
+    backend: str = "opencl",
+    target: Target | None = None,
+    name: str | None = None,
+) -> Source:
+    """The source of B = A^T by shuffles in sub-groups of `block` lanes. Raises: ScheduleError."""
+    target = target or TARGETS["intel"]
+    kernel = run_passes(build_transpose(spec, block, target, name), target)
+    exchanges = block.bit_length() - 1
+    notes: Notes = [("Schedule", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
+    return _print(kernel, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", backend, target)
+
+
+def lower(spec: GemmSpec, schedule: Schedule, target: Target | None = None, stop_after: str | None = None) -> Kernel:
+    """The kernel of a product, after all passes or after the one named."""
+    target = target or TARGETS["intel"]
+    validate(spec, schedule, target)
+    return run_passes(build(spec, schedule), target, stop_after)
+
+
+def run_passes(kernel: Kernel, target: Target, stop_after: str | None = None) -> Kernel:
+    """Each pass in turn, the kernel verified before the first and after each."""
+    verify(kernel, target)
+    check_pipes(kernel)
+    if stop_after == "build":
+        return kernel
+    for step in PASSES:
+        kernel = step(kernel)
+        verify(kernel, target)
+        if step.__name__ == stop_after:
+            break
+    return kernel
+
+
+def _print(
+    kernel: Kernel,
+    spec: GemmSpec,
+    what: str,
+    notes: Notes,
+    operation: Literal["gemm", "transpose"],
+    backend: str,
+    target: Target,
+) -> Source:
+    printer = find_backend(backend)(target)
+    local = sum(s.buffer.bytes for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL)
+    return Source(
+        name=kernel.name,
+        backend=backend,
+        operation=operation,
+        text=render(printer, kernel, what, notes, local),
+        entry_points=(entry_point(kernel, local),),
+        spec=spec,
+        build_options=printer.build_options(kernel),
+        requires=uses_features(kernel),
+    )

@@ -1,0 +1,276 @@
+"""A schedule as a picture in text: tiles within tiles, the operands' way to the registers, and what it costs.
+
+All numbers are counted on the kernel as `build` makes it, so that they can't drift from what is emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.atoms import Spread
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.expr import as_int
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Stage, Stmt
+from gemmgen.ir.target import Target
+from gemmgen.ir.visit import walk
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+_MOST_OWNERS = 12
+_ATOMS = {
+    "scalar": "single loads",
+    "vector": "vector loads",
+    "block_read": "sub-group block reads",
+    "image_block_read": "sub-group block reads of an image",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """A part of an operand's way, per step of K.
+
+    Attributes:
+        elements: that a work-item brings; of a staged tile, its share.
+        loads: instructions that it takes.
+    """
+
+    operand: str
+    src: Buffer
+    dst: Buffer
+    elements: float
+    loads: float
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """What one step of K asks of a work-item."""
+
+    hops: tuple[_Hop, ...]
+    fmas: int
+    passed: int
+
+    def elements(self, *spaces: Space) -> float:
+        """How many elements it reads from these."""
+        return sum(hop.elements for hop in self.hops if hop.src.space in spaces)
+
+
+def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
+    """The picture, some 40 lines. Raises: UserError where the target can't run the schedule."""
+    from gemmgen.driver import lower  # only when asked for: all passes come with it
+
+    kernel = lower(spec, schedule, target, stop_after="build")
+    costs = _costs(kernel)
+    what = f"C = {_factor(spec.alpha, 'alpha')}A * B{_addend(spec.beta)}"
+    head = f"{kernel.name}: {what} ({spec.label()}) on {target.name}"
+    parts = (
+        [head],
+        _boxes(schedule),
+        _owners(kernel, schedule),
+        _ways(costs, schedule),
+        _registers(kernel, spec, schedule, target),
+        _local(kernel, target),
+        _work(costs, schedule),
+        _intensity(costs, spec, schedule),
+    )
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _factor(value: float | None, name: str) -> str:
+    return "" if value == 1 else f"{name if value is None else f'{value:g}'} * "
+
+
+def _addend(beta: float | None) -> str:
+    return "" if beta == 0 else f" + {_factor(beta, 'beta')}C"
+
+
+# --- tiles ----------------------------------------------------------------------------------------
+
+
+def _boxes(schedule: Schedule) -> list[str]:
+    """Group, sub-group and work-item, each drawn in the one before."""
+    rows, cols = schedule.tile
+    work_items = schedule.group[0] * schedule.group[1]
+    block = _x(schedule.block_tile)
+    titles = [f"group: {block} of C by {_x(schedule.group)} = {_count(work_items, 'work-item')}"]
+    lanes = schedule.sub_group
+    if lanes is not None:
+        tall, wide = max(1, lanes // schedule.group[1]), min(lanes, schedule.group[1])
+        block = f"{rows * tall}x{cols * wide}"
+        titles.append(f"{_one_of(-(-work_items // lanes), 'sub-group')}: {block} of C by {_count(lanes, 'lane')}")
+    titles.append(f"{_one_of(work_items, 'work-item')}: {_x(schedule.tile)} of C in {_count(rows * cols, 'register')}")
+    inner = ["".join(" ▪" for _ in range(min(cols, 16))) + (" …" if cols > 16 else "")] * min(rows, 4)
+    inner += [" ⋮"] if rows > 4 else []
+    width = max(len(title) + 5 + 4 * i for i, title in enumerate(titles))
+    lines = inner
+    for depth, title in reversed(list(enumerate(titles))):
+        lines = _box(title, lines, width - 4 * depth)
+    return lines
+
+
+def _box(title: str, lines: Sequence[str], width: int) -> list[str]:
+    inside = width - 4
+    top = f"┌ {title} {'─' * (width - 4 - len(title))}┐"
+    return [top, *(f"│ {line:<{inside}} │" for line in lines), f"└{'─' * (width - 2)}┘"]
+
+
+def _owners(kernel: Kernel, schedule: Schedule) -> list[str]:
+    """Which row and which column of the group's tile belongs to which work-item."""
+    fragment = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, Mma)).acc.fragment
+    block = _x(schedule.block_tile)
+    lines = [f"who owns which part of the group's {block} (n: one element, n(xC): C neighbours)"]
+    return [*lines, f"  rows:    {_runs(fragment.rows)}", f"  columns: {_runs(fragment.cols)}"]
+
+
+def _runs(spread: Spread) -> str:
+    """The owners along an axis, neighbours of one owner together."""
+    owners = (spread.owner(element)[0] for element in range(spread.extent))
+    runs = [(owner, len(list(same))) for owner, same in groupby(owners)]
+    text = " ".join(f"{owner}" if count == 1 else f"{owner}(x{count})" for owner, count in runs[:_MOST_OWNERS])
+    return text + (" …" if len(runs) > _MOST_OWNERS else "")
+
+
+# --- counting -------------------------------------------------------------------------------------
+
+
+def _costs(kernel: Kernel) -> _Costs:
+    main = next((s for s in walk(kernel.body) if isinstance(s, For) and s.var.name == "k0"), None)
+    if main is None:
+        raise LoweringError(f"{kernel.name} has no main loop over k0")
+    hops: list[_Hop] = []
+    fmas = passed = 0
+    work_items = kernel.group[0] * kernel.group[1]
+    for stmt, times in _repeated(main.body, 1):
+        match stmt:
+            case Stage(dst, src):
+                share = src.rows * src.cols / work_items
+                how = f"{'vectors of ' + str(stmt.width) if stmt.width > 1 else 'single loads'}, the group together"
+                hops.append(_Hop(src.buffer.name, src.buffer, dst.buffer, share, share / stmt.width, how))
+            case Copy(dst, src):
+                own = dst.fragment.rows.values * dst.fragment.cols.values * times
+                how = _ATOMS.get(stmt.atom.name, stmt.atom.name) + (f" of {stmt.width}" if stmt.width > 1 else "")
+                operand = src.buffer.name.partition("_")[0]
+                hops.append(_Hop(operand, src.buffer, dst.buffer, own, own / stmt.width, how))
+            case Mma():
+                rows, cols = stmt.acc.fragment.rows.values, stmt.acc.fragment.cols.values
+                fmas += rows * cols * stmt.depth * times
+                passed += rows * stmt.depth * times if "sub_groups" in stmt.atom.needs else 0
+    return _Costs(tuple(hops), fmas, passed)
+
+
+def _repeated(body: Body, times: int) -> Iterator[tuple[Stmt, int]]:
+    """The statements below, and how often each runs."""
+    for stmt in body:
+        yield stmt, times
+        match stmt:
+            case For():
+                start, stop = as_int(stmt.start), as_int(stmt.stop)
+                if start is not None and stop is not None:
+                    yield from _repeated(stmt.body, times * -(-(stop - start) // stmt.step))
+            case If(_, then, _) | Block(then):
+                yield from _repeated(then, times)
+
+
+# --- the operands' way ----------------------------------------------------------------------------
+
+
+def _ways(costs: _Costs, schedule: Schedule) -> list[str]:
+    lines = ["the way to the registers, per work-item and step of K:"]
+    for operand in "ab":
+        lines += [f"  {operand.upper()}  {_hop(hop)}" for hop in costs.hops if hop.operand == operand]
+        if getattr(schedule, operand).share:
+            lines.append(f"     each lane holds other elements; {costs.passed} are passed around the sub-group")
+    return lines
+
+
+def _hop(hop: _Hop) -> str:
+    return (
+        f"{hop.src.space.value} {hop.src.name} ──> {hop.dst.space.value} {hop.dst.name}: "
+        f"{_plural(hop.elements, 'element')} in {_plural(hop.loads, 'load')} ({hop.how})"
+    )
+
+
+# --- what it takes --------------------------------------------------------------------------------
+
+
+def _buffers(kernel: Kernel, space: Space) -> tuple[Buffer, ...]:
+    """What the kernel allocates there; a step that is written twice (for the rest of K) counts once."""
+    allocs = (stmt.buffer for stmt in walk(kernel.body) if isinstance(stmt, Alloc))
+    return tuple(dict.fromkeys(buffer for buffer in allocs if buffer.space is space))
+
+
+def _registers(kernel: Kernel, spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
+    buffers = _buffers(kernel, Space.PRIVATE)
+    total = sum(buffer.elements for buffer in buffers)
+    lines = [f"registers per work-item: {total} = " + " + ".join(f"{b.elements} {b.name}" for b in buffers)]
+    used, limit, whose = total * spec.dtype.size, target.register_bytes, "a work-item"
+    if schedule.sub_group is not None:
+        used, limit, whose = used * schedule.sub_group, target.sub_group_register_bytes, "a sub-group"
+    lines.append(f"  {used:,} of {limit:,} bytes of {whose} ({used / limit:.0%})")
+    return lines
+
+
+def _local(kernel: Kernel, target: Target) -> list[str]:
+    buffers = _buffers(kernel, Space.LOCAL)
+    if not buffers:
+        return ["local memory: none"]
+    total = sum(buffer.bytes for buffer in buffers)
+    shapes = ", ".join(f"{b.name}[{']['.join(map(str, b.extents))}] {b.bytes:,}" for b in buffers)
+    return [
+        f"local memory per group: {total:,} of {target.local_bytes:,} bytes ({total / target.local_bytes:.0%})",
+        f"  {shapes}",
+    ]
+
+
+def _work(costs: _Costs, schedule: Schedule) -> list[str]:
+    loads = sum(hop.loads for hop in costs.hops)
+    lines = [f"per step of K ({schedule.k_step} deep) and work-item:"]
+    return [*lines, f"  {_number(loads)} loads, {costs.fmas} fmas ({costs.fmas / loads:.1f} per load)"]
+
+
+def _intensity(costs: _Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
+    """Flops per byte at each level, a group's loads against a group's arithmetic."""
+    size, (rows, cols) = spec.dtype.size, schedule.block_tile
+    once = (rows + cols) * schedule.k_step / (schedule.group[0] * schedule.group[1])
+    lines = ["flops per byte"]
+    levels = (
+        ("memory", once, "each element once: if caches serve all repeats"),
+        ("global", costs.elements(Space.GLOBAL, Space.IMAGE), "as loaded, repeats included"),
+        ("local", costs.elements(Space.LOCAL), "as read into registers"),
+        ("register", _into_registers(costs), "all that is brought into registers"),
+    )
+    for name, elements, note in levels:
+        if elements:
+            lines.append(f"  {name:<8} {2 * costs.fmas / (elements * size):7.2f}  {note}")
+    return lines
+
+
+def _into_registers(costs: _Costs) -> float:
+    return sum(hop.elements for hop in costs.hops if hop.dst.space is Space.PRIVATE)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _x(pair: tuple[int, int]) -> str:
+    return f"{pair[0]}x{pair[1]}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _one_of(number: int, noun: str) -> str:
+    return f"the only {noun}" if number == 1 else f"one of {number} {noun}s"
+
+
+def _plural(value: float, noun: str) -> str:
+    return f"{_number(value)} {noun}" + ("" if value == 1 else "s")
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"

@@ -1,0 +1,1 @@
+"""The tiling IR: expressions, statements, kernels, and the one semantics that backends are held to."""

@@ -1,0 +1,148 @@
+"""Proving that one integer expression stays below another.
+
+Expressions become linear forms over atoms (variables, built-in ids, and anything that isn't linear). A
+form is proved to be >= 0 by putting the extreme value of each loop variable and id in, and by taking away
+facts known to be >= 0, until only non-negative terms remain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """constant + sum of coefficient * atom."""
+
+    terms: tuple[tuple[Expr, int], ...]
+    constant: int
+
+    def plus(self, other: Affine, factor: int = 1) -> Affine:
+        """self + factor * other."""
+        total = dict(self.terms)
+        for atom, coefficient in other.terms:
+            total[atom] = total.get(atom, 0) + factor * coefficient
+        return Affine(tuple((atom, c) for atom, c in total.items() if c), self.constant + factor * other.constant)
+
+    def coefficient(self, atom: Expr) -> int:
+        return dict(self.terms).get(atom, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is known at a place in a kernel.
+
+    Attributes:
+        lets: values of names, to look through them.
+        upper: the largest value of a loop variable, as an expression.
+        facts: forms that are >= 0.
+        group: work-items of a group (rows, columns).
+        sub_group: lanes of a sub-group, if any.
+    """
+
+    lets: Mapping[Expr, Expr]
+    upper: Mapping[Expr, Expr]
+    facts: tuple[Expr, ...]
+    group: tuple[int, int]
+    sub_group: int | None
+
+    def with_let(self, var: Var, value: Expr) -> Scope:
+        return replace(self, lets={**self.lets, var: value})
+
+    def with_upper(self, var: Var, value: Expr) -> Scope:
+        return replace(self, upper={**self.upper, var: value})
+
+    def with_condition(self, condition: Expr) -> Scope:
+        """The scope inside an `If` on it."""
+        return replace(self, facts=(*self.facts, *_facts_of(condition)))
+
+    def holds(self, condition: Expr) -> bool:
+        """Whether a comparison or a conjunction of them is provably true."""
+        facts = _facts_of(condition)
+        return bool(facts) and all(self._non_negative(fact) for fact in facts)
+
+    def contradicts(self, condition: Expr) -> bool:
+        """Whether a comparison, or a part of a conjunction, is provably false."""
+        return any(self._non_negative(Const(-1) - fact) for fact in _facts_of(condition))
+
+    def affine(self, node: Expr) -> Affine:
+        """The linear form of an expression, names looked through."""
+        if (value := as_int(node)) is not None:
+            return Affine((), value)
+        if (inner := self.lets.get(node)) is not None:
+            return self.affine(inner)
+        match node:
+            case Bin("+", a, b):
+                return self.affine(a).plus(self.affine(b))
+            case Bin("-", a, b):
+                return self.affine(a).plus(self.affine(b), -1)
+            case Bin("*", a, Const(int(factor))):
+                return Affine((), 0).plus(self.affine(a), factor)
+        return Affine(((node, 1),), 0)
+
+    def _greatest(self, atom: Expr) -> Affine | None:
+        """An upper bound of an atom."""
+        if (bound := self.upper.get(atom)) is not None:
+            return self.affine(bound)
+        match atom:
+            case Bin("%", _, Const(int(modulus))):
+                return Affine((), modulus - 1)
+            case Bin("/", a, Const(int(divisor))):
+                top = self._constant_bound(self.affine(a))
+                return None if top is None else Affine((), top // divisor)
+            case Call("local_id", (Const(int(dimension)),), _):
+                return Affine((), self.group[1 - dimension] - 1)
+            case Call("lane_id", _, _) if self.sub_group:
+                return Affine((), self.sub_group - 1)
+        return None
+
+    def _constant_bound(self, form: Affine) -> int | None:
+        total = form.constant
+        for atom, coefficient in form.terms:
+            top = self._greatest(atom) if coefficient > 0 else Affine((), 0)
+            if top is None or top.terms:
+                return None
+            total += coefficient * top.constant
+        return total
+
+    def _non_negative(self, node: Expr) -> bool:
+        form = self.affine(node)
+        while not self._settled(form, self.facts):
+            for atom, coefficient in form.terms:
+                top = self._greatest(atom) if coefficient < 0 else None
+                if top is not None:
+                    form = form.plus(Affine(((atom, 1),), 0), -coefficient).plus(top, coefficient)
+                    break
+            else:
+                return False
+        return True
+
+    def _settled(self, form: Affine, facts: tuple[Expr, ...]) -> bool:
+        """Whether the form is a sum of facts and of terms that can't be negative (all atoms are >= 0)."""
+        if form.constant >= 0 and all(c >= 0 for _, c in form.terms):
+            return True
+        for i, fact in enumerate(facts):
+            known = self.affine(fact)
+            for atom, c in known.terms:
+                need = form.coefficient(atom)
+                if c < 0 and need < 0 and need % c == 0:
+                    rest = form.plus(known, -(need // c))
+                    if self._settled(rest, facts[:i] + facts[i + 1 :]):
+                        return True
+        return False
+
+
+def _facts_of(condition: Expr) -> tuple[Expr, ...]:
+    """The forms whose being >= 0 a condition states; none for what is not linear."""
+    match condition:
+        case Bin("&&", a, b):
+            left, right = _facts_of(a), _facts_of(b)
+            return (*left, *right) if left and right else ()
+        case Bin("<", a, b):
+            return (b - a - 1,)
+        case Bin("<=", a, b):
+            return (b - a,)
+    return ()

@@ -1,0 +1,176 @@
+"""Instructions as data: which lane and register holds which element.
+
+A `Spread` lays one axis of a tile over lanes and registers; a `Fragment` is a spread of its rows and one
+of its columns. That product form covers a work-item's register tile, a sub-group block read, and the
+operands of matrix instructions (there the lane number is split in two, `lane / 4` and `lane % 4` say).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gemmgen.ir.expr import Const, Expr
+
+Edge = Literal["clamp", "guard", "undefined"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One axis of a tile over `lanes` lanes with `values` registers each.
+
+    Lane l's register v holds element `(v // run) * lanes * run + l * run + v % run`: a lane owns `run`
+    neighbours, then skips what the other lanes own.
+
+    Attributes:
+        values: registers that a lane spends on this axis.
+        lanes: how many lanes share the axis; 1 where each lane holds all of it.
+        run: neighbours that a lane owns at a time; divides `values`.
+        lane: the number of the lane on this axis, as an expression.
+    """
+
+    values: int
+    lanes: int = 1
+    run: int = 1
+    lane: Expr = field(default_factory=lambda: Const(0))
+
+    @property
+    def extent(self) -> int:
+        """Elements along the axis."""
+        return self.values * self.lanes
+
+    @property
+    def start(self) -> Expr:
+        """The first element that a lane owns."""
+        return self.lane * self.run if self.lanes > 1 else Const(0)
+
+    def step(self, value: Expr) -> Expr:
+        """How far register `value` lies from the first element that the lane owns."""
+        if self.lanes == 1 or self.run == self.values:
+            return value
+        if self.run == 1:
+            return value * self.lanes
+        return value // self.run * (self.lanes * self.run) + value % self.run
+
+    def chunk_step(self, chunk: Expr, width: int) -> Expr:
+        """`step` of register `chunk * width`, where `width` divides `run`."""
+        if self.lanes == 1 or self.run == self.values:
+            return chunk * width
+        if self.run == width:
+            return chunk * (self.lanes * self.run)
+        return self.step(chunk * width)
+
+    def element(self, lane: int, value: int) -> int:
+        """The element that register `value` of lane `lane` holds."""
+        return value // self.run * self.lanes * self.run + lane * self.run + value % self.run
+
+    def owner(self, element: int) -> tuple[int, int]:
+        """The (lane, value) that holds `element`: the inverse of `element`."""
+        block, rest = divmod(element, self.lanes * self.run)
+        lane, offset = divmod(rest, self.run)
+        return lane, block * self.run + offset
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A tile held in registers: rows and columns, each spread over lanes.
+
+    Attributes:
+        rows, cols: the two axes.
+        transposed: whether the register array is indexed [column][row] (rows contiguous).
+    """
+
+    rows: Spread
+    cols: Spread
+    transposed: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the whole tile, over all lanes."""
+        return self.rows.extent, self.cols.extent
+
+    def place(self, row_value: Expr, col_value: Expr) -> tuple[Expr, Expr]:
+        """The index into the register array."""
+        return (col_value, row_value) if self.transposed else (row_value, col_value)
+
+    def table(self) -> dict[tuple[int, int, int, int], tuple[int, int]]:
+        """(row lane, column lane, row value, column value) -> (row, column), in full."""
+        return {
+            (lr, lc, vr, vc): (self.rows.element(lr, vr), self.cols.element(lc, vc))
+            for lr in range(self.rows.lanes)
+            for lc in range(self.cols.lanes)
+            for vr in range(self.rows.values)
+            for vc in range(self.cols.values)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CopyAtom:
+    """An instruction that moves `width` elements between memory and registers.
+
+    Element e of lane l lies at `lane_step * l + element_step * e` from the given coordinates, in
+    storage order (slow, fast).
+
+    Attributes:
+        name: the key by which backends and the interpreter know it.
+        element_step: from one element of a lane to its next.
+        lane_step: from one lane of the sub-group to the next; (0, 0) if lanes address on their own.
+        widths: how many elements one instruction can move.
+        edge: what happens outside the matrix. `clamp`: single elements, the coordinates can be clamped.
+            `guard`: must not be issued there. `undefined`: allowed, with values to be discarded.
+        needs: features of the target.
+    """
+
+    name: str
+    element_step: tuple[int, int]
+    lane_step: tuple[int, int]
+    widths: tuple[int, ...]
+    edge: Edge
+    needs: frozenset[str] = frozenset()
+
+    def footprint(self, width: int, sub_group: int) -> tuple[int, int]:
+        """Extent (slow, fast) of what one instruction touches, over all lanes that share it."""
+        (er, ec), (lr, lc) = self.element_step, self.lane_step
+        return ((width - 1) * er + (sub_group - 1) * lr + 1, (width - 1) * ec + (sub_group - 1) * lc + 1)
+
+
+#: One element by an ordinary load or store.
+SCALAR = CopyAtom("scalar", (0, 1), (0, 0), (1,), "clamp")
+#: `width` neighbours of the fast axis by one vector load or store of a work-item.
+VECTOR = CopyAtom("vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard")
+
+
+def block_read(sub_group: int) -> CopyAtom:
+    """`intel_sub_group_block_read` from a buffer: the sub-group reads `width` neighbouring segments of a
+    row, one element a lane (cl_intel_subgroups, "Sub-group block reads").
+    """
+    needs = frozenset({"block_read"})
+    return CopyAtom("block_read", (0, sub_group), (0, 1), (1, 2, 4, 8), "guard", needs)
+
+
+#: `intel_sub_group_block_read` from an image: `width` rows of one segment, one element a lane.
+IMAGE_BLOCK_READ = CopyAtom(
+    "image_block_read", (1, 0), (0, 1), (1, 2, 4, 8), "undefined", frozenset({"block_read", "image_block_read"})
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MmaAtom:
+    """An instruction (or a pattern of them) that adds a product to accumulators.
+
+    Attributes:
+        name: the key by which passes know how to expand it.
+        order: nesting of the loops over rows `i`, depth `k` and columns `j`, outermost first.
+        needs: features of the target.
+    """
+
+    name: str
+    order: tuple[Literal["i", "j", "k"], ...]
+    needs: frozenset[str] = frozenset()
+
+
+#: One multiply-add a lane, all operands in its own registers.
+FMA = MmaAtom("fma", ("k", "i", "j"))
+#: A multiply-add whose A comes from another lane's register; `k` inside `i`, so that a value of A is
+#: fetched just before its use and registers stay free.
+BROADCAST_FMA = MmaAtom("broadcast_fma", ("i", "k", "j"), frozenset({"sub_groups"}))

@@ -1,0 +1,98 @@
+"""Memory: where a buffer lives and how its coordinates become an address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Const, Expr, as_int
+
+
+class Space(Enum):
+    """Where a buffer lives."""
+
+    GLOBAL = "global"
+    IMAGE = "image"
+    LOCAL = "local"
+    PRIVATE = "private"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A pure integer function from storage coordinates to an element offset.
+
+    Attributes:
+        shape: the extents that may be accessed, slowest dimension first.
+        strides: elements between neighbours along each dimension; the last one is 1.
+    """
+
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+
+    def offset(self, index: tuple[Expr, ...]) -> Expr:
+        """The element offset of `index`."""
+        total: Expr = Const(0)
+        for coordinate, stride in zip(index, self.strides, strict=True):
+            total = total + coordinate * stride
+        return total
+
+    @staticmethod
+    def packed(*extents: int, pad: int = 0) -> Layout:
+        """Row-major extents, the fastest dimension padded by `pad` elements."""
+        strides: list[int] = []
+        step = 1
+        for i, extent in enumerate(reversed(extents)):
+            strides.append(step)
+            step *= extent + (pad if i == 0 else 0)
+        return Layout(tuple(map(Const, extents)), tuple(map(Const, reversed(strides))))
+
+    @staticmethod
+    def pitched(rows: Expr, columns: Expr, pitch: Expr) -> Layout:
+        """A row-major matrix whose rows lie `pitch` elements apart."""
+        return Layout((rows, columns), (pitch, Const(1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A named piece of memory.
+
+    Attributes:
+        name: an identifier of the emitted source.
+        layout: its shape in storage order and its strides.
+        writable: whether the kernel may store to it.
+        contracted: the storage axis that is summed over, if any. What is read past it must be zero; past
+            the other axes any value of the matrix will do, since nothing made of it is stored.
+    """
+
+    name: str
+    dtype: DType
+    space: Space
+    layout: Layout
+    writable: bool = True
+    contracted: int | None = None
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return self.layout.shape
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The declared array extents, padding included (local and private memory only)."""
+        strides = [as_int(s) or 0 for s in self.layout.strides]
+        outer = [as_int(s) or 0 for s in self.shape[:1]]
+        return (*outer, *(a // b for a, b in pairwise(strides)))
+
+    @property
+    def elements(self) -> int:
+        """How many elements are allocated (local and private memory only)."""
+        total = 1
+        for extent in self.extents:
+            total *= extent
+        return total
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes are allocated (local and private memory only)."""
+        return self.elements * self.dtype.size

@@ -1,0 +1,271 @@
+"""Expressions as closures over lanes: translated once, run for every statement that is executed."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeVar, cast
+
+import numpy as np
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.dtypes import BOOL, DType
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
+from gemmgen.ir.fault import KernelFault
+from gemmgen.ir.lanes import Active, Bools, Floats, Index, Lanes, Site, Value
+from gemmgen.ir.memory import Memory
+from gemmgen.ir.show import show_expr
+
+Code = Callable[[Active], Value]
+IndexCode = Callable[[Active], Index]
+
+_Meaning = TypeVar("_Meaning")
+
+_OPERATORS: dict[str, Callable[[Value, Value], Value]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.floordiv,
+    "%": operator.mod,
+    "&": operator.and_,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """The current value of a bound name."""
+
+    value: Value = 0
+
+
+@dataclass(slots=True)
+class Scope:
+    """What names mean at a place of the kernel."""
+
+    cells: dict[str, Cell] = field(default_factory=dict)
+    memories: dict[str, Memory] = field(default_factory=dict)
+
+    def inner(self) -> Scope:
+        """A block inside: what it adds ends with it."""
+        return Scope(dict(self.cells), dict(self.memories))
+
+    def cell(self, name: str) -> Cell:
+        """The value of a name. Raises: LoweringError."""
+        return _look_up(name, self.cells)
+
+    def memory(self, name: str) -> Memory:
+        """The buffer of a name. Raises: LoweringError."""
+        return _look_up(name, self.memories)
+
+
+def _look_up(name: str, names: Mapping[str, _Meaning]) -> _Meaning:
+    if name not in names:
+        raise LoweringError(f"{name} is not declared where it is used")
+    return names[name]
+
+
+class Evaluator:
+    """Translates expressions for the groups of `lanes`."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+
+    def index(self, node: Expr, scope: Scope, site: Site) -> IndexCode:
+        """An expression that must be an integer."""
+        if node.dtype.is_float or node.dtype == BOOL:
+            raise LoweringError(f"`{site.text}` needs an integer where it has {show_expr(node)}")
+        return cast(IndexCode, self.expr(node, scope, site))
+
+    def expr(self, node: Expr, scope: Scope, site: Site) -> Code:
+        """The closure that yields the value of `node`."""
+        match node:
+            case Const(value, dtype):
+                constant = literal(value, dtype)
+                return lambda _active: constant
+            case Var(name, _):
+                cell = scope.cell(name)
+                return lambda _active: cell.value
+            case Bin("&&", a, b):
+                return self._both(self.expr(a, scope, site), self.expr(b, scope, site))
+            case Bin():
+                return self._bin(node, scope, site)
+            case Select(condition, then, other):
+                return self._select(*(self.expr(part, scope, site) for part in (condition, then, other)))
+            case Load(buffer, index):
+                memory = scope.memory(buffer.name)
+                indexes = tuple(self.index(i, scope, site) for i in index)
+                return lambda active: memory.read([code(active) for code in indexes], active, site)
+            case Call():
+                return self._call(node, scope, site)
+
+    def _bin(self, node: Bin, scope: Scope, site: Site) -> Code:
+        a, b = self.expr(node.a, scope, site), self.expr(node.b, scope, site)
+        if node.op == "min":
+            return lambda active: _minimum(a(active), b(active))
+        operation = _OPERATORS[node.op]
+        if node.op in ("/", "%") and not node.dtype.is_float:
+            text = show_expr(node)
+
+            def divide(active: Active) -> Value:
+                left, right = cast(Index, a(active)), cast(Index, b(active))
+                _check_natural(left, 0, text, active, site)
+                _check_natural(right, 1, text, active, site)
+                # Inactive lanes may hold a zero.
+                right = np.maximum(right, 1) if isinstance(right, np.ndarray) else right
+                return operation(left, right)
+
+            return divide
+        operation = operator.truediv if node.op == "/" else operation
+        return lambda active: operation(a(active), b(active))
+
+    @staticmethod
+    def _both(a: Code, b: Code) -> Code:
+        def both(active: Active) -> Value:
+            left = a(active)
+            holds, _ = active.split(left)
+            if holds is None:
+                return False
+            right = b(holds)
+            return cast(Bools, left) & cast(Bools, right) if isinstance(left, np.ndarray) else right
+
+        return both
+
+    @staticmethod
+    def _select(condition: Code, then: Code, other: Code) -> Code:
+        def choose(active: Active) -> Value:
+            value = condition(active)
+            holds, fails = active.split(value)
+            if holds is None or fails is None:
+                return then(active) if fails is None else other(active)
+            return cast(Value, np.where(cast(Bools, value), then(holds), other(fails)))
+
+        return choose
+
+    def _call(self, node: Call, scope: Scope, site: Site) -> Code:
+        lanes = self._lanes
+        match node.function, node.args:
+            case "group_id" | "local_id", (dimension,) if (axis := as_int(dimension)) in (0, 1):
+                identity = lanes.group_id if node.function == "group_id" else lanes.local_id
+                return _per_load(lanes, lambda: identity(axis))
+            case "lane_id", ():
+                lanes.lanes_of_sub_group()
+                return _per_load(lanes, lanes.lane_id)
+            case "fma", (a, b, c):
+                return _fma(*(self.expr(part, scope, site) for part in (a, b, c)))
+            case "broadcast" | "shuffle_xor", (value, lane):
+                exchange = self._broadcast if node.function == "broadcast" else self._shuffle_xor
+                return exchange(self.expr(value, scope, site), self.index(lane, scope, site), site)
+        raise LoweringError(f"`{site.text}`: no function {show_expr(node)}")
+
+    def _broadcast(self, value: Code, lane: IndexCode, site: Site) -> Code:
+        lanes, size = self._lanes, self._lanes.lanes_of_sub_group()
+
+        def broadcast(active: Active) -> Value:
+            source = lane(active)
+            require_whole(lanes, active, site)
+            require_uniform(lanes, source, active, site, "the lane to broadcast from")
+            _require_lane(source, size, active, site)
+            values = value(active)
+            if not isinstance(values, np.ndarray):
+                return values
+            rows = values.reshape(-1, size)
+            if not isinstance(source, np.ndarray):
+                return cast(Value, np.repeat(rows[:, source], size))
+            chosen = source.reshape(-1, size)[:, 0] % size
+            return cast(Value, np.repeat(rows[np.arange(len(rows)), chosen], size))
+
+        return broadcast
+
+    def _shuffle_xor(self, value: Code, mask: IndexCode, site: Site) -> Code:
+        lanes, size = self._lanes, self._lanes.lanes_of_sub_group()
+
+        def shuffle(active: Active) -> Value:
+            require_whole(lanes, active, site)
+            source = lanes.lane_id() ^ mask(active)
+            _require_lane(source, size, active, site)
+            values = value(active)
+            if not isinstance(values, np.ndarray):
+                return values
+            first = lanes.everyone.lanes // size * size
+            return values[first + source % size]
+
+        return shuffle
+
+
+def literal(value: int | float, dtype: DType) -> Value:
+    """A constant or a scalar argument, in its type."""
+    if dtype.is_float:
+        return cast(np.float32, np.dtype(dtype.name).type(value))
+    return bool(value) if dtype == BOOL else int(value)
+
+
+def require_whole(lanes: Lanes, active: Active, site: Site) -> None:
+    """Raises: KernelFault unless each sub-group executes `site` as one."""
+    size = lanes.lanes_of_sub_group()
+    if not lanes.whole(active, size):
+        blocks = active.mask.reshape(-1, size)
+        mixed = int(np.argmax(blocks.any(axis=1) & ~blocks.all(axis=1))) * size
+        away = int(np.argmin(active.mask[mixed : mixed + size]))
+        _diverged(lanes.who(lanes.first + mixed + away) + " does not take part", site)
+
+
+def require_uniform(lanes: Lanes, values: Index, active: Active, site: Site, what: str) -> None:
+    """Raises: KernelFault unless `values` agree within each active sub-group."""
+    if not isinstance(values, np.ndarray):
+        return
+    blocks = values.reshape(-1, lanes.lanes_of_sub_group())
+    differ = (blocks != blocks[:, :1]).ravel() & active.mask
+    if differ.any():
+        lane = int(np.argmax(differ))
+        _diverged(f"{what} differs at {lanes.who(lanes.first + lane)}: {int(values[lane])}", site)
+
+
+def _require_lane(source: Index, size: int, active: Active, site: Site) -> None:
+    picked = np.asarray(active.pick(source))
+    bad = (picked < 0) | (picked >= size)
+    if bad.any():
+        _diverged(f"lane {int(picked.flat[int(np.argmax(bad))])} of {size}", site)
+
+
+def _diverged(detail: str, site: Site) -> NoReturn:
+    raise KernelFault("divergent sub-group operation", site.text, detail)
+
+
+def _check_natural(value: Index, least: int, text: str, active: Active, site: Site) -> None:
+    smallest = int(np.min(active.pick(value))) if isinstance(value, np.ndarray) else value
+    if smallest < least:
+        raise KernelFault("arithmetic", site.text, f"{text} has operand {smallest}, less than {least}")
+
+
+def _minimum(a: Value, b: Value) -> Value:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return cast(Value, np.minimum(a, b))
+    return min(a, b)
+
+
+def _per_load(lanes: Lanes, value: Callable[[], Index]) -> Code:
+    """A value that depends only on which groups run."""
+    cell = Cell()
+
+    def refresh() -> None:
+        cell.value = value()
+
+    lanes.on_load(refresh)
+    return lambda _active: cell.value
+
+
+def _fma(a: Code, b: Code, c: Code) -> Code:
+    """A product of two floats is exact in double precision, so that only the sum is rounded (and then the
+    result, to a float: the rare double rounding is below anything that a device guarantees).
+    """
+
+    def fma(active: Active) -> Value:
+        product = np.multiply(a(active), b(active), dtype=np.float64)
+        return cast(Floats, np.add(product, c(active), dtype=np.float64).astype(np.float32))
+
+    return fma

@@ -1,0 +1,153 @@
+"""Work-items as lanes of one NumPy axis: who they are and which of them are active."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.show import headline
+from gemmgen.ir.stmt import Stmt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Bools = npt.NDArray[np.bool_]
+Array = Ints | Floats | Bools
+
+#: What an expression yields: one value for all lanes, or an array with one value a lane. Arrays are never
+#: changed once made, so that a name and a register can share one.
+Value = int | float | np.float32 | np.bool_ | Array
+#: An integer value.
+Index = int | Ints
+
+_Element = TypeVar("_Element", np.int64, np.float32, np.bool_)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Active:
+    """The lanes that execute a statement; never none of them.
+
+    Attributes:
+        lanes: their numbers, ascending.
+        mask: the same as one flag a lane.
+        full: whether all lanes are active.
+    """
+
+    lanes: Ints
+    mask: Bools
+    full: bool
+
+    def narrow(self, condition: Bools) -> Active | None:
+        """Those for which `condition` holds; None if it is nobody."""
+        mask = condition if self.full else condition & self.mask
+        lanes = np.flatnonzero(mask)
+        if len(lanes) == len(self.lanes):
+            return self
+        return Active(lanes, mask, False) if len(lanes) else None
+
+    def split(self, condition: Value) -> tuple[Active | None, Active | None]:
+        """Those for which `condition` holds, and the others."""
+        if not isinstance(condition, np.ndarray):
+            return (self, None) if condition else (None, self)
+        truth = condition.astype(np.bool_, copy=False)
+        return self.narrow(truth), self.narrow(~truth)
+
+    def pick(self, values: Index) -> Index:
+        """The active lanes' values, without gaps."""
+        return values[self.lanes] if isinstance(values, np.ndarray) and not self.full else values
+
+    def spread(self, values: npt.NDArray[_Element]) -> npt.NDArray[_Element]:
+        """The inverse of `pick`: inactive lanes get zero."""
+        if self.full:
+            return values
+        out = np.zeros(len(self.mask), values.dtype)
+        out[self.lanes] = values
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A statement, by a number that fits into an array."""
+
+    number: int
+    statement: Stmt
+
+    @property
+    def text(self) -> str:
+        """As messages quote it."""
+        return headline(self.statement)
+
+
+class Lanes:
+    """The groups that run together: lane = group-major, then local row, then local column.
+
+    Attributes:
+        count: lanes, all groups together.
+        group_size: work-items of a group.
+        first: number of the first lane in the whole grid.
+        everyone: all lanes.
+        base: each lane's group, counted from the first that runs now.
+    """
+
+    def __init__(self, kernel: Kernel, grid: tuple[int, int]) -> None:
+        rows, self._columns = kernel.group
+        self.grid = grid
+        self.group_size = rows * self._columns
+        self.sub_group = kernel.sub_group
+        if self.sub_group is not None and self.group_size % self.sub_group:
+            raise LoweringError(f"kernel {kernel.name}: {self.group_size} work-items are not whole sub-groups")
+        self._on_load: list[Callable[[], None]] = []
+        self.load(0, 0)
+
+    def on_load(self, action: Callable[[], None]) -> None:
+        """Have `action` run whenever other groups take their turn."""
+        self._on_load.append(action)
+
+    def load(self, first_group: int, groups: int) -> None:
+        """Let the next `groups` groups be the ones that run."""
+        self.groups = groups
+        self.count = groups * self.group_size
+        self.first = first_group * self.group_size
+        lanes = np.arange(self.count, dtype=np.int64)
+        self.everyone = Active(lanes, np.ones(self.count, np.bool_), True)
+        self.base = lanes // self.group_size
+        self._group = first_group + self.base
+        self._item = lanes % self.group_size
+        for action in self._on_load:
+            action()
+
+    def group_id(self, dimension: int) -> Index:
+        """Index of the group: along columns (0) or rows (1)."""
+        return self._group % self.grid[1] if dimension == 0 else self._group // self.grid[1]
+
+    def local_id(self, dimension: int) -> Index:
+        """Index of the work-item in its group: along columns (0) or rows (1)."""
+        return self._item % self._columns if dimension == 0 else self._item // self._columns
+
+    def lane_id(self) -> Ints:
+        """Index of the work-item in its sub-group."""
+        return self._item % self.lanes_of_sub_group()
+
+    def lanes_of_sub_group(self) -> int:
+        """The size of a sub-group. Raises: LoweringError if the kernel fixes none."""
+        if self.sub_group is None:
+            raise LoweringError("a sub-group operation in a kernel that requires no sub-group size")
+        return self.sub_group
+
+    def whole(self, active: Active, size: int) -> bool:
+        """Whether every block of `size` lanes is active or inactive as one."""
+        if active.full:
+            return True
+        blocks = active.mask.reshape(-1, size)
+        return bool((blocks == blocks[:, :1]).all())
+
+    def who(self, lane: int) -> str:
+        """A lane of the whole grid, in the reader's terms."""
+        group, item = divmod(lane, self.group_size)
+        place = f"({item // self._columns}, {item % self._columns})"
+        return f"work-item {place} of group ({group // self.grid[1]}, {group % self.grid[1]})"

@@ -1,0 +1,277 @@
+"""The four memories of the interpreter: what an access does, and when it is a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+import numpy as np
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.fault import FaultKind, KernelFault
+from gemmgen.ir.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
+from gemmgen.ir.races import Accesses, Conflict
+from gemmgen.ir.visit import evaluate
+
+
+class Memory(Protocol):
+    """A buffer at run time. Indexes hold one value for all lanes or one a lane."""
+
+    def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """The elements; inactive lanes get anything."""
+
+    def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
+        """Set the active lanes' elements."""
+
+
+class _Base:
+    """What all of them share: bounds, addresses and messages."""
+
+    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
+        self._lanes, self._name, self._sites = lanes, buffer.name, sites
+        self._shape = tuple(evaluate(extent, sizes) for extent in buffer.shape)
+        self._dtype = np.dtype(buffer.dtype.name)
+
+    def _inside(self, axis: int, coordinate: Index, active: Active) -> Index | None:
+        """The active lanes' coordinates, or None if one of them is outside."""
+        extent = self._shape[axis]
+        if not isinstance(coordinate, np.ndarray):
+            return coordinate if 0 <= coordinate < extent else None
+        picked = coordinate if active.full else coordinate[active.lanes]
+        return picked if picked.min() >= 0 and picked.max() < extent else None
+
+    def _outside(self, axis: int, index: Sequence[Index], active: Active, site: Site) -> NoReturn:
+        picked = np.broadcast_to(active.pick(index[axis]), active.lanes.shape)
+        bad = (picked < 0) | (picked >= self._shape[axis])
+        position = int(np.argmax(bad))
+        why = f"coordinate {axis} must lie in 0..{self._shape[axis]}"
+        self._fault("out-of-bounds", position, index, active, site, why)
+
+    def _fault(
+        self, kind: FaultKind, position: int, index: Sequence[Index], active: Active, site: Site, why: str
+    ) -> NoReturn:
+        lane = int(active.lanes[position])
+        place = ", ".join(str(int(i[lane]) if isinstance(i, np.ndarray) else i) for i in index)
+        who = self._lanes.who(self._lanes.first + lane)
+        raise KernelFault(kind, site.text, f"{who} at {self._name}[{place}]: {why}")
+
+
+class _Strided(_Base):
+    """Memory whose elements have addresses."""
+
+    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
+        super().__init__(lanes, buffer, sizes, sites)
+        self._strides = tuple(evaluate(stride, sizes) for stride in buffer.layout.strides)
+        self._size = 0
+
+    def _locate(self, index: Sequence[Index], active: Active, site: Site) -> Index:
+        """The active lanes' addresses, without gaps; one number if all address the same."""
+        address: Index = 0
+        for axis, coordinate in enumerate(index):
+            inside = self._inside(axis, coordinate, active)
+            if inside is None:
+                self._outside(axis, index, active, site)
+            address = address + inside * self._strides[axis]
+        last = address if not isinstance(address, np.ndarray) else int(address.max())
+        if last >= self._size:
+            position = 0 if not isinstance(address, np.ndarray) else int(address.argmax())
+            self._fault("out-of-bounds", position, index, active, site, f"address {last} of {self._size} elements")
+        return address
+
+
+class PrivateMemory(_Strided):
+    """Registers: for each element one value a lane.
+
+    An element is None until it is written. Where only some lanes wrote it, `_partial` says which.
+    """
+
+    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
+        super().__init__(lanes, buffer, sizes, sites)
+        self._size = buffer.elements
+        self.allocate()
+
+    def allocate(self) -> None:
+        """Start with undefined content, as each declaration does."""
+        self._elements: list[Value | None] = [None] * self._size
+        self._partial: dict[int, Bools] = {}
+
+    def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """One register, or one of several for each lane."""
+        address = self._locate(index, active, site)
+        if not isinstance(address, np.ndarray):
+            return self._read_one(address, index, active, site)
+        out: Floats = np.zeros(self._lanes.count, self._dtype)
+        for one, some in self._by_address(address, active):
+            out = np.where(some.mask, self._read_one(one, index, some, site), out)
+        return out
+
+    def _read_one(self, address: int, index: Sequence[Index], active: Active, site: Site) -> Value:
+        value = self._elements[address]
+        if value is None:
+            self._fault("unwritten", 0, index, active, site, "nothing was written there")
+        if self._partial and (mask := self._partial.get(address)) is not None:
+            written = mask[active.lanes]
+            if not written.all():
+                self._fault("unwritten", int(np.argmin(written)), index, active, site, "nothing was written there")
+        return value
+
+    def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
+        """The same for stores."""
+        if not isinstance(value, np.ndarray):
+            value = self._dtype.type(value)
+        elif value.dtype != self._dtype:
+            raise LoweringError(f"`{site.text}` stores {value.dtype} into {self._name} of {self._dtype}")
+        address = self._locate(index, active, site)
+        if not isinstance(address, np.ndarray):
+            self._write_one(address, value, active)
+            return
+        for one, some in self._by_address(address, active):
+            self._write_one(one, value, some)
+
+    def _write_one(self, address: int, value: Value, active: Active) -> None:
+        if active.full:
+            self._elements[address] = value
+            self._partial.pop(address, None)
+            return
+        old = self._elements[address]
+        if old is None:
+            self._elements[address] = np.where(active.mask, value, self._dtype.type(0))
+            self._partial[address] = active.mask
+            return
+        self._elements[address] = np.where(active.mask, value, old)
+        if address in self._partial:
+            self._partial[address] = self._partial[address] | active.mask
+
+    def _by_address(self, address: Ints, active: Active) -> list[tuple[int, Active]]:
+        """Lane by lane different registers: each address with the lanes that use it."""
+        places = active.spread(address)
+        parts = ((int(one), active.narrow(places == one)) for one in np.unique(address))
+        return [(one, some) for one, some in parts if some is not None]
+
+
+class _Shared(_Strided):
+    """Memory that several work-items see: the order of their accesses matters."""
+
+    _ADVICE = "with no barrier between"
+
+    def _clash(self, conflict: Conflict, now: str, index: Sequence[Index], active: Active, site: Site) -> NoReturn:
+        other = self._lanes.who(self._other(conflict.lane))
+        verb = "wrote" if conflict.wrote else "read"
+        where = f"in `{self._sites[conflict.site].text}`" if conflict.site is not None else "in the same statement"
+        why = f"{now} what {other} {verb} {where}, {self._ADVICE}"
+        self._fault("race", conflict.position, index, active, site, why)
+
+    def _other(self, lane: int) -> int:
+        return lane
+
+
+class LocalMemory(_Shared):
+    """A group's local memory, padding included; each group has its own stretch of one array."""
+
+    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
+        super().__init__(lanes, buffer, sizes, sites)
+        self._size = buffer.elements
+        lanes.on_load(self.allocate)
+        self.allocate()
+
+    def allocate(self) -> None:
+        """Undefined content, for each of the groups that run now."""
+        total = self._lanes.groups * self._size
+        self._data: Floats = np.zeros(total, self._dtype)
+        self._written: Bools = np.zeros(total, np.bool_)
+        self._accesses = Accesses(total)
+        self._base = self._lanes.base * self._size
+
+    def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """Loads of the active lanes."""
+        addresses = self._locate(index, active, site) + self._base[active.lanes]
+        conflict = self._accesses.read(addresses, active.lanes, site.number)
+        if conflict is not None:
+            self._clash(conflict, "reads", index, active, site)
+        written = self._written[addresses]
+        if not written.all():
+            self._fault("unwritten", int(np.argmin(written)), index, active, site, "nothing was written there")
+        return active.spread(self._data[addresses])
+
+    def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
+        """Stores of the active lanes."""
+        addresses = self._locate(index, active, site) + self._base[active.lanes]
+        conflict = self._accesses.write(addresses, active.lanes, site.number)
+        if conflict is not None:
+            self._clash(conflict, "writes", index, active, site)
+        self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
+        self._written[addresses] = True
+
+    def publish(self, active: Active) -> None:
+        """What was written before is ordered before what follows, in each active group."""
+        if active.full:
+            self._accesses.forget(0, len(self._data))
+            return
+        for group in np.unique(self._lanes.base[active.lanes]):
+            self._accesses.forget(int(group) * self._size, (int(group) + 1) * self._size)
+
+    def _other(self, lane: int) -> int:
+        return self._lanes.first + lane
+
+
+class GlobalMemory(_Shared):
+    """A flat array of the host. No barrier orders accesses to it: nothing in the IR publishes global memory."""
+
+    _ADVICE = "and no barrier orders global memory"
+
+    def __init__(
+        self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site], data: Floats
+    ) -> None:
+        super().__init__(lanes, buffer, sizes, sites)
+        self._data, self._size = data, len(data)
+        # What nobody may write to cannot be raced for.
+        self._accesses = Accesses(self._size) if buffer.writable else None
+
+    def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """Loads of the active lanes."""
+        address = self._locate(index, active, site)
+        if self._accesses is None:
+            return active.spread(self._data[address]) if isinstance(address, np.ndarray) else self._data[address]
+        addresses = np.broadcast_to(address, active.lanes.shape)
+        conflict = self._accesses.read(addresses, self._lanes.first + active.lanes, site.number)
+        if conflict is not None:
+            self._clash(conflict, "reads", index, active, site)
+        return active.spread(self._data[addresses])
+
+    def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
+        """Stores of the active lanes."""
+        if self._accesses is None:
+            raise LoweringError(f"`{site.text}` writes to {self._name}, which is read only")
+        addresses = np.broadcast_to(self._locate(index, active, site), active.lanes.shape)
+        conflict = self._accesses.write(addresses, self._lanes.first + active.lanes, site.number)
+        if conflict is not None:
+            self._clash(conflict, "writes", index, active, site)
+        self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
+
+
+class ImageMemory(_Base):
+    """A 2D image. What lies outside of it is undefined, so it reads as NaN: any use of it shows."""
+
+    # Its methods have the arguments that `Memory` asks for, needed or not.
+    # ruff: noqa: ARG002
+
+    def __init__(
+        self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site], data: Floats
+    ) -> None:
+        super().__init__(lanes, buffer, sizes, sites)
+        self._data = data
+
+    def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """Loads of the active lanes."""
+        shape = active.lanes.shape
+        row, column = (np.broadcast_to(active.pick(i), shape) for i in index)
+        rows, columns = (min(a, b) for a, b in zip(self._shape, self._data.shape, strict=True))
+        inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
+        out = np.full(shape, np.nan, self._data.dtype)
+        out[inside] = self._data[row[inside], column[inside]]
+        return active.spread(out)
+
+    def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
+        """Raises: LoweringError."""
+        raise LoweringError(f"`{site.text}` writes to image {self._name}")

@@ -1,0 +1,91 @@
+"""Who touched which element since the group last met."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gemmgen.ir.lanes import Ints
+
+_NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two accesses of different work-items to one element, at least one a write, in no order.
+
+    Attributes:
+        position: of the later access, in the arrays that were given.
+        lane: who made the earlier one.
+        site: where; None if it is the same statement.
+        wrote: whether the earlier one was a write.
+    """
+
+    position: int
+    lane: int
+    site: int | None
+    wrote: bool
+
+
+class Accesses:
+    """The accesses to `size` elements in the current epoch.
+
+    One writer and two different readers are remembered for each element: whoever comes next, one of the two
+    is somebody else.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._writer, self._written_at = _blank(size), _blank(size)
+        self._readers = (_blank(size), _blank(size))
+        self._read_at = (_blank(size), _blank(size))
+
+    def read(self, addresses: Ints, lanes: Ints, site: int) -> Conflict | None:
+        """Note that each of `lanes` read its address."""
+        conflict = self._clash(self._writer, self._written_at, addresses, lanes, wrote=True)
+        if conflict is not None:
+            return conflict
+        first, second = self._readers
+        fresh = first[addresses] == _NOBODY
+        if fresh.any():
+            first[addresses[fresh]] = lanes[fresh]
+            self._read_at[0][addresses[fresh]] = site
+        other = first[addresses] != lanes
+        if other.any():
+            second[addresses[other]] = lanes[other]
+            self._read_at[1][addresses[other]] = site
+        return None
+
+    def write(self, addresses: Ints, lanes: Ints, site: int) -> Conflict | None:
+        """Note that each of `lanes` wrote to its address."""
+        conflict = self._clash(self._writer, self._written_at, addresses, lanes, wrote=True)
+        for reader, at in zip(self._readers, self._read_at, strict=True):
+            conflict = conflict or self._clash(reader, at, addresses, lanes, wrote=False)
+        if conflict is not None:
+            return conflict
+        self._writer[addresses] = lanes
+        self._written_at[addresses] = site
+        # Of several lanes that write to one element at once, only the last has left its name.
+        twice = self._writer[addresses] != lanes
+        if twice.any():
+            position = int(np.argmax(twice))
+            return Conflict(position, int(self._writer[addresses[position]]), None, True)
+        return None
+
+    def forget(self, start: int, stop: int) -> None:
+        """Begin a new epoch for the elements from `start` to `stop`."""
+        for record in (self._writer, *self._readers):
+            record[start:stop] = _NOBODY
+
+    @staticmethod
+    def _clash(record: Ints, sites: Ints, addresses: Ints, lanes: Ints, wrote: bool) -> Conflict | None:
+        earlier = record[addresses]
+        clash = (earlier != lanes) & (earlier != _NOBODY)
+        if not clash.any():
+            return None
+        position = int(np.argmax(clash))
+        return Conflict(position, int(earlier[position]), int(sites[addresses[position]]), wrote)
+
+
+def _blank(size: int) -> Ints:
+    return np.full(size, _NOBODY, np.int64)

@@ -1,0 +1,242 @@
+"""The IR as text, for people: what `gemmgen emit --stop-after PASS` prints and what messages quote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import BOOL
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import (
+    Alloc,
+    Barrier,
+    Block,
+    Body,
+    Comment,
+    Copy,
+    Fill,
+    For,
+    If,
+    Let,
+    Mma,
+    Move,
+    Pipe,
+    PipeOp,
+    Registers,
+    Stage,
+    Stmt,
+    Store,
+    Tile,
+    Update,
+)
+
+_INDENT = "  "
+
+#: How tightly an operator binds. `&` is set apart on purpose: C disagrees with most readers about
+#: it, so it is enclosed within any other operator, and so are its operands.
+_BINDING: dict[str, int] = {"&&": 1, "==": 2, "!=": 2, "<": 2, "<=": 2, "&": 1, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
+_SELECT = 0
+_ATOMIC = 6
+
+
+def show(kernel: Kernel) -> str:
+    """The whole kernel: its head, a blank line and its statements, one a line."""
+    return "\n".join((*_head(kernel), "", *_lines(kernel.body, _INDENT))) + "\n"
+
+
+def show_stmt(stmt: Stmt) -> str:
+    """A statement with all that it holds."""
+    return "\n".join(_lines((stmt,), ""))
+
+
+def headline(stmt: Stmt) -> str:
+    """The first line of a statement: a loop or a condition without its body."""
+    return next(_lines((stmt,), ""))
+
+
+def show_expr(node: Expr) -> str:
+    """An expression with no more parentheses than it needs."""
+    return _expr(node, 0)
+
+
+def show_index(buffer: Buffer, index: Iterable[Expr]) -> str:
+    """`name[i, j]`."""
+    return f"{buffer.name}[{', '.join(map(show_expr, index))}]"
+
+
+# --- expressions ----------------------------------------------------------------------------------
+
+
+def _expr(node: Expr, binding: int) -> str:
+    """The text of `node` where everything looser than `binding` needs parentheses."""
+    match node:
+        case Const(value, dtype):
+            return _const(value, dtype == BOOL, dtype.is_float)
+        case Var(name, _):
+            return name
+        case Load(buffer, index):
+            return show_index(buffer, index)
+        case Call(function, args, _):
+            return f"{function}({', '.join(map(show_expr, args))})"
+        case Bin("min", a, b):
+            return f"min({show_expr(a)}, {show_expr(b)})"
+        case Bin():
+            return _parenthesised(_bin(node), _BINDING[node.op], binding)
+        case Select(condition, then, other):
+            text = f"{_expr(condition, 1)} ? {_expr(then, 1)} : {_expr(other, _SELECT)}"
+            return _parenthesised(text, _SELECT, binding)
+
+
+def _const(value: int | float, is_bool: bool, is_float: bool) -> str:
+    if is_bool:
+        return "true" if value else "false"
+    text = repr(float(value)) if is_float else str(value)
+    return f"({text})" if text.startswith("-") else text
+
+
+def _bin(node: Bin) -> str:
+    own = _BINDING[node.op]
+    # Only `&&` reads the same from either side; comparisons do not chain.
+    left = own + 1 if own == 2 else own
+    right = own if node.op == "&&" else own + 1
+    if node.op == "&":
+        left = right = _ATOMIC
+    return f"{_expr(node.a, left)} {node.op} {_expr(node.b, right)}"
+
+
+def _parenthesised(text: str, own: int, binding: int) -> str:
+    return f"({text})" if own < binding else text
+
+
+# --- the head -------------------------------------------------------------------------------------
+
+
+def _head(kernel: Kernel) -> Iterator[str]:
+    yield f"kernel {kernel.name}"
+    for param in kernel.params:
+        if isinstance(param, Buffer):
+            yield f"{_INDENT}param {_declared(param)}"
+        else:
+            yield f"{_INDENT}param {param.name}: {param.dtype}"
+    yield f"{_INDENT}group {kernel.group[0]} x {kernel.group[1]}"
+    yield f"{_INDENT}grid {_expr(kernel.grid[0], 1)} x {_expr(kernel.grid[1], 1)}"
+    if kernel.sub_group is not None:
+        yield f"{_INDENT}sub_group {kernel.sub_group}"
+    for fact in kernel.facts:
+        yield f"{_INDENT}fact {show_expr(fact)} >= 0"
+
+
+def _declared(buffer: Buffer) -> str:
+    shape = ", ".join(map(show_expr, buffer.shape))
+    text = f"{buffer.name}: {buffer.space.value} {buffer.dtype}[{shape}]"
+    if not _is_packed(buffer):
+        text += f" strides ({', '.join(map(show_expr, buffer.layout.strides))})"
+    if buffer.space in (Space.GLOBAL, Space.IMAGE):
+        text += ", written" if buffer.writable else ", read only"
+    return text
+
+
+def _is_packed(buffer: Buffer) -> bool:
+    """Whether the strides follow from the shape, so that there is no need to print them."""
+    step: Expr = Const(1)
+    for extent, stride in zip(reversed(buffer.shape), reversed(buffer.layout.strides), strict=True):
+        if stride != step:
+            return False
+        step = extent * step
+    return True
+
+
+# --- statements -----------------------------------------------------------------------------------
+
+
+def _lines(body: Body, indent: str) -> Iterator[str]:
+    for stmt in body:
+        match stmt:
+            case For():
+                yield f"{indent}{_for(stmt)}"
+                yield from _block(stmt.body, indent + _INDENT)
+            case If(condition, then, orelse):
+                yield f"{indent}if {show_expr(condition)}:"
+                yield from _block(then, indent + _INDENT)
+                if orelse:
+                    yield f"{indent}else:"
+                    yield from _lines(orelse, indent + _INDENT)
+            case Block(inner):
+                yield f"{indent}block:"
+                yield from _block(inner, indent + _INDENT)
+            case Fill() | Copy() | Stage() | Mma() | Update() | PipeOp():
+                yield indent + _on_tiles(stmt)
+            case _:
+                yield indent + _on_elements(stmt)
+
+
+def _block(body: Body, indent: str) -> Iterator[str]:
+    if body:
+        yield from _lines(body, indent)
+    else:
+        yield f"{indent}nothing"
+
+
+def _for(stmt: For) -> str:
+    bounds = f"{_expr(stmt.start, 4)}..{_expr(stmt.stop, 4)}"
+    step = f" step {stmt.step}" if stmt.step != 1 else ""
+    notes = [word for word, holds in (("unroll", stmt.unroll), ("exact", stmt.exact and stmt.step != 1)) if holds]
+    note = f" ({', '.join(notes)})" if notes else ""
+    return f"for {stmt.var.name} in {bounds}{step}{note}:"
+
+
+def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | Comment) -> str:
+    match stmt:
+        case Alloc(buffer):
+            return f"alloc {_declared(buffer)}"
+        case Let(var, value):
+            return f"let {var.name}: {var.dtype} = {show_expr(value)}"
+        case Store(buffer, index, value):
+            return f"{show_index(buffer, index)} = {show_expr(value)}"
+        case Move():
+            dst = show_index(stmt.dst, stmt.dst_index)
+            src = show_index(stmt.src, stmt.src_index)
+            return f"{dst} <- move {stmt.atom.name} x{stmt.width} {src}"
+        case Barrier(memory):
+            return "barrier local" if memory == "local" else "barrier (no memory)"
+        case Comment(text):
+            return f"# {text}"
+
+
+def _on_tiles(stmt: Fill | Copy | Stage | Mma | Update | PipeOp) -> str:
+    match stmt:
+        case Fill(dst, value):
+            return f"fill {_registers(dst)} = {show_expr(value)}"
+        case Copy(dst, src, atom, width):
+            return f"{_registers(dst)} <- copy {atom.name} x{width} {_tile(src)}"
+        case Stage():
+            part = "" if stmt.part == "all" else f" {stmt.part}"
+            via = f" via {stmt.via.name}" if stmt.via is not None else ""
+            return f"{_tile(stmt.dst)} <- stage{part} x{stmt.width} {_tile(stmt.src)}{via}"
+        case Mma():
+            a, b = (f"{_registers(r)}[k {show_expr(k)}]" for r, k in ((stmt.a, stmt.a_k), (stmt.b, stmt.b_k)))
+            return f"mma {stmt.atom.name} {_registers(stmt.acc)} += {a} * {b} depth {stmt.depth}"
+        case Update(dst, acc, alpha, beta):
+            old = f" + {_expr(beta, 5)} * {dst.buffer.name}" if beta != Const(0.0, beta.dtype) else ""
+            return f"update {_tile(dst)} = {_expr(alpha, 5)} * {_registers(acc)}{old}"
+        case PipeOp(verb, pipe):
+            return f"{verb} {_pipe(pipe)}"
+
+
+def _pipe(pipe: Pipe) -> str:
+    stages = "1 stage" if pipe.stages == 1 else f"{pipe.stages} stages"
+    through = ", through registers" if pipe.through_registers else ""
+    return f"{pipe.name} ({stages}, sync {pipe.sync}{through})"
+
+
+def _tile(tile: Tile) -> str:
+    transposed = " transposed" if tile.transposed else ""
+    pipe = f" of {tile.pipe.name}" if tile.pipe is not None else ""
+    return f"{show_index(tile.buffer, tile.origin)} {tile.rows}x{tile.cols}{transposed}{pipe}"
+
+
+def _registers(registers: Registers) -> str:
+    slot = f"[slot {show_expr(registers.slot)}]" if registers.slot is not None else ""
+    pipe = f" of {registers.pipe.name}" if registers.pipe is not None else ""
+    return f"{registers.buffer.name}{slot}{pipe}"

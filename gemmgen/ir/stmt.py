@@ -1,0 +1,254 @@
+"""Statements: what a kernel does.
+
+`Copy`, `Fill`, `Mma` and `Update` speak of whole tiles, so that a GEMM is about a dozen statements when
+first built; `passes.expand` turns them into the others, which speak of single instructions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
+from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.expr import Const, Expr, Var
+
+PipeVerb = Literal["acquire", "commit", "wait", "release"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipe:
+    """A ring of `stages` slots between a producer and a consumer.
+
+    `acquire` opens a free slot, `commit` hands it over, `wait` takes the oldest one, `release` frees it.
+
+    Attributes:
+        name: for reading the IR.
+        stages: slots; 1 means that producer and consumer take turns.
+        sync: how the hand-over is made visible: `barrier` between work-items of a group, `none` where a
+            work-item hands over to itself (registers).
+        through_registers: whether the producer loads the next slot into registers before the consumer's
+            work and stores it after, to hide the loads' latency.
+    """
+
+    name: str
+    stages: int
+    sync: Literal["barrier", "none"]
+    through_registers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A rectangle of a buffer.
+
+    Attributes:
+        buffer: what it is part of.
+        origin: storage coordinates of its first element; leading coordinates (a stage) stay fixed.
+        rows, cols: its logical extent.
+        transposed: whether the buffer stores columns as its slow axis.
+        pipe: the pipe whose slots are the buffer's first coordinate, if any.
+    """
+
+    buffer: Buffer
+    origin: tuple[Expr, ...]
+    rows: int
+    cols: int
+    transposed: bool = False
+    pipe: Pipe | None = None
+
+    def at(self, row: Expr, col: Expr) -> tuple[Expr, ...]:
+        """Storage coordinates of the logical element (row, col)."""
+        slow, fast = (col, row) if self.transposed else (row, col)
+        return (*self.origin[:-2], self.origin[-2] + slow, self.origin[-1] + fast)
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """A tile in registers: the private array and how the tile lies over lanes.
+
+    Attributes:
+        buffer: the private array; its last two coordinates are the fragment's, one before them is a slot.
+        fragment: which lane and value holds which element.
+        slot: index of the slot, where the array is the ring of a pipe.
+        pipe: that pipe.
+    """
+
+    buffer: Buffer
+    fragment: Fragment
+    slot: Expr | None = None
+    pipe: Pipe | None = None
+
+    def at(self, row_value: Expr, col_value: Expr) -> tuple[Expr, ...]:
+        """Index into the private array."""
+        place = self.fragment.place(row_value, col_value)
+        return place if self.slot is None else (self.slot, *place)
+
+
+# --- on tiles -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Set every element of a register tile."""
+
+    dst: Registers
+    value: Const
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Bring a tile of memory into registers; elements past the matrix become zero along K.
+
+    Attributes:
+        width: elements that one instruction of `atom` moves.
+    """
+
+    dst: Registers
+    src: Tile
+    atom: CopyAtom
+    width: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Bring a tile of global memory into local memory, by all work-items of the group together.
+
+    Attributes:
+        width: neighbours that a work-item moves at a time along the source's fast axis.
+        part: `all` of the way, or, where a pipe goes through registers, only `load` into or `store`
+            from the array `via`.
+        via: the private array, [vectors per work-item][width].
+    """
+
+    dst: Tile
+    src: Tile
+    width: int = 1
+    part: Literal["all", "load", "store"] = "all"
+    via: Buffer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mma:
+    """acc += a[:, a_k : a_k + depth] @ b[b_k : b_k + depth, :]."""
+
+    acc: Registers
+    a: Registers
+    b: Registers
+    a_k: Expr
+    b_k: Expr
+    depth: int
+    atom: MmaAtom
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """c = alpha * acc + beta * c, for the elements inside the matrix; beta = 0 never reads c."""
+
+    dst: Tile
+    acc: Registers
+    alpha: Expr
+    beta: Expr
+
+
+# --- on instructions ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    """Declare a local or private buffer, visible to the end of the block."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Bind a name to a value, to the end of the block."""
+
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Set one element."""
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`width` elements by one instruction, between memory and registers or between memories.
+
+    Both indexes name the first element; in registers and local memory the elements are neighbours.
+    """
+
+    dst: Buffer
+    dst_index: tuple[Expr, ...]
+    src: Buffer
+    src_index: tuple[Expr, ...]
+    atom: CopyAtom
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """for (var = start; var < stop; var += step) body.
+
+    Attributes:
+        unroll: whether the emitted source asks the compiler to unroll it, so that register arrays keep
+            constant indices.
+        exact: whether `stop - start` is known to be a multiple of `step`.
+    """
+
+    var: Var
+    start: Expr
+    stop: Expr
+    step: int
+    body: tuple[Stmt, ...]
+    unroll: bool = False
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Run `then` where the condition holds, else `orelse`."""
+
+    condition: Expr
+    then: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A scope of its own: what is declared in it ends with it."""
+
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All work-items of the group meet; `memory` says whose writes become visible."""
+
+    memory: Literal["local", "none"] = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class PipeOp:
+    """One of the four verbs on a pipe."""
+
+    verb: PipeVerb
+    pipe: Pipe
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A line for the reader of the emitted source."""
+
+    text: str
+
+
+TileStmt = Fill | Copy | Stage | Mma | Update | PipeOp
+Stmt = TileStmt | Alloc | Let | Store | Move | For | If | Block | Barrier | Comment
+Body = tuple[Stmt, ...]

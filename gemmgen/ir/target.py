@@ -1,0 +1,47 @@
+"""What a kernel may ask of a device. Passes ask `target.features`, never a backend's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Every feature a target can have -> what it means.
+FEATURES: dict[str, str] = {
+    "sub_groups": "work-items of a sub-group exchange registers (broadcast, shuffle)",
+    "intel_sub_groups": "they do so by the intel_sub_group_* names (cl_intel_subgroups)",
+    "required_sub_group_size": "a kernel can fix its sub-group size",
+    "block_read": "a sub-group reads neighbouring elements of a buffer by one instruction",
+    "image_block_read": "the same from a 2D image",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Limits and features of a device or a family of devices.
+
+    Attributes:
+        name: for messages.
+        features: keys of `FEATURES`.
+        sub_group_sizes: lanes that a sub-group can have.
+        max_group: work-items of a group.
+        local_bytes: local memory of a group, in bytes.
+        register_bytes: registers of a work-item, in bytes, in a kernel without sub-groups.
+        sub_group_register_bytes: registers of a whole sub-group, in bytes (its lanes share them).
+    """
+
+    name: str
+    features: frozenset[str]
+    sub_group_sizes: tuple[int, ...] = ()
+    max_group: int = 1024
+    local_bytes: int = 65536
+    register_bytes: int = 1024
+    sub_group_register_bytes: int = 4096
+
+
+_ALL = frozenset(FEATURES)
+
+#: The targets that can be named; a device's own limits replace them at run time.
+TARGETS: dict[str, Target] = {
+    "intel": Target("intel", _ALL, (8, 16, 32), max_group=1024),
+    "khr": Target("khr", frozenset({"sub_groups"}), (8, 16, 32, 64)),
+    "portable": Target("portable", frozenset()),
+}

@@ -1,0 +1,330 @@
+"""The invariants that every pass keeps: checked between each two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import BOOL, I32, DType
+from gemmgen.ir.expr import FUNCTIONS, Bin, Call, Const, Expr, Load, Select, Var, as_int
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.show import headline, show_expr
+from gemmgen.ir.stmt import (
+    Alloc,
+    Barrier,
+    Block,
+    Body,
+    Comment,
+    Copy,
+    Fill,
+    For,
+    If,
+    Let,
+    Mma,
+    Move,
+    PipeOp,
+    Registers,
+    Stage,
+    Stmt,
+    Store,
+    Tile,
+    Update,
+)
+from gemmgen.ir.target import Target
+from gemmgen.ir.visit import exprs, walk_expr
+
+#: How many arguments each function takes.
+_ARITY: dict[str, int] = {"group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2}
+_OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
+#: Calls whose value differs between the work-items of a group.
+_VARYING = frozenset({"local_id", "lane_id", "shuffle_xor", "broadcast"})
+
+
+def verify(kernel: Kernel, target: Target) -> None:
+    """Check a kernel, on tiles or on instructions.
+
+    Raises: LoweringError that names the kernel, the statement and the invariant that is broken.
+    """
+    _Verifier(kernel, target).check()
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What is visible at a place.
+
+    Attributes:
+        variables: names -> type.
+        buffers: names -> the declaration.
+        varying: variables that differ between the work-items of a group.
+        divergent: whether work-items of a group may part ways before they get here.
+    """
+
+    variables: dict[str, DType] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    varying: set[str] = field(default_factory=set)
+    divergent: bool = False
+
+    def inner(self, divergent: bool = False) -> _Scope:
+        """A block inside: what it adds ends with it."""
+        return _Scope(
+            dict(self.variables), dict(self.buffers), set(self.varying), divergent=self.divergent or divergent
+        )
+
+    def varies(self, node: Expr) -> bool:
+        """Whether the value may differ between the work-items of a group, as far as can be told."""
+        for part in walk_expr(node):
+            match part:
+                case Var(name, _) if name in self.varying:
+                    return True
+                case Call(function, _, _) if function in _VARYING:
+                    return True
+                case Load(buffer, _) if buffer.space is Space.PRIVATE:
+                    return True
+        return False
+
+
+class _Verifier:
+    """Walks a kernel with the scope of each place."""
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self._kernel, self._target = kernel, target
+        # What is being checked, for messages.
+        self._at = "its head"
+
+    def check(self) -> None:
+        """All of the kernel."""
+        scope = _Scope()
+        for param in self._kernel.params:
+            self._bind(param, scope)
+        for param in self._kernel.matrices:
+            self._require(
+                param.space in (Space.GLOBAL, Space.IMAGE), f"{param.space.value} buffer {param.name} is a parameter"
+            )
+            # An image has no pitch of its own.
+            strides = param.layout.strides if param.space is Space.GLOBAL else ()
+            self._exprs((*param.shape, *strides), scope)
+        self._exprs((*self._kernel.grid, *self._kernel.facts), scope)
+        for node in (*self._kernel.grid, *self._kernel.facts):
+            self._integer(node)
+        self._body(self._kernel.body, scope)
+
+    # --- statements -------------------------------------------------------------------------------
+
+    def _body(self, body: Body, scope: _Scope) -> None:
+        for stmt in body:
+            self._at = f"`{headline(stmt)}`"
+            self._exprs(exprs(stmt), scope)
+            self._stmt(stmt, scope)
+
+    def _stmt(self, stmt: Stmt, scope: _Scope) -> None:
+        match stmt:
+            case Alloc(buffer):
+                self._alloc(buffer, scope)
+            case Let(var, value):
+                self._same(var.dtype, value.dtype, f"{var.name} and its value")
+                self._bind(var, scope)
+                if scope.varies(value):
+                    scope.varying.add(var.name)
+            case Store(buffer, index, value):
+                self._element(buffer, index, scope, written=True)
+                self._same(buffer.dtype, value.dtype, f"{buffer.name} and the value")
+            case Move():
+                self._move(stmt, scope)
+            case For():
+                self._for(stmt, scope)
+            case If(condition, then, orelse):
+                self._require(condition.dtype == BOOL, f"the condition is {condition.dtype}, not bool")
+                varies = scope.varies(condition)
+                self._body(then, scope.inner(varies))
+                self._body(orelse, scope.inner(varies))
+            case Block(body):
+                self._body(body, scope.inner(False))
+            case Barrier():
+                self._require(not scope.divergent, "a barrier where work-items of a group may have parted ways")
+            case Fill() | Copy() | Stage() | Mma() | Update():
+                self._on_tiles(stmt, scope)
+            case PipeOp(_, pipe):
+                self._require(pipe.stages >= 1, f"pipe {pipe.name} has {pipe.stages} stages")
+            case Comment(text):
+                self._require("\n" not in text, "a comment of more than one line")
+
+    def _alloc(self, buffer: Buffer, scope: _Scope) -> None:
+        self._require(
+            buffer.space in (Space.LOCAL, Space.PRIVATE), f"{buffer.space.value} buffer {buffer.name} is declared"
+        )
+        for extent in (*buffer.shape, *buffer.layout.strides):
+            size = as_int(extent)
+            self._require(size is not None and size > 0, f"{buffer.name} has extent {show_expr(extent)}")
+        self._bind(buffer, scope)
+
+    def _for(self, stmt: For, scope: _Scope) -> None:
+        self._require(stmt.step >= 1, f"step {stmt.step} < 1")
+        self._integer(stmt.start)
+        self._integer(stmt.stop)
+        self._same(stmt.var.dtype, I32, f"{stmt.var.name} and its bounds")
+        start_varies = scope.varies(stmt.start)
+        inner = scope.inner(start_varies or scope.varies(stmt.stop))
+        self._bind(stmt.var, inner)
+        if start_varies:
+            inner.varying.add(stmt.var.name)
+        self._body(stmt.body, inner)
+
+    def _move(self, stmt: Move, scope: _Scope) -> None:
+        self._element(stmt.src, stmt.src_index, scope)
+        self._element(stmt.dst, stmt.dst_index, scope, written=True)
+        self._same(stmt.dst.dtype, stmt.src.dtype, "both sides of the move")
+        self._atom_width(stmt, stmt.src)
+        self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
+        if any(stmt.atom.lane_step):
+            self._sub_group(f"atom {stmt.atom.name}")
+
+    def _atom_width(self, stmt: Move | Copy, src: Buffer) -> None:
+        atom, width = stmt.atom, stmt.width
+        self._require(width in atom.widths, f"atom {atom.name} moves {_listed(atom.widths)} elements, not {width}")
+        reads_image = "image_block_read" in atom.needs
+        self._require(not reads_image or src.space is Space.IMAGE, f"{src.name} is no image")
+
+    # --- statements on tiles ----------------------------------------------------------------------
+
+    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | Update, scope: _Scope) -> None:
+        match stmt:
+            case Fill(dst, value):
+                self._registers(dst, scope)
+                self._same(dst.buffer.dtype, value.dtype, f"{dst.buffer.name} and the value")
+            case Copy(dst, src, atom, _):
+                self._registers(dst, scope)
+                self._tile(src, scope)
+                self._same(dst.buffer.dtype, src.buffer.dtype, "both sides of the copy")
+                self._atom_width(stmt, src.buffer)
+                self._needs(atom.needs, f"atom {atom.name}")
+            case Stage(dst, src):
+                self._tile(dst, scope, written=True)
+                self._tile(src, scope)
+                self._same(dst.buffer.dtype, src.buffer.dtype, "both sides of the stage")
+                self._require((dst.rows, dst.cols) == (src.rows, src.cols), "the tiles differ in size")
+                self._require(stmt.part == "all" or stmt.via is not None, f"a {stmt.part} with no registers between")
+                if stmt.via is not None:
+                    self._declared(stmt.via, scope)
+            case Mma(acc, a, b):
+                for registers in (acc, a, b):
+                    self._registers(registers, scope)
+                self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
+            case Update(dst, acc, alpha, beta):
+                self._tile(dst, scope, written=True)
+                self._registers(acc, scope)
+                for factor in (alpha, beta):
+                    self._same(acc.buffer.dtype, factor.dtype, f"{acc.buffer.name} and {show_expr(factor)}")
+
+    def _registers(self, registers: Registers, scope: _Scope) -> None:
+        buffer = registers.buffer
+        self._declared(buffer, scope)
+        self._require(buffer.space is Space.PRIVATE, f"{buffer.name} is {buffer.space.value}, not private")
+        self._rank(buffer, 2 + (registers.slot is not None))
+        if registers.slot is not None:
+            self._exprs((registers.slot,), scope)
+            self._integer(registers.slot)
+
+    def _tile(self, tile: Tile, scope: _Scope, written: bool = False) -> None:
+        self._element(tile.buffer, tile.origin, scope, written=written)
+
+    # --- expressions ------------------------------------------------------------------------------
+
+    def _exprs(self, roots: Iterable[Expr], scope: _Scope) -> None:
+        for root in roots:
+            for node in walk_expr(root):
+                self._expr(node, scope)
+
+    def _expr(self, node: Expr, scope: _Scope) -> None:
+        match node:
+            case Const(value, dtype):
+                self._require(dtype.is_float or isinstance(value, int), f"{value} is not of type {dtype}")
+            case Var(name, dtype):
+                bound = scope.variables.get(name)
+                if bound is None:
+                    self._fail(f"{name} is not bound")
+                self._same(bound, dtype, f"{name} where it is bound and where it is used")
+            case Bin(op, a, b):
+                self._same(a.dtype, b.dtype, f"the operands of {show_expr(node)}")
+                self._require((a.dtype == BOOL) <= (op in ("&&", "==", "!=")), f"{op} on bool")
+                self._require(op != "&&" or a.dtype == BOOL, f"&& on {a.dtype}")
+                self._require(op not in ("%", "&") or not a.dtype.is_float, f"{op} on {a.dtype}")
+            case Select(condition, then, other):
+                self._require(condition.dtype == BOOL, f"the condition {show_expr(condition)} is {condition.dtype}")
+                self._same(then.dtype, other.dtype, f"the sides of {show_expr(node)}")
+            case Load(buffer, index):
+                self._element(buffer, index, scope)
+            case Call():
+                self._call(node)
+
+    def _call(self, node: Call) -> None:
+        name, args = node.function, node.args
+        self._require(name in FUNCTIONS, f"no function {name}")
+        self._require(len(args) == _ARITY[name], f"{name} takes {_ARITY[name]} arguments, not {len(args)}")
+        if name in _OF_SUB_GROUPS:
+            self._needs(frozenset({"sub_groups"}), name)
+            self._sub_group(name)
+        if name in ("group_id", "local_id"):
+            self._require(as_int(args[0]) in (0, 1), f"{show_expr(node)} has no constant dimension 0 or 1")
+        if name in ("broadcast", "shuffle_xor"):
+            self._integer(args[1])
+        values = {"fma": args, "broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)
+        for dtype in (I32,) if values is None else (value.dtype for value in values):
+            self._same(node.dtype, dtype, f"{name} and its arguments")
+
+    # --- buffers and names ------------------------------------------------------------------------
+
+    def _element(self, buffer: Buffer, index: tuple[Expr, ...], scope: _Scope, written: bool = False) -> None:
+        self._declared(buffer, scope)
+        self._rank(buffer, len(index))
+        for coordinate in index:
+            self._integer(coordinate)
+        if written:
+            self._require(buffer.writable and buffer.space is not Space.IMAGE, f"{buffer.name} is read only")
+
+    def _declared(self, buffer: Buffer, scope: _Scope) -> None:
+        declaration = scope.buffers.get(buffer.name)
+        self._require(declaration is not None, f"{buffer.name} is not declared")
+        self._require(declaration == buffer, f"{buffer.name} is not used as it was declared")
+
+    def _rank(self, buffer: Buffer, coordinates: int) -> None:
+        rank = len(buffer.shape)
+        self._require(coordinates == rank, f"{buffer.name} has {rank} dimensions, its index {coordinates}")
+
+    def _bind(self, name: Var | Buffer, scope: _Scope) -> None:
+        taken = name.name in scope.variables or name.name in scope.buffers
+        self._require(not taken, f"{name.name} already has a meaning here")
+        if isinstance(name, Var):
+            scope.variables[name.name] = name.dtype
+        else:
+            scope.buffers[name.name] = name
+
+    # --- the target -------------------------------------------------------------------------------
+
+    def _needs(self, features: frozenset[str], who: str) -> None:
+        missing = features - self._target.features
+        self._require(not missing, f"{who} needs {_listed(sorted(missing))}, which {self._target.name} lacks")
+
+    def _sub_group(self, who: str) -> None:
+        self._require(self._kernel.sub_group is not None, f"{who} in a kernel that requires no sub-group size")
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def _integer(self, node: Expr) -> None:
+        self._require(node.dtype == I32, f"{show_expr(node)} is {node.dtype}, not an integer")
+
+    def _same(self, a: DType, b: DType, what: str) -> None:
+        self._require(a == b, f"{what} differ in type: {a} and {b}")
+
+    def _require(self, holds: bool, problem: str) -> None:
+        if not holds:
+            self._fail(problem)
+
+    def _fail(self, problem: str) -> NoReturn:
+        raise LoweringError(f"kernel {self._kernel.name}, {self._at}: {problem}")
+
+
+def _listed(items: Iterable[int | str]) -> str:
+    return ", ".join(map(str, items))

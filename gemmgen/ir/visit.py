@@ -1,0 +1,242 @@
+"""Walking and rewriting the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.expr import (
+    Bin,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    add,
+    both,
+    compare,
+    div,
+    minimum,
+    mod,
+    mul,
+    select,
+    sub,
+)
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Block, Body, Copy, For, If, Let, Mma, Move, Registers, Stage, Stmt, Store, Tile, Update
+
+Rewrite = Callable[[Expr], Expr]
+
+
+def children(node: Expr) -> tuple[Expr, ...]:
+    """The direct operands."""
+    match node:
+        case Const() | Var():
+            return ()
+        case Bin(_, a, b):
+            return (a, b)
+        case Select(condition, then, other):
+            return (condition, then, other)
+        case Load(_, index):
+            return index
+        case Call(_, args, _):
+            return args
+
+
+def walk_expr(node: Expr) -> Iterator[Expr]:
+    """The node and all below it."""
+    yield node
+    for child in children(node):
+        yield from walk_expr(child)
+
+
+def rebuild(op: str, a: Expr, b: Expr) -> Expr:
+    """A binary node through the folding constructors."""
+    match op:
+        case "+":
+            return add(a, b)
+        case "-":
+            return sub(a, b)
+        case "*":
+            return mul(a, b)
+        case "/":
+            return div(a, b)
+        case "%":
+            return mod(a, b)
+        case "min":
+            return minimum(a, b)
+        case "&&":
+            return both(a, b)
+        case "<" | "<=" | "==" | "!=":
+            return compare(op, a, b)
+        case "&":
+            return Bin("&", a, b)
+    raise LoweringError(f"unknown operator {op!r}")
+
+
+def map_expr(node: Expr, rewrite: Rewrite) -> Expr:
+    """Rewrite bottom-up; nodes are rebuilt by the folding constructors."""
+    match node:
+        case Const() | Var():
+            return rewrite(node)
+        case Bin(op, a, b):
+            if op in ("*", "+", "-") and node.dtype.is_float:
+                return rewrite(Bin(op, map_expr(a, rewrite), map_expr(b, rewrite)))
+            return rewrite(rebuild(op, map_expr(a, rewrite), map_expr(b, rewrite)))
+        case Select(condition, then, other):
+            return rewrite(select(map_expr(condition, rewrite), map_expr(then, rewrite), map_expr(other, rewrite)))
+        case Load(buffer, index):
+            return rewrite(Load(buffer, map_index(index, rewrite)))
+        case Call(function, args, dtype):
+            return rewrite(Call(function, map_index(args, rewrite), dtype))
+
+
+def map_index(index: tuple[Expr, ...], rewrite: Rewrite) -> tuple[Expr, ...]:
+    """`map_expr` on each coordinate."""
+    return tuple(map_expr(i, rewrite) for i in index)
+
+
+def _map_tile(tile: Tile, rewrite: Rewrite) -> Tile:
+    return replace(tile, origin=map_index(tile.origin, rewrite))
+
+
+def _map_registers(registers: Registers, rewrite: Rewrite) -> Registers:
+    if registers.slot is None:
+        return registers
+    return replace(registers, slot=map_expr(registers.slot, rewrite))
+
+
+def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
+    """Rewrite every expression of a statement, those of its body included."""
+    match stmt:
+        case Let(var, value):
+            return Let(var, map_expr(value, rewrite))
+        case Store(buffer, index, value):
+            return Store(buffer, map_index(index, rewrite), map_expr(value, rewrite))
+        case Move():
+            return replace(
+                stmt,
+                dst_index=map_index(stmt.dst_index, rewrite),
+                src_index=map_index(stmt.src_index, rewrite),
+            )
+        case For():
+            return replace(
+                stmt,
+                start=map_expr(stmt.start, rewrite),
+                stop=map_expr(stmt.stop, rewrite),
+                body=map_body_exprs(stmt.body, rewrite),
+            )
+        case If(condition, then, orelse):
+            return If(map_expr(condition, rewrite), map_body_exprs(then, rewrite), map_body_exprs(orelse, rewrite))
+        case Block(body):
+            return Block(map_body_exprs(body, rewrite))
+        case Copy():
+            return replace(stmt, dst=_map_registers(stmt.dst, rewrite), src=_map_tile(stmt.src, rewrite))
+        case Stage():
+            return replace(stmt, dst=_map_tile(stmt.dst, rewrite), src=_map_tile(stmt.src, rewrite))
+        case Mma():
+            return replace(
+                stmt,
+                a=_map_registers(stmt.a, rewrite),
+                b=_map_registers(stmt.b, rewrite),
+                a_k=map_expr(stmt.a_k, rewrite),
+                b_k=map_expr(stmt.b_k, rewrite),
+            )
+        case Update():
+            return replace(
+                stmt,
+                dst=_map_tile(stmt.dst, rewrite),
+                alpha=map_expr(stmt.alpha, rewrite),
+                beta=map_expr(stmt.beta, rewrite),
+            )
+        case _:
+            return stmt
+
+
+def map_body_exprs(body: Body, rewrite: Rewrite) -> Body:
+    """`map_stmt_exprs` on each statement."""
+    return tuple(map_stmt_exprs(s, rewrite) for s in body)
+
+
+def map_body(body: Body, rewrite: Callable[[Stmt], Body]) -> Body:
+    """Replace each statement by any number of others, innermost bodies first."""
+    out: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case For():
+                stmt = replace(stmt, body=map_body(stmt.body, rewrite))
+            case If(condition, then, orelse):
+                stmt = If(condition, map_body(then, rewrite), map_body(orelse, rewrite))
+            case Block(inner):
+                stmt = Block(map_body(inner, rewrite))
+        out.extend(rewrite(stmt))
+    return tuple(out)
+
+
+def walk(body: Body) -> Iterator[Stmt]:
+    """Every statement, outer ones before those they hold."""
+    for stmt in body:
+        yield stmt
+        match stmt:
+            case For():
+                yield from walk(stmt.body)
+            case If(_, then, orelse):
+                yield from walk(then)
+                yield from walk(orelse)
+            case Block(inner):
+                yield from walk(inner)
+
+
+def exprs(stmt: Stmt) -> Iterator[Expr]:
+    """The expressions that a statement itself holds (not those of its body), roots only."""
+    match stmt:
+        case Let(_, value):
+            yield value
+        case Store(_, index, value):
+            yield from (*index, value)
+        case Move():
+            yield from (*stmt.dst_index, *stmt.src_index)
+        case For():
+            yield from (stmt.start, stmt.stop)
+        case If(condition, _, _):
+            yield condition
+        case Copy():
+            yield from stmt.src.origin
+        case Stage():
+            yield from (*stmt.dst.origin, *stmt.src.origin)
+        case Mma():
+            yield from (stmt.a_k, stmt.b_k)
+        case Update():
+            yield from (*stmt.dst.origin, stmt.alpha, stmt.beta)
+
+
+def substitute(values: Mapping[Var, Expr]) -> Rewrite:
+    """A rewrite that replaces variables."""
+
+    def rewrite(node: Expr) -> Expr:
+        return values.get(node, node) if isinstance(node, Var) else node
+
+    return rewrite
+
+
+def evaluate(node: Expr, values: Mapping[str, int]) -> int:
+    """The value of an integer expression over named integers."""
+    named = {name: Const(value) for name, value in values.items()}
+    result = map_expr(node, lambda e: named.get(e.name, e) if isinstance(e, Var) else e)
+    if isinstance(result, Const) and isinstance(result.value, int):
+        return result.value
+    raise LoweringError(f"{node} is not a number over {sorted(values)}")
+
+
+def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
+    """Whether any of these functions is called."""
+    nodes = (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
+    return any(isinstance(node, Call) and node.function in functions for node in nodes)
+
+
+def uses_features(kernel: Kernel) -> frozenset[str]:
+    """The features of a target that the kernel's instructions need."""
+    needs = frozenset({"sub_groups"} if kernel.sub_group else ())
+    return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move)))

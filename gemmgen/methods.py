@@ -1,0 +1,211 @@
+"""The methods: what each makes of a tile and a group, and how a schedule that departs from it is named.
+
+A schedule is also seen flat here, as `field -> value` with the operands' fields as `a.width` and so on: the
+command line, TOML and names all speak of single fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import cast, get_args
+
+from gemmgen.schedule import Memory, Method, Operand, Schedule
+
+Pair = tuple[int, int]
+Value = int | bool | str | Pair | None
+Flat = dict[str, Value]
+
+METHODS: tuple[str, ...] = get_args(Method)
+#: The sub-group sizes that devices offer; a wider group is cut into the widest of them.
+_LANES = (32, 16, 8)
+
+
+def defaults(
+    method: str,
+    tile: Pair | None = None,
+    group: Pair | None = None,
+    k_step: int | None = None,
+    lanes: int | None = None,
+) -> Schedule:
+    """What a method makes of these (`lanes` are a sub-group's); whatever is left out follows from the rest."""
+    return _RULES[method](tile, group, k_step, lanes)
+
+
+def _naive(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    return Schedule(tile or (1, 1), group or (16, 16), k_step=k_step or 1, sub_group=lanes)
+
+
+def _slm(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    rows, cols = tile or (8, 8)
+    k_step = k_step or 8
+    run = 1 if cols % 4 else 4
+    a, b = Operand(memory="local", width=_widest(k_step, (4, 2, 1))), Operand(width=run)
+    return Schedule((rows, cols), group or (8, 16), (rows, run), k_step, lanes, a, b)
+
+
+def _simd(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    rows, cols = tile or (32, 2)
+    group, k_step, lanes = _in_sub_groups(group, k_step, lanes)
+    a, b = Operand(block=True, share=True), Operand(block=True, width=_widest(cols))
+    return Schedule((rows, cols), group, (rows, 1), k_step, lanes, a, b)
+
+
+def _block_read(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    rows, cols = tile or (32, 2)
+    group, k_step, lanes = _in_sub_groups(group, k_step, lanes)
+    a = Operand(memory="image", block=True, share=True, width=_widest(rows))
+    b = Operand(memory="image", block=True, width=_widest(k_step))
+    return Schedule((rows, cols), group, (rows, 1), k_step, lanes, a, b)
+
+
+_RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], Schedule]] = {
+    "naive": _naive,
+    "slm": _slm,
+    "simd": _simd,
+    "block_read": _block_read,
+}
+
+
+def _in_sub_groups(group: Pair | None, k_step: int | None, lanes: int | None) -> tuple[Pair, int, int]:
+    """Group, depth and lanes where a row of the group is a sub-group, and each lane brings one step of K."""
+    group = group or (1, lanes or 8)
+    width = group[1]
+    lanes = lanes or (width if width <= _LANES[0] else next((n for n in _LANES if width % n == 0), width))
+    return group, k_step or lanes, lanes
+
+
+def _widest(extent: int, widths: Iterable[int] = (8, 4, 2, 1)) -> int:
+    """The widest load that divides `extent`."""
+    return next(w for w in widths if extent % w == 0)
+
+
+# --- single fields --------------------------------------------------------------------------------
+
+
+def flatten(schedule: Schedule) -> Flat:
+    """Every field but the name, in the order of the dataclass."""
+    flat: Flat = {}
+    for item in fields(schedule):
+        value = getattr(schedule, item.name)
+        if isinstance(value, Operand):
+            flat |= {f"{item.name}.{f.name}": getattr(value, f.name) for f in fields(value)}
+        elif item.name != "name":
+            flat[item.name] = value
+    return flat
+
+
+def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
+    """The inverse of `flatten`. The values must have been checked."""
+    lanes = flat["sub_group"]
+    return Schedule(
+        tile=_pair(flat["tile"]),
+        group=_pair(flat["group"]),
+        run=_pair(flat["run"]),
+        k_step=_int(flat["k_step"]),
+        sub_group=None if lanes is None else _int(lanes),
+        a=_operand(flat, "a"),
+        b=_operand(flat, "b"),
+        stages=_int(flat["stages"]),
+        prefetch=bool(flat["prefetch"]),
+        register_stages=_int(flat["register_stages"]),
+        barrier=bool(flat["barrier"]),
+        name=name,
+    )
+
+
+def _operand(flat: Mapping[str, Value], key: str) -> Operand:
+    return Operand(
+        memory=cast("Memory", flat[f"{key}.memory"]),
+        width=_int(flat[f"{key}.width"]),
+        block=bool(flat[f"{key}.block"]),
+        share=bool(flat[f"{key}.share"]),
+        transposed=bool(flat[f"{key}.transposed"]),
+        pad=_int(flat[f"{key}.pad"]),
+    )
+
+
+def _int(value: Value) -> int:
+    assert isinstance(value, int), value
+    return value
+
+
+def _pair(value: Value) -> Pair:
+    assert isinstance(value, tuple), value
+    return value
+
+
+def change(base: Schedule, changes: Mapping[str, Value]) -> Schedule:
+    """`base` with some fields changed; those that stood as its method puts them follow the change."""
+    old = flatten(base)
+    before = flatten(_shaped(base.method, old))
+    # The group follows only where lanes are asked for: elsewhere lanes follow the group.
+    may_follow = ("k_step", "sub_group", *(("group",) if "sub_group" in changes else ()))
+    free = {key for key in may_follow if key not in changes and _follows(base.method, old, key)}
+    after = flatten(_shaped(base.method, {k: v for k, v in {**old, **changes}.items() if k not in free}))
+    flat = {key: after[key] if key in free or value == before[key] else value for key, value in old.items()}
+    return unflatten({**flat, **changes}, base.name)
+
+
+def _shaped(method: str, flat: Mapping[str, Value]) -> Schedule:
+    """The method's defaults for the shape that `flat` gives."""
+    tile, group, k_step, lanes = (flat.get(key) for key in ("tile", "group", "k_step", "sub_group"))
+    return defaults(
+        method,
+        tile if isinstance(tile, tuple) else None,
+        group if isinstance(group, tuple) else None,
+        k_step if isinstance(k_step, int) else None,
+        lanes if isinstance(lanes, int) else None,
+    )
+
+
+def _follows(method: str, flat: Flat, key: str) -> bool:
+    """Whether the method, not told `key`, would choose what `flat` has."""
+    return flatten(_shaped(method, {k: v for k, v in flat.items() if k != key}))[key] == flat[key]
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+_SHORT = {
+    "k_step": "k",
+    "sub_group": "sg",
+    "stages": "stages",
+    "register_stages": "regstages",
+    "width": "w",
+}
+
+
+def slug(schedule: Schedule) -> str:
+    """METHOD_RxC_hxw, and a suffix for each field that is not as the method puts it.
+
+    Different schedules have different slugs: the method, the tile and the group are read off the front,
+    depth and lanes are said or follow from those, and the rest is said or follows from all of them.
+    """
+    flat = flatten(schedule)
+    head = {key: flat[key] for key in ("tile", "group")}
+    base = _shaped(schedule.method, head)
+    full = flatten(_shaped(schedule.method, {**head, "k_step": flat["k_step"], "sub_group": flat["sub_group"]}))
+    expected = {**full, "k_step": base.k_step, "sub_group": base.sub_group}
+    suffixes = (_suffix(key, value) for key, value in flat.items() if key not in head and value != expected[key])
+    parts = [schedule.method, _text(schedule.tile), _text(schedule.group), *suffixes]
+    # Sizes below zero never reach a kernel, but a message about them may want the name.
+    return "_".join(parts).replace("-", "minus")
+
+
+def _suffix(key: str, value: Value) -> str:
+    operand, _, field = key.rpartition(".")
+    word = _SHORT.get(field, field)
+    if isinstance(value, bool):
+        text = word if value else f"no{word}"
+    elif field == "memory":
+        text = str(value)
+    else:
+        text = f"{word}{'none' if value is None else _text(value)}"
+    return f"{operand}_{text}" if operand else text
+
+
+def _text(value: Value) -> str:
+    """A value as the command line and TOML write it."""
+    if isinstance(value, tuple):
+        return f"{value[0]}x{value[1]}"
+    return str(value)

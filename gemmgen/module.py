@@ -1,0 +1,193 @@
+"""A source as a Python module of its own: the kernel's text, and the few lines that launch it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from gemmgen.backends.text import _environment as environment
+from gemmgen.errors import LoweringError, ScheduleError
+from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
+from gemmgen.source import Argument, Source
+from gemmgen.spec import GemmSpec, Order
+
+#: C's operators as Python spells them -> how tightly they bind (integers are never negative here).
+_OPERATORS = {
+    "&&": ("and", 1),
+    "==": ("==", 2),
+    "!=": ("!=", 2),
+    "<": ("<", 2),
+    "<=": ("<=", 2),
+    "&": ("&", 3),
+    "+": ("+", 4),
+    "-": ("-", 4),
+    "*": ("*", 5),
+    "/": ("//", 5),
+    "%": ("%", 5),
+}
+
+
+def python(node: Expr, outer: int = 0) -> str:
+    """An integer expression as Python, in no more parentheses than it needs.
+
+    Args:
+        outer: how tightly the operator around it binds.
+    """
+    match node:
+        case Const(value):
+            return str(value)
+        case Var(name):
+            return name
+        case Bin("min", a, b):
+            return f"min({python(a)}, {python(b)})"
+        case Bin(op, a, b):
+            symbol, level = _OPERATORS[op]
+            text = f"{python(a, level)} {symbol} {python(b, level + 1)}"
+            return f"({text})" if level < outer else text
+        case Select(condition, then, other):
+            return f"({python(then)} if {python(condition)} else {python(other)})"
+        case _:
+            raise LoweringError(f"a launch geometry holds a {type(node).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """A matrix as the template names it."""
+
+    name: str
+    extents: str
+    order: Order
+    output: bool
+    note: str = ""
+
+    @property
+    def shape(self) -> str:
+        return self.extents.strip("()")
+
+    @property
+    def major(self) -> str:
+        return {"row": "row", "col": "column"}[self.order]
+
+    @property
+    def keyword(self) -> str:
+        """As `check` is given it: an output that may be None stands for its neighbour."""
+        return f"{self.name}=a if {self.name} is None else {self.name}" if self.note else f"{self.name}={self.name}"
+
+    @property
+    def slow(self) -> int:
+        return 0 if self.order == "row" else 1
+
+    @property
+    def forc(self) -> str:
+        return "C" if self.order == "row" else "F"
+
+    @property
+    def contiguous(self) -> str:
+        return "np.ascontiguousarray" if self.order == "row" else "np.asfortranarray"
+
+
+def render_module(source: Source) -> str:
+    """A module of one function named as the kernel, which needs numpy and pyopencl but no gemmgen.
+
+    Raises: ScheduleError for other backends than `opencl`.
+    """
+    if source.backend != "opencl":
+        raise ScheduleError(f"a Python module can be made for backend opencl, not for {source.backend}")
+    (entry,) = source.entry_points
+    operands = _operands(source)
+    slow = {x.name: x.slow for x in operands}
+    head = source.text.split("\n", 1)[0].removeprefix("//").strip()
+    (high, wide), (rows, cols) = entry.group, entry.grid
+    skeletons = environment().overlay(trim_blocks=True, lstrip_blocks=True)
+    return skeletons.get_template("opencl/module.py.j2").render(
+        name=source.name,
+        computes=head.removeprefix(f"{source.name}:").strip(),
+        transpose=source.operation == "transpose",
+        options=_list(source.build_options),
+        extensions=_list(extensions(source.text)),
+        text=source.text,
+        operands=operands,
+        parameters=_parameters(source),
+        formula=_formula(source),
+        reads_c=_reads(source),
+        promises=_promises(source.spec) if source.operation == "gemm" else [],
+        global_size=f"({python(mul(cols, wide))}, {python(mul(rows, high))})",
+        local_size=f"({wide}, {high})",
+        arguments=[_argument(argument, slow, operands[-1].name) for argument in entry.arguments],
+        has_images=any(argument.kind == "image" for argument in entry.arguments),
+        has_pitches=any(argument.name.startswith("ld") for argument in entry.arguments),
+    )
+
+
+def extensions(text: str) -> tuple[str, ...]:
+    """The OpenCL extensions that a source uses."""
+    enabled = re.findall(r"#pragma OPENCL EXTENSION (\w+) : enable", text)
+    fixed = ["cl_intel_required_subgroup_size"] if "intel_reqd_sub_group_size" in text else []
+    return tuple(dict.fromkeys([*enabled, *fixed]))
+
+
+def _operands(source: Source) -> tuple[_Operand, ...]:
+    spec = source.spec
+    if source.operation == "transpose":
+        note = "; None allocates it"
+        return _Operand("a", "(rows, cols)", "row", False), _Operand("b", "(cols, rows)", "row", True, note)
+    note = "" if _reads(source) == "always" else "; None allocates it"
+    return (
+        _Operand("a", "(m, k)", spec.a_order, False),
+        _Operand("b", "(k, n)", spec.b_order, False),
+        _Operand("c", "(m, n)", spec.c_order, True, note),
+    )
+
+
+def _reads(source: Source) -> Literal["never", "maybe", "always"]:
+    """Whether the kernel reads what its result holds before."""
+    if source.operation == "transpose" or source.spec.beta == 0:
+        return "never"
+    return "maybe" if source.spec.beta is None else "always"
+
+
+def _parameters(source: Source) -> str:
+    if source.operation == "transpose":
+        return "a, b=None"
+    scalars = [("alpha", source.spec.alpha, "1.0"), ("beta", source.spec.beta, "0.0")]
+    run_time = [f"{name}={default}" for name, folded, default in scalars if folded is None]
+    return ", ".join(["a", "b", "c" if _reads(source) == "always" else "c=None", *run_time])
+
+
+def _formula(source: Source) -> str:
+    if source.operation == "transpose":
+        return "B = transpose of A."
+    alpha = "alpha * " if source.spec.alpha is None else "" if source.spec.alpha == 1 else f"{source.spec.alpha:g} * "
+    beta = {"never": "", "maybe": " + beta * C", "always": f" + {source.spec.beta or 0:g} * C"}[_reads(source)]
+    return f"C = {alpha}A @ B{beta}."
+
+
+def _promises(spec: GemmSpec) -> list[tuple[str, str]]:
+    """What sizes the kernel was made for: a condition that must not hold, and what to say if it does."""
+    found = []
+    for axis, size, unit in zip("mnk", (spec.m, spec.n, spec.k), spec.multiple_of, strict=True):
+        if size is not None:
+            found.append((f"{axis} != {size}", f"{axis} = {{{axis}}}, but the kernel was made for {size}"))
+        elif unit > 1:
+            found.append((f"{axis} % {unit}", f"{axis} = {{{axis}}} is no multiple of {unit}"))
+    return found
+
+
+def _argument(argument: Argument, slow: dict[str, int], result: str) -> str:
+    """A kernel argument as Python."""
+    name = argument.name
+    if argument.kind == "scalar":
+        return f"np.{argument.dtype}({name})"
+    if argument.kind == "int":
+        if not name.startswith("ld"):
+            return f"np.{argument.dtype}({name})"
+        matrix = name.removeprefix("ld")
+        return f"pitch({'out' if matrix == result else matrix}, {slow[matrix]})"
+    if argument.kind == "image":
+        return f"image(queue, {name}, {slow[name]})"
+    return f"buffer({'out' if argument.writable else name})"
+
+
+def _list(items: tuple[str, ...]) -> str:
+    return "[" + ", ".join(f'"{item}"' for item in items) + "]"

@@ -1,0 +1,59 @@
+"""Which names a kernel can have in every language that gemmgen emits or its hosts speak."""
+
+from __future__ import annotations
+
+import re
+
+#: Longer identifiers are cut or refused by some compilers.
+_LONGEST = 64
+
+_C = """
+auto break case char const continue default do double else enum extern float for goto if inline int long register
+restrict return short signed sizeof static struct switch typedef union unsigned void volatile while main bool true
+false half uchar ushort uint ulong size_t ptrdiff_t intptr_t uintptr_t quad complex imaginary NULL NAN INFINITY
+MAXFLOAT HUGE_VAL HUGE_VALF
+"""
+_CPP = """
+alignas alignof and and_eq asm atomic_cancel bitand bitor catch char8_t char16_t char32_t class co_await co_return
+co_yield compl concept const_cast consteval constexpr constinit decltype delete dynamic_cast explicit export friend
+import module mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public reflexpr
+reinterpret_cast requires static_assert static_cast template this thread_local throw try typeid typename using
+virtual wchar_t xor xor_eq std sycl
+"""
+_OPENCL = """
+kernel global local constant generic read_only write_only read_write pipe uniform bool half event_t queue_t
+ndrange_t clk_event_t reserve_id_t sampler_t image1d_t image1d_array_t image1d_buffer_t image2d_t image2d_array_t
+image2d_depth_t image3d_t barrier mem_fence read_mem_fence write_mem_fence work_group_barrier prefetch printf
+vec_step shuffle shuffle2 get_work_dim get_global_size get_global_id get_local_size get_local_id get_num_groups
+get_group_id get_global_offset get_enqueued_local_size get_global_linear_id get_local_linear_id get_sub_group_size
+get_max_sub_group_size get_num_sub_groups get_sub_group_id get_sub_group_local_id read_imagef read_imagei
+read_imageui write_imagef write_imagei write_imageui get_image_width get_image_height async_work_group_copy
+wait_group_events
+"""
+_CUDA = """
+threadIdx blockIdx blockDim gridDim warpSize dim3 cudaError_t nv_bfloat16 assert clock clock64
+"""
+_MATH = """
+abs acos acosh asin asinh atan atan2 atanh bitselect cbrt ceil clamp clz copysign cos cosh cospi cross degrees
+distance dot erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod fract frexp hadd hypot ilogb isequal
+isfinite isinf isnan ldexp length lgamma log log10 log1p log2 logb mad mad24 mad_hi mad_sat max min mix modf mul24
+mul_hi nan nextafter normalize popcount pow pown powr radians remainder remquo rhadd rint rootn rotate round rsqrt
+select sign signbit sin sincos sinh sinpi smoothstep sqrt step sub_sat tan tanh tanpi tgamma trunc upsample
+"""
+_RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_MATH}".split())
+#: Families of built-ins and of macros, and what the standards keep for the implementation.
+_FAMILIES = re.compile(
+    r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
+    r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|cuda\w+"
+)
+
+
+def name_problem(name: str) -> str | None:
+    """What is wrong with a kernel's name, or None."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return f"name {name!r} is no identifier: use letters, digits and _, and no digit first"
+    if len(name) > _LONGEST:
+        return f"name {name!r} has {len(name)} > {_LONGEST} characters: give a shorter one"
+    if name in _RESERVED or _FAMILIES.fullmatch(name):
+        return f"name {name!r} is reserved in C, C++, OpenCL C or CUDA: give another, such as `my_{name.strip('_')}`"
+    return None

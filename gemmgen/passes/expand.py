@@ -1,0 +1,237 @@
+"""Expand tiles: every statement on a tile becomes loops of single instructions.
+
+Coordinates stay logical (row and column of a matrix), so that `predicate` can guard them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, SCALAR, VECTOR, Spread
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, compare, is_const, select
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    Copy,
+    Fill,
+    For,
+    If,
+    Let,
+    Mma,
+    Move,
+    Registers,
+    Stage,
+    Stmt,
+    Store,
+    Update,
+)
+from gemmgen.ir.visit import map_body, map_body_exprs, substitute
+
+ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
+
+
+def expand(kernel: Kernel) -> Kernel:
+    """The kernel in statements on instructions."""
+    expander = _Expander(kernel)
+    body = map_body(kernel.body, expander.statement)
+    lead = sum(1 for s in kernel.body if isinstance(s, Let))
+    return replace(kernel, body=(*body[:lead], *expander.hoisted, *body[lead:]))
+
+
+def loop(var: Var, count: int, body: Body) -> Body:
+    """`count` unrolled rounds; no loop for a single one."""
+    if count == 1:
+        return map_body_exprs(body, substitute({var: Const(0)}))
+    return (For(var, Const(0), Const(count), 1, body, unroll=True, exact=True),)
+
+
+@dataclass
+class _Expander:
+    """Expands statement by statement; `hoisted` collects names that belong at the kernel's top."""
+
+    kernel: Kernel
+    hoisted: list[Let] = field(default_factory=list)
+
+    def statement(self, stmt: Stmt) -> Body:
+        """One statement as instructions."""
+        match stmt:
+            case Fill():
+                return self._each(stmt.dst, Store(stmt.dst.buffer, stmt.dst.at(ROW, COL), stmt.value))
+            case Copy():
+                return self._copy(stmt)
+            case Stage():
+                return self._stage(stmt)
+            case Mma():
+                return _mma(stmt)
+            case Update():
+                return self._update(stmt)
+        return (stmt,)
+
+    def _each(self, tile: Registers, *body: Stmt) -> Body:
+        """`body` for each register of a tile, rows outermost."""
+        fragment = tile.fragment
+        return loop(ROW, fragment.rows.values, loop(COL, fragment.cols.values, body))
+
+    def _named(self, origin: Expr, spread: Spread) -> Expr:
+        """The first element that a lane owns, by its name where the kernel has one for it."""
+        start = origin + spread.start
+        for stmt in self.kernel.body:
+            if isinstance(stmt, Let) and stmt.value == start:
+                return stmt.var
+        return start
+
+    def _copy(self, copy: Copy) -> Body:
+        """Fill a fragment: loops over the slow and the fast axis of the source."""
+        fragment, src, width = copy.dst.fragment, copy.src, copy.width
+        slow, fast = (fragment.cols, fragment.rows) if src.transposed else (fragment.rows, fragment.cols)
+        slow_var, fast_var = (COL, ROW) if src.transposed else (ROW, COL)
+        along_slow = copy.atom is IMAGE_BLOCK_READ
+        slow_width, fast_width = (width, 1) if along_slow else (1, width)
+        # A block read starts at the first lane's element; other loads at the lane's own.
+        fast_start = src.origin[-1] if copy.atom.lane_step[1] else self._named(src.origin[-1], fast)
+        slow_start = self._named(src.origin[-2], slow)
+        place = (
+            slow_start + slow.chunk_step(slow_var, slow_width),
+            fast_start + fast.chunk_step(fast_var, fast_width),
+        )
+        values = {slow_var: slow_var * slow_width, fast_var: fast_var * fast_width}
+        at = copy.dst.at(values[ROW], values[COL])
+        move = Move(copy.dst.buffer, at, src.buffer, (*src.origin[:-2], *place), copy.atom, width)
+        rounds = {slow_var: slow.values // slow_width, fast_var: fast.values // fast_width}
+        outer, inner = (fast_var, slow_var) if along_slow else (slow_var, fast_var)
+        return loop(outer, rounds[outer], loop(inner, rounds[inner], (move,)))
+
+    def _update(self, update: Update) -> Body:
+        """C, element by element."""
+        fragment, dst = update.acc.fragment, update.dst
+        slow, fast = (fragment.cols, fragment.rows) if dst.transposed else (fragment.rows, fragment.cols)
+        slow_var, fast_var = (COL, ROW) if dst.transposed else (ROW, COL)
+        place = (
+            self._named(dst.origin[0], slow) + slow.step(slow_var),
+            self._named(dst.origin[1], fast) + fast.step(fast_var),
+        )
+        value: Expr = Load(update.acc.buffer, update.acc.at(ROW, COL))
+        if not is_const(update.alpha, 1.0):
+            value = Bin("*", update.alpha, value)
+        old, dtype = Load(dst.buffer, place), update.acc.buffer.dtype
+        if is_const(update.beta, 0.0):
+            return self._each(update.acc, Store(dst.buffer, place, value))
+        if is_const(update.beta, 1.0):
+            return self._each(update.acc, Store(dst.buffer, place, Bin("+", value, old)))
+        blended = Call("fma", (update.beta, old, value), dtype)
+        value = select(compare("==", update.beta, Const(0.0, dtype)), value, blended)
+        return self._each(update.acc, Store(dst.buffer, place, value))
+
+    def _stage(self, stage: Stage) -> Body:
+        """Local memory, filled by all work-items: vector v of the tile by work-item v % group size."""
+        src, dst, width = stage.src, stage.dst, stage.width
+        slow_extent, fast_extent = (src.cols, src.rows) if src.transposed else (src.rows, src.cols)
+        work_items = self.kernel.group[0] * self.kernel.group[1]
+        per_row = fast_extent // width
+        vectors = slow_extent * per_row
+        rounds = -(-vectors // work_items)
+        slow, fast = self._share(stage, per_row, work_items)
+        src_at = (src.origin[0] + slow, src.origin[1] + fast)
+        row, col = (fast, slow) if src.transposed else (slow, fast)
+        dst_at = dst.at(row, col)
+        along = src.transposed == dst.transposed
+        body = _stage_vector(stage, src_at, dst_at, along)
+        if vectors % work_items:
+            index = self._work_item() + ROW * work_items
+            body = (If(index < vectors, body),)
+        return loop(ROW, rounds, body)
+
+    def _share(self, stage: Stage, per_row: int, work_items: int) -> tuple[Expr, Expr]:
+        """Which (slow, fast) coordinate of the tile a work-item moves in round `i`."""
+        own, name = self._work_item(), stage.src.buffer.name
+        if work_items % per_row == 0:
+            slow = self._hoist(f"{name}_slow", own // per_row)
+            fast = self._hoist(f"{name}_fast", own % per_row * stage.width)
+            return slow + ROW * (work_items // per_row), fast
+        index = own + ROW * work_items
+        return index // per_row, index % per_row * stage.width
+
+    def _work_item(self) -> Expr:
+        """The linear index of the work-item in its group."""
+        rows, cols = self.kernel.group
+        by_row = Var("local_row") * cols if rows > 1 else Const(0)
+        return self._hoist("local_index", by_row + (Var("local_col") if cols > 1 else Const(0)))
+
+    def _hoist(self, name: str, value: Expr) -> Expr:
+        """`value`, under a name at the kernel's top where that says more than the value itself."""
+        if isinstance(value, Const | Var):
+            return value
+        let = Let(Var(name), value)
+        if let not in self.hoisted:
+            if any(h.var == let.var for h in self.hoisted):
+                raise LoweringError(f"{name} stands for two things: {value}")
+            self.hoisted.append(let)
+        return let.var
+
+
+def _stage_vector(stage: Stage, src_at: tuple[Expr, ...], dst_at: tuple[Expr, ...], along: bool) -> Body:
+    """One work-item's vector from global to local memory, or one half of its way."""
+    src, dst, width = stage.src.buffer, stage.dst.buffer, stage.width
+    atom = SCALAR if width == 1 else VECTOR
+    if stage.part == "all":
+        if along or width == 1:
+            return (Move(dst, dst_at, src, src_at, atom, width),)
+        dtype = dst.dtype
+        via = Buffer(f"{src.name}_vector", dtype, Space.PRIVATE, Layout.packed(1, width))
+        load: Body = (Alloc(via), Move(via, (Const(0), Const(0)), src, src_at, atom, width))
+        return (*load, *_scatter(stage, via, Const(0), dst_at))
+    if stage.via is None:
+        raise LoweringError("a pipe through registers without a register array")
+    if stage.part == "load":
+        return (Move(stage.via, (ROW, Const(0)), src, src_at, atom, width),)
+    if along or width == 1:
+        return (Move(dst, dst_at, stage.via, (ROW, Const(0)), atom, width),)
+    return _scatter(stage, stage.via, ROW, dst_at)
+
+
+def _scatter(stage: Stage, via: Buffer, vector: Expr, dst_at: tuple[Expr, ...]) -> Body:
+    """Store a vector's elements along the slow axis of a transposed tile."""
+    index = (*dst_at[:-2], dst_at[-2] + ELEMENT, dst_at[-1])
+    value = Load(via, (vector, ELEMENT))
+    return loop(ELEMENT, stage.width, (Store(stage.dst.buffer, index, value),))
+
+
+def _shared(registers: Registers, row: Expr, k: Expr) -> Expr:
+    """A's element (row, k), from the lane of the sub-group that holds it."""
+    fragment = registers.fragment
+    row_value, row_lane = _held(fragment.rows, row)
+    k_value, k_lane = _held(fragment.cols, k)
+    element = Load(registers.buffer, registers.at(row_value, k_value))
+    return Call("broadcast", (element, k_lane if fragment.cols.lanes > 1 else row_lane), registers.buffer.dtype)
+
+
+def _held(spread: Spread, element: Expr) -> tuple[Expr, Expr]:
+    """The (value, lane) that holds an element of an axis dealt out to lanes one by one."""
+    if spread.lanes == 1:
+        return element, Const(0)
+    if spread.values == 1:
+        return Const(0), element
+    return element // spread.lanes, element % spread.lanes
+
+
+def _mma(mma: Mma) -> Body:
+    """Multiply-adds over rows, columns and depth, nested as the atom asks."""
+    acc, a, b = mma.acc, mma.a, mma.b
+    a_k, b_k = mma.a_k + DEPTH, mma.b_k + DEPTH
+    broadcast = mma.atom is BROADCAST_FMA
+    a_value = _shared(a, ROW, a_k) if broadcast else Load(a.buffer, a.at(ROW, a_k))
+    b_value = Load(b.buffer, b.at(b_k, COL))
+    at, dtype = acc.at(ROW, COL), acc.buffer.dtype
+    counts = {"i": acc.fragment.rows.values, "j": acc.fragment.cols.values, "k": mma.depth}
+    names = {"i": ROW, "j": COL, "k": DEPTH}
+    shared = Var("a_value", dtype)
+    factor = shared if broadcast else a_value
+    body: Body = (Store(acc.buffer, at, Call("fma", (factor, b_value, Load(acc.buffer, at)), dtype)),)
+    for axis in reversed(mma.atom.order):
+        body = loop(names[axis], counts[axis], body)
+        if axis == "j" and broadcast:
+            body = (Let(shared, a_value), *body)
+    return body

@@ -1,0 +1,157 @@
+"""Lower pipes: turn acquire/commit/wait/release into prologues, slots and barriers.
+
+With S slots the producer runs S - 1 steps ahead. In step t of a loop
+
+    wait      a barrier: tile t is there, and nobody still reads slot t - 1
+    acquire   the producer fills slot (t + S - 1) % S, which is slot t - 1
+    consume   slot t % S
+
+so that one barrier a step is enough for S >= 2. With one slot the two take turns, between two barriers.
+A pipe through registers loads before the consumer's work and stores after it, so that the loads' latency
+passes behind arithmetic. A pipe without `sync` (registers of one work-item) needs no barrier at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.expr import Const, Expr
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import (
+    Barrier,
+    Body,
+    Copy,
+    For,
+    If,
+    Mma,
+    Pipe,
+    PipeOp,
+    PipeVerb,
+    Registers,
+    Stage,
+    Stmt,
+    Tile,
+)
+from gemmgen.ir.visit import map_body, map_body_exprs, substitute
+
+
+def pipeline(kernel: Kernel) -> Kernel:
+    """The kernel without pipe verbs."""
+    body = map_body(kernel.body, _lower_loop)
+    return replace(kernel, body=_serialise_all(body))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A body with one pipe, taken apart."""
+
+    before: Body
+    produce: Body
+    consume: Body
+    after: Body
+
+
+def _pipe_of(body: Body) -> Pipe | None:
+    return next((s.pipe for s in body if isinstance(s, PipeOp)), None)
+
+
+def _split(body: Body, pipe: Pipe) -> _Parts:
+    at: dict[PipeVerb, int] = {s.verb: i for i, s in enumerate(body) if isinstance(s, PipeOp) and s.pipe == pipe}
+    try:
+        acquire, commit, wait, release = (at[v] for v in ("acquire", "commit", "wait", "release"))
+    except KeyError as missing:
+        raise LoweringError(f"pipe {pipe.name}: a body lacks {missing}") from None
+    return _Parts(body[:acquire], body[acquire + 1 : commit], body[wait + 1 : release], body[release + 1 :])
+
+
+def _barrier(pipe: Pipe) -> Body:
+    return (Barrier(),) if pipe.sync == "barrier" else ()
+
+
+def _in_slot(body: Body, pipe: Pipe, slot: Expr) -> Body:
+    """The body with the pipe's buffers at one slot of their ring."""
+
+    def tile(t: Tile) -> Tile:
+        return replace(t, origin=(slot, *t.origin[1:])) if t.pipe == pipe else t
+
+    def registers(r: Registers) -> Registers:
+        return replace(r, slot=slot) if r.pipe == pipe else r
+
+    def rewrite(stmt: Stmt) -> Body:
+        match stmt:
+            case Copy():
+                return (replace(stmt, dst=registers(stmt.dst), src=tile(stmt.src)),)
+            case Stage():
+                return (replace(stmt, dst=tile(stmt.dst)),)
+            case Mma():
+                return (replace(stmt, a=registers(stmt.a), b=registers(stmt.b)),)
+        return (stmt,)
+
+    return map_body(body, rewrite)
+
+
+def _only(body: Body, part: str) -> Body:
+    """One half of each staging through registers."""
+
+    def rewrite(stmt: Stmt) -> Body:
+        if not isinstance(stmt, Stage):
+            return (stmt,)
+        return (replace(stmt, part="load" if part == "load" else "store"),)
+
+    return map_body(body, rewrite)
+
+
+def _lower_loop(stmt: Stmt) -> Body:
+    """A loop whose body has a pipe, as prologue and steady state."""
+    pipe = _pipe_of(stmt.body) if isinstance(stmt, For) else None
+    if not isinstance(stmt, For) or pipe is None:
+        return (stmt,)
+    parts = _split(stmt.body, pipe)
+    if pipe.stages == 1 and not pipe.through_registers:
+        return (replace(stmt, body=_in_turn(parts, pipe)),)
+    ahead = max(pipe.stages - 1, 1)
+    produce = partial(_produce_at, stmt, pipe, parts.produce)
+    prologue = [s for i in range(ahead) for s in produce(stmt.start + i * stmt.step, Const(i))]
+    step = stmt.var // stmt.step
+    following = produce(stmt.var + ahead * stmt.step, step + ahead)
+    consume = _in_slot(parts.consume, pipe, step % pipe.stages)
+    wait = _barrier(pipe)
+    if not pipe.through_registers:
+        body = (*parts.before, *wait, *following, *consume, *parts.after)
+    else:
+        # One slot: its readers must be done before it is overwritten.
+        turn = wait if pipe.stages == 1 else ()
+        load, store = _only(following, "load"), _only(following, "store")
+        body = (*parts.before, *wait, *load, *consume, *turn, *store, *parts.after)
+    return (*prologue, replace(stmt, body=body))
+
+
+def _produce_at(loop: For, pipe: Pipe, produce: Body, position: Expr, step: Expr) -> Body:
+    """The producer's half for the step at `position`, if the loop reaches it."""
+    shifted = map_body_exprs(produce, substitute({loop.var: position}))
+    return (If(position < loop.stop, _in_slot(shifted, pipe, step % pipe.stages)),)
+
+
+def _in_turn(parts: _Parts, pipe: Pipe) -> Body:
+    wait = _barrier(pipe)
+    return (*parts.before, *wait, *parts.produce, *wait, *parts.consume, *parts.after)
+
+
+def _serialise_all(body: Body) -> Body:
+    """What remains outside of loops (the rest of K) takes turns, in slot 0."""
+    out: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case If(condition, then, orelse):
+                out.append(If(condition, _serialise_all(then), _serialise_all(orelse)))
+            case _:
+                out.append(stmt)
+    pipe = _pipe_of(tuple(out))
+    if pipe is None:
+        return tuple(out)
+    slot: Callable[[Body], Body] = partial(_in_slot, pipe=pipe, slot=Const(0))
+    parts = _split(tuple(out), pipe)
+    return _in_turn(replace(parts, produce=slot(parts.produce), consume=slot(parts.consume)), pipe)

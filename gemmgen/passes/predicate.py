@@ -1,0 +1,153 @@
+"""Guard every access to a matrix that may lie outside of it; guards that are provably true never appear.
+
+Single elements past an axis that is not summed over are read from the edge (nothing made of them is
+stored); past the summed axis they count as zero. Wide loads are issued where they fit and replaced by
+single elements where they don't. Stores happen inside the matrix only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gemmgen.ir.affine import Scope
+from gemmgen.ir.atoms import SCALAR
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.expr import Const, Expr, Load, Var, all_of, is_const, minimum, select, wrap
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Stmt, Store
+from gemmgen.ir.visit import walk_expr
+from gemmgen.passes.expand import ELEMENT, loop
+
+MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)
+
+
+def predicate(kernel: Kernel) -> Kernel:
+    """The kernel with all accesses inside their matrices."""
+    scope = Scope({}, {}, kernel.facts, kernel.group, kernel.sub_group)
+    return replace(kernel, body=_Guard(kernel).body(kernel.body, scope))
+
+
+@dataclass(frozen=True)
+class _Guard:
+    kernel: Kernel
+
+    def body(self, body: Body, scope: Scope) -> Body:
+        """Guard each statement, knowing what those before it bind."""
+        out: list[Stmt] = []
+        for stmt in body:
+            if isinstance(stmt, Let):
+                scope = scope.with_let(stmt.var, stmt.value)
+            out += self.statement(stmt, scope)
+        return _hoist_guards(tuple(out))
+
+    def statement(self, stmt: Stmt, scope: Scope) -> Body:
+        match stmt:
+            case For():
+                last = stmt.stop - stmt.step if stmt.exact else stmt.stop - 1
+                inner = scope.with_upper(stmt.var, last)
+                return (replace(stmt, body=self.body(stmt.body, inner)),)
+            case If(condition, then, orelse):
+                inside = self.body(then, scope.with_condition(condition))
+                if scope.holds(condition):
+                    return inside
+                return (If(condition, inside, self.body(orelse, scope)),)
+            case Block(body):
+                return (Block(self.body(body, scope)),)
+            case Store(buffer, index, _) if buffer.space is Space.GLOBAL:
+                return _only_where(self._outside(buffer, index, (1, 1), scope), (stmt,))
+            case Move() if stmt.dst.space is Space.GLOBAL:
+                footprint = stmt.atom.footprint(stmt.width, 1)
+                return _only_where(self._outside(stmt.dst, stmt.dst_index, footprint, scope), (stmt,))
+            case Move() if stmt.src.space in MATRIX_SPACES:
+                return self._load(stmt, scope)
+        return (stmt,)
+
+    def _outside(
+        self, buffer: Buffer, index: tuple[Expr, ...], footprint: tuple[int, ...], scope: Scope
+    ) -> tuple[Expr | None, ...]:
+        """For each axis: None where the access provably fits, else the condition that it does."""
+        conditions: list[Expr | None] = []
+        for place, size, extent in zip(index, buffer.shape, footprint, strict=True):
+            fits = place < size if extent == 1 else place + extent <= size
+            if scope.contradicts(fits):
+                fits = Const(0, fits.dtype)
+            conditions.append(None if scope.holds(fits) or is_const(fits, 1) else fits)
+        return tuple(conditions)
+
+    def _load(self, move: Move, scope: Scope) -> Body:
+        lanes = self.kernel.sub_group or 1 if any(move.atom.lane_step) else 1
+        footprint = move.atom.footprint(move.width, lanes)
+        outside = self._outside(move.src, move.src_index, footprint, scope)
+        if move.atom.edge == "undefined":
+            return self._zero_past_the_end(move, scope)
+        clamped = list(move.src_index)
+        conditions: list[Expr] = []
+        for axis, condition in enumerate(outside):
+            if condition is None:
+                continue
+            if footprint[axis] == 1 and axis != move.src.contracted:
+                clamped[axis] = minimum(clamped[axis], move.src.shape[axis] - 1)
+            else:
+                conditions.append(condition)
+        inside = replace(move, src_index=tuple(clamped))
+        if not conditions:
+            return (inside,)
+        if move.atom.edge == "clamp":
+            return (Store(move.dst, move.dst_index, select(all_of(conditions), _load_of(inside), _zero(move))),)
+        return (If(all_of(conditions), (inside,), self._singly(move, scope)),)
+
+    def _element(self, move: Move, element: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        """(index in the destination, coordinates in the source) of one element of this lane."""
+        lane = Var("lane") if any(move.atom.lane_step) else Const(0)
+        steps = zip(move.atom.element_step, move.atom.lane_step, strict=True)
+        src = tuple(
+            place + element * element_step + lane * lane_step
+            for place, (element_step, lane_step) in zip(move.src_index, steps, strict=True)
+        )
+        return (*move.dst_index[:-1], move.dst_index[-1] + element), src
+
+    def _singly(self, move: Move, scope: Scope) -> Body:
+        """A wide load, element by element."""
+        dst_index, src_index = self._element(move, ELEMENT)
+        single = Move(move.dst, dst_index, move.src, src_index, SCALAR, 1)
+        inner = scope.with_upper(ELEMENT, wrap(move.width - 1))
+        return loop(ELEMENT, move.width, self._load(single, inner))
+
+    def _zero_past_the_end(self, move: Move, scope: Scope) -> Body:
+        """Images may be read past their edges; what lies past the summed axis is replaced by zero."""
+        axis = move.src.contracted
+        inner = scope.with_upper(ELEMENT, wrap(move.width - 1))
+        dst_index, src_index = self._element(move, ELEMENT)
+        conditions = self._outside(move.src, src_index, (1, 1), inner)
+        if axis is None or (condition := conditions[axis]) is None:
+            return (move,)
+        value = select(condition, Load(move.dst, dst_index), _zero(move))
+        return (move, *loop(ELEMENT, move.width, (Store(move.dst, dst_index, value),)))
+
+
+def _zero(move: Move) -> Const:
+    return Const(0.0, move.dst.dtype)
+
+
+def _load_of(move: Move) -> Load:
+    return Load(move.src, move.src_index)
+
+
+def _only_where(conditions: tuple[Expr | None, ...], body: Body) -> Body:
+    """Nested guards, one an axis, so that each can move out of the loops it doesn't depend on."""
+    for condition in conditions[::-1]:
+        if condition is not None:
+            body = (If(condition, body),)
+    return body
+
+
+def _hoist_guards(body: Body) -> Body:
+    """Take a guard out of each loop that holds nothing else and whose variable it doesn't name."""
+    return tuple(_hoist_guard(s) if isinstance(s, For) else s for s in body)
+
+
+def _hoist_guard(stmt: For) -> Stmt:
+    match stmt.body:
+        case (If(condition, then, ()),) if stmt.unroll and stmt.var not in walk_expr(condition):
+            return If(condition, (_hoist_guard(replace(stmt, body=then)),))
+    return stmt

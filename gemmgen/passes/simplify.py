@@ -1,0 +1,245 @@
+"""Leave only what says something: no loop of one round, no array of one element, no unused name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Alloc, Block, Body, Comment, For, If, Let, Move, Stmt, Store
+from gemmgen.ir.visit import exprs, map_body, map_body_exprs, substitute, walk, walk_expr
+
+
+def simplify(kernel: Kernel) -> Kernel:
+    """The same kernel, said more plainly."""
+    body = map_body(kernel.body, _fold)
+    body = _splice(body, frozenset())
+    body = _collapse(body)
+    body = _bind(body)
+    while (smaller := _drop_unused(body)) != body:
+        body = smaller
+    body = _inline_single_uses(body)
+    return replace(kernel, body=_drop_comments(body))
+
+
+def _fold(stmt: Stmt) -> Body:
+    """Loops of no or one round, decided branches."""
+    match stmt:
+        case For(var, Const(int(start)), Const(int(stop)), step, body):
+            if start >= stop:
+                return ()
+            if start + step >= stop:
+                return (Block(map_body(map_body_exprs(body, substitute({var: Const(start)})), _fold)),)
+        case If(Const(value), then, orelse):
+            return (Block(then if value else orelse),)
+        case If(_, (), ()):
+            return ()
+        case If(outer, (If(inner, then, ()),), ()):
+            return (If(both(outer, inner), then),)
+    return (stmt,)
+
+
+def _declared(body: Body) -> frozenset[str]:
+    """The names that a block declares, at any depth."""
+    names = {s.buffer.name for s in walk(body) if isinstance(s, Alloc)}
+    names |= {s.var.name for s in walk(body) if isinstance(s, Let | For)}
+    return frozenset(names)
+
+
+def _splice(body: Body, outer: frozenset[str]) -> Body:
+    """Take the braces off blocks whose names mean nothing else around them."""
+    out: list[Stmt] = []
+    for i, stmt in enumerate(body):
+        visible = outer | _declared(tuple(out)) | _declared(body[i + 1 :])
+        match stmt:
+            case Block(inner):
+                spliced = _splice(inner, outer)
+                out += spliced if not _declared_here(spliced) & visible else (Block(spliced),)
+            case For():
+                out.append(replace(stmt, body=_splice(stmt.body, outer)))
+            case If(condition, then, orelse):
+                out.append(If(condition, _splice(then, outer), _splice(orelse, outer)))
+            case _:
+                out.append(stmt)
+    return tuple(out)
+
+
+def _declared_here(body: Body) -> frozenset[str]:
+    """The names that a block declares to its end."""
+    return frozenset(s.buffer.name if isinstance(s, Alloc) else s.var.name for s in body if isinstance(s, Alloc | Let))
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def _buffers(body: Body) -> Iterator[Buffer]:
+    return (s.buffer for s in walk(body) if isinstance(s, Alloc))
+
+
+def _collapse(body: Body) -> Body:
+    """Drop the dimensions of extent one of private and local arrays."""
+    kept: dict[Buffer, tuple[int, ...]] = {}
+    for buffer in _buffers(body):
+        axes = tuple(i for i, extent in enumerate(buffer.extents) if extent > 1)
+        if len(axes) < len(buffer.extents):
+            kept[buffer] = axes
+
+    def smaller(buffer: Buffer) -> Buffer:
+        if buffer not in kept:
+            return buffer
+        layout = buffer.layout
+        axes = kept[buffer]
+        return replace(
+            buffer, layout=Layout(tuple(layout.shape[i] for i in axes), tuple(layout.strides[i] for i in axes))
+        )
+
+    def shorter(buffer: Buffer, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(index[i] for i in kept[buffer]) if buffer in kept else index
+
+    def expression(node: Expr) -> Expr:
+        return Load(smaller(node.buffer), shorter(node.buffer, node.index)) if isinstance(node, Load) else node
+
+    def statement(stmt: Stmt) -> Body:
+        match stmt:
+            case Alloc(buffer):
+                return (Alloc(smaller(buffer)),)
+            case Store(buffer, index, value):
+                return (Store(smaller(buffer), shorter(buffer, index), value),)
+            case Move(dst, dst_index, src, src_index, _, _):
+                return (
+                    replace(
+                        stmt,
+                        dst=smaller(dst),
+                        dst_index=shorter(dst, dst_index),
+                        src=smaller(src),
+                        src_index=shorter(src, src_index),
+                    ),
+                )
+        return (stmt,)
+
+    return map_body_exprs(map_body(body, statement), expression)
+
+
+def _writes(body: Body) -> Counter[Buffer]:
+    count: Counter[Buffer] = Counter()
+    for stmt in walk(body):
+        match stmt:
+            case Store(buffer, _, _):
+                count[buffer] += 1
+            case Move():
+                count[stmt.dst] += 1
+    return count
+
+
+def _bind(body: Body) -> Body:
+    """A private scalar that is set once, in the block that declares it, is a name for a value."""
+    out: list[Stmt] = []
+    for i, stmt in enumerate(body):
+        match stmt:
+            case Alloc(buffer) if buffer.space is Space.PRIVATE and not buffer.shape:
+                rest = body[i + 1 :]
+                if _writes(rest)[buffer] == 1 and any(_bound(s, buffer) for s in rest):
+                    return (*out, *_bind(_with_name(rest, buffer)))
+                out.append(stmt)
+            case For():
+                out.append(replace(stmt, body=_bind(stmt.body)))
+            case If(condition, then, orelse):
+                out.append(If(condition, _bind(then), _bind(orelse)))
+            case Block(inner):
+                out.append(Block(_bind(inner)))
+            case _:
+                out.append(stmt)
+    return tuple(out)
+
+
+def _bound(stmt: Stmt, buffer: Buffer) -> Expr | None:
+    """The value that a statement gives a scalar, where that can be written as an expression."""
+    match stmt:
+        case Store(written, _, value) if written == buffer:
+            return value
+        case Move() if stmt.dst == buffer and not any(stmt.atom.lane_step):
+            return Load(stmt.src, stmt.src_index)
+    return None
+
+
+def _with_name(body: Body, buffer: Buffer) -> Body:
+    """The block with the scalar's only write as a `Let` and its reads as that name."""
+    var = Var(buffer.name, buffer.dtype)
+    named = tuple(s if (value := _bound(s, buffer)) is None else Let(var, value) for s in body)
+    return map_body_exprs(named, lambda e: var if isinstance(e, Load) and e.buffer == buffer else e)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _uses(body: Body) -> Counter[Var | Buffer]:
+    """How often each name and buffer is used."""
+    count: Counter[Var | Buffer] = Counter()
+    for stmt in walk(body):
+        match stmt:
+            case Move():
+                count.update((stmt.dst, stmt.src))
+            case Store(buffer, _, _):
+                count[buffer] += 1
+        for root in exprs(stmt):
+            for node in walk_expr(root):
+                if isinstance(node, Var):
+                    count[node] += 1
+                elif isinstance(node, Load):
+                    count[node.buffer] += 1
+    return count
+
+
+def _drop_unused(body: Body) -> Body:
+    uses = _uses(body)
+
+    def rewrite(stmt: Stmt) -> Body:
+        match stmt:
+            case Let(var, _) if not uses[var]:
+                return ()
+            case Alloc(buffer) if not uses[buffer]:
+                return ()
+            case For(_, _, _, _, ()) | If(_, (), ()):
+                return ()
+        return (stmt,)
+
+    return map_body(body, rewrite)
+
+
+def _inline_single_uses(body: Body) -> Body:
+    """At the top of a kernel, a position that only one other position is made of needs no name."""
+    uses = _uses(body)
+    lets = [s for s in body if isinstance(s, Let)]
+    inside = {node for let in lets for node in walk_expr(let.value) if isinstance(node, Var) and uses[node] == 1}
+    values: Mapping[Var, Expr] = {s.var: s.value for s in lets if s.var in inside and _is_position(s.value)}
+    kept = tuple(s for s in body if not (isinstance(s, Let) and s.var in values))
+    out = map_body_exprs(kept, substitute(values))
+    return _inline_single_uses(out) if values else out
+
+
+def _is_position(value: Expr) -> bool:
+    return any(isinstance(node, Call) for node in walk_expr(value)) and all(
+        not isinstance(node, Load) for node in walk_expr(value)
+    )
+
+
+def _drop_comments(body: Body) -> Body:
+    """A comment with nothing under it goes."""
+    out: list[Stmt] = []
+    for i, stmt in enumerate(body):
+        following = body[i + 1] if i + 1 < len(body) else None
+        match stmt:
+            case Comment() if following is None or isinstance(following, Comment):
+                continue
+            case For():
+                out.append(replace(stmt, body=_drop_comments(stmt.body)))
+            case If(condition, then, orelse):
+                out.append(If(condition, _drop_comments(then), _drop_comments(orelse)))
+            case Block(inner):
+                out.append(Block(_drop_comments(inner)))
+            case _:
+                out.append(stmt)
+    return tuple(out)

@@ -1,0 +1,263 @@
+"""Refuse what can't be built, with every problem at once: the value, the limit and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.target import Target
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import GemmSpec, Order
+
+WIDTHS = (1, 2, 4, 8, 16)
+BLOCK_WIDTHS = (1, 2, 4, 8)
+COLUMN_MAJOR_B = (
+    "b is column-major, so a block read would bring a column to one lane: "
+    "transpose it first (gemmgen emit --kernel transpose), or use --method slm or naive"
+)
+
+
+def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
+    """Raises: ScheduleError."""
+    problems = list(_positive(schedule))
+    if not problems:
+        problems += _shape(schedule, target)
+        problems += _sub_group(schedule, target)
+        problems += _operand("a", schedule.a, spec.a_order, schedule, target)
+        problems += _operand("b", schedule.b, spec.b_order, schedule, target)
+        problems += _pipeline(schedule)
+        problems += _depths(spec, schedule)
+    if not problems:
+        problems += _capacity(spec, schedule, target)
+    if problems:
+        raise ScheduleError(problems)
+
+
+def _positive(s: Schedule) -> Iterator[str]:
+    pairs = {"tile": s.tile, "group": s.group, "run": s.run}
+    for name, (rows, cols) in pairs.items():
+        if rows < 1 or cols < 1:
+            yield f"{name} {rows}x{cols} has an extent below 1: give two positive numbers"
+    numbers = {"k_step": s.k_step, "stages": s.stages, "register_stages": s.register_stages}
+    numbers |= {"a.width": s.a.width, "b.width": s.b.width}
+    if s.sub_group is not None:
+        numbers["sub_group"] = s.sub_group
+    for name, value in numbers.items():
+        if value < 1:
+            yield f"{name} = {value} < 1: give a positive number"
+    for name, pad in (("a.pad", s.a.pad), ("b.pad", s.b.pad)):
+        if pad < 0:
+            yield f"{name} = {pad} < 0: give 0 or more"
+
+
+def _shape(s: Schedule, target: Target) -> Iterator[str]:
+    for axis, name in ((0, "rows"), (1, "columns")):
+        if s.tile[axis] % s.run[axis]:
+            yield (
+                f"run of {s.run[axis]} {name} does not divide the tile's {s.tile[axis]}: "
+                f"use one of {_divisors(s.tile[axis])}"
+            )
+    work_items = s.group[0] * s.group[1]
+    if work_items > target.max_group:
+        yield (
+            f"group {s.group[0]}x{s.group[1]} has {work_items} work-items > {target.max_group} on this target: "
+            f"use a smaller group"
+        )
+
+
+def _sub_group(s: Schedule, target: Target) -> Iterator[str]:
+    needs = [name for name, o in (("a", s.a), ("b", s.b)) if o.share or o.block]
+    if s.sub_group is None:
+        if needs:
+            yield f"{' and '.join(needs)} need sub-groups: give sub_group (8 or 16, say)"
+        return
+    if "sub_groups" not in target.features:
+        yield f"sub_group = {s.sub_group}, but target {target.name!r} has no sub-groups: use method slm or naive"
+    elif target.sub_group_sizes and s.sub_group not in target.sub_group_sizes:
+        sizes = ", ".join(map(str, target.sub_group_sizes))
+        yield f"sub_group = {s.sub_group} is not a size of target {target.name!r}: use one of {sizes}"
+    if s.group[1] != s.sub_group:
+        yield (
+            f"a group's row of {s.group[1]} work-items is not one sub-group of {s.sub_group}: "
+            f"use group {s.group[0]}x{s.sub_group}"
+        )
+
+
+def _operand(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
+    widths = BLOCK_WIDTHS if o.block else WIDTHS
+    if o.width not in widths:
+        yield f"{name}.width = {o.width} is not one of {', '.join(map(str, widths))}"
+        return
+    if o.memory == "image":
+        yield from _image(name, o, order, s, target)
+    elif o.block:
+        yield from _block(name, o, order, s, target)
+    elif o.memory == "local":
+        yield from _local(name, o, order, s)
+    else:
+        yield from _direct(name, o, order, s)
+    if o.share:
+        yield from _shared(name, order, s)
+    if o.memory != "local" and (o.transposed or o.pad):
+        yield f"{name}.transposed and {name}.pad shape local memory, but {name}.memory is {o.memory!r}: drop them"
+
+
+def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
+    if "image_block_read" not in target.features:
+        yield f"{name}.memory = 'image', but target {target.name!r} has no image block reads: use memory 'global'"
+    if not o.block:
+        yield f"{name}.memory = 'image' is read by blocks only: set {name}.block = true"
+    rows = s.k_step if (name == "b") == (order == "row") else s.tile[0]
+    if name == "a" and order == "col":
+        rows = s.k_step
+    if rows % o.width:
+        yield f"{name}.width = {o.width} rows a read do not divide {rows}: use one of {_divisors(rows, BLOCK_WIDTHS)}"
+    if name == "b" and order == "col":
+        yield COLUMN_MAJOR_B
+    if name == "b" and order == "row" and s.run[1] != 1:
+        yield f"run {s.run[1]} columns, but block reads give each lane every {s.sub_group}th: use run of 1 column"
+
+
+def _block(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
+    if "block_read" not in target.features:
+        yield f"{name}.block = true, but target {target.name!r} has no block reads: set {name}.block = false"
+    if o.memory == "local":
+        yield f"{name}.block = true reads global memory, but {name}.memory is 'local': set {name}.block = false"
+        return
+    if name == "b":
+        if order == "col":
+            yield COLUMN_MAJOR_B
+        elif s.run[1] != 1:
+            yield f"run {s.run[1]} columns, but block reads give each lane every {s.sub_group}th: use run of 1 column"
+        elif s.tile[1] % o.width:
+            yield _divide("b.width", o.width, "the tile's columns", s.tile[1], BLOCK_WIDTHS)
+        return
+    if not o.share:
+        yield "a.block = true brings each lane other elements of A: set a.share = true"
+    extent = s.k_step if order == "row" else s.tile[0]
+    lanes = s.sub_group or 1
+    if extent % (lanes * o.width):
+        what = "k_step" if order == "row" else "the tile's rows"
+        yield f"a.width = {o.width} segments of {lanes} do not divide {what} = {extent}: use a.width = 1"
+
+
+def _local(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
+    rows, cols = (s.block_tile[0], s.k_step) if name == "a" else (s.k_step, s.block_tile[1])
+    fast = cols if order == "row" else rows
+    if fast % o.width:
+        yield _divide(f"{name}.width", o.width, "the tile's fast axis", fast, WIDTHS)
+    if o.share:
+        yield f"{name}.share and {name}.memory = 'local' are two ways to share: choose one"
+
+
+def _direct(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
+    along_k = (name == "a") == (order == "row")
+    if o.share:
+        if o.width != 1:
+            yield f"{name}.width = {o.width}, but lanes that share load one element each: use width 1 or block reads"
+        return
+    if along_k:
+        if s.k_step % o.width:
+            yield _divide(f"{name}.width", o.width, "k_step", s.k_step, WIDTHS)
+        return
+    axis = 0 if name == "a" else 1
+    lanes = s.group[axis]
+    run = s.run[axis] if lanes > 1 else s.tile[axis]
+    if run % o.width:
+        yield _divide(f"{name}.width", o.width, f"the run of {('rows', 'columns')[axis]}", run, WIDTHS)
+
+
+def _shared(name: str, order: Order, s: Schedule) -> Iterator[str]:
+    lanes = s.sub_group or 1
+    if name == "b":
+        yield "b.share: only A is passed around a sub-group, each lane has its own columns of B: set b.share = false"
+        return
+    if s.run[0] != s.tile[0] and s.group[0] > 1:
+        yield (
+            f"run of {s.run[0]} rows, but a sub-group that shares A owns its {s.tile[0]} rows together: "
+            f"use a run of {s.tile[0]}"
+        )
+    if order == "row" and s.k_step % lanes:
+        yield f"k_step = {s.k_step} is not a multiple of the sub-group's {lanes} lanes that share A: use k_step {lanes}"
+    if order == "col" and s.tile[0] % lanes:
+        yield (
+            f"A is column-major, so lanes share its rows, but the tile's {s.tile[0]} rows are no multiple of {lanes}: "
+            f"use {lanes} rows, or a.share = false"
+        )
+
+
+def _pipeline(s: Schedule) -> Iterator[str]:
+    if "local" in (s.a.memory, s.b.memory):
+        return
+    for name, given in (
+        ("stages", s.stages > 1),
+        ("prefetch", s.prefetch),
+        ("register_stages", s.register_stages > 1),
+    ):
+        if given:
+            yield f"{name} works on tiles in local memory, but neither operand passes there: set a.memory = 'local'"
+
+
+def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """Loads along K of different widths, and schedules that keep single steps of K in registers."""
+    a = s.a.width if s.a.memory == "global" and not s.a.share and spec.a_order == "row" else 1
+    along_k = s.b.memory == "image" or (s.b.memory == "global" and spec.b_order == "col" and not s.b.block)
+    b = s.b.width if along_k else 1
+    deep = max(a, b)
+    if s.k_step % deep:
+        yield _divide("the depth of one load", deep, "k_step", s.k_step, WIDTHS)
+    if s.register_stages > 1 and deep > 1:
+        yield f"register_stages = {s.register_stages} moves single steps of K, but a load brings {deep}: use width 1"
+    if s.register_stages > 2:
+        yield f"register_stages = {s.register_stages} > 2: one step ahead is all that registers serve"
+    if s.barrier and s.method == "slm":
+        yield "barrier keeps groups in step that have no other barrier; local memory has its own: drop it"
+
+
+def _capacity(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    local = local_bytes(spec, s)
+    if local > target.local_bytes:
+        fewer = f"{s.stages - 1} stages instead of {s.stages}, or " if s.stages > 1 else ""
+        yield (
+            f"local memory {local:,} B > {target.local_bytes:,} B on this target: use {fewer}k_step "
+            f"{max(1, s.k_step // 2)} instead of {s.k_step}, or a smaller tile"
+        )
+    used = register_bytes(spec, s)
+    limit = target.sub_group_register_bytes // s.sub_group if s.sub_group else target.register_bytes
+    if used > limit:
+        yield (
+            f"registers {used:,} B per work-item > {limit:,} B on this target "
+            f"(C alone takes {s.tile[0] * s.tile[1] * spec.dtype.size:,} B): use a smaller tile"
+        )
+
+
+def local_bytes(spec: GemmSpec, s: Schedule) -> int:
+    """Local memory of a group, in bytes."""
+    total = 0
+    for o, rows, cols in ((s.a, s.block_tile[0], s.k_step), (s.b, s.k_step, s.block_tile[1])):
+        if o.memory == "local":
+            slow, fast = (cols, rows) if o.transposed else (rows, cols)
+            total += s.stages * slow * (fast + o.pad) * spec.dtype.size
+    return total
+
+
+def register_bytes(spec: GemmSpec, s: Schedule) -> int:
+    """Registers that the tiles of a work-item need, in bytes: a lower bound of what a compiler takes."""
+    rows, cols = s.tile
+    work_items = s.group[0] * s.group[1]
+    depth = s.k_step if s.barrier else 1
+    a = rows * s.k_step // (s.sub_group or 1) if s.a.share else rows * s.register_stages
+    b = cols * max(depth, s.b.width if s.b.memory == "image" else 1) * s.register_stages
+    via = 0
+    if s.prefetch:
+        for o, count in ((s.a, s.block_tile[0] * s.k_step), (s.b, s.k_step * s.block_tile[1])):
+            via += -(-count // work_items) if o.memory == "local" else 0
+    return (rows * cols + a + b + via) * spec.dtype.size
+
+
+def _divisors(number: int, among: tuple[int, ...] | None = None) -> str:
+    return ", ".join(str(d) for d in (among or range(1, number + 1)) if number % d == 0)
+
+
+def _divide(what: str, value: int, whole: str, number: int, among: tuple[int, ...]) -> str:
+    return f"{what} = {value} does not divide {whole} = {number}: use one of {_divisors(number, among)}"

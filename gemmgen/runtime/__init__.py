@@ -1,0 +1,1 @@
+"""Compiling emitted sources and running them on arrays. `gemmgen.runtime.api` is the way in."""

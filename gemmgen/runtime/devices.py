@@ -1,0 +1,211 @@
+"""What devices there are, what each can do, and choosing one."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import pairwise
+
+import pyopencl as cl
+
+from gemmgen.errors import DeviceError
+from gemmgen.ir.target import Target
+from gemmgen.runtime import icd
+
+TYPES = ("cpu", "gpu", "accelerator")
+
+#: OpenCL's numbers of queries that pyopencl has no name for.
+SUB_GROUP_SIZES_INTEL = 0x4108
+IMAGE_PITCH_ALIGNMENT = 0x104A
+
+#: Spilled registers of a CPU land in its first-level cache, so the limit there is only a guard against nonsense.
+CPU_REGISTER_BYTES = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """A device and what it can do.
+
+    Attributes:
+        number: counts through the devices of all platforms from 0; chooses it.
+        type: `cpu`, `gpu` or `accelerator`.
+        c_version: of OpenCL C, such as `1.2` or `3.0`.
+        sub_group_sizes: lanes that a sub-group can have; empty where there are no sub-groups.
+        local_bytes: local memory of a work-group, in bytes.
+        max_group: work-items of a work-group.
+        images: whether it has 2D images.
+        features: keys of `gemmgen.ir.target.FEATURES`.
+        handle: pyopencl's object.
+    """
+
+    number: int
+    platform: str
+    platform_version: str
+    name: str
+    type: str
+    c_version: str
+    sub_group_sizes: tuple[int, ...]
+    local_bytes: int
+    max_group: int
+    images: bool
+    features: frozenset[str]
+    handle: cl.Device = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.name} ({self.type}, {self.platform})"
+
+
+def devices() -> tuple[DeviceInfo, ...]:
+    """Every device of every platform. Raises: DeviceError if there is none."""
+    found = [device for platform in icd.platforms() for device in devices_of(platform)]
+    if not found:
+        raise DeviceError(icd.nothing_found())
+    return tuple(_describe(number, device) for number, device in enumerate(found))
+
+
+def devices_of(platform: cl.Platform) -> list[cl.Device]:
+    """Its devices; a platform whose hardware is missing has none."""
+    try:
+        return list(platform.get_devices())
+    except cl.Error:  # DEVICE_NOT_FOUND
+        return []
+
+
+def info_of(device: cl.Device) -> DeviceInfo:
+    """The description of a device that pyopencl knows (a sub-device is not listed and gets the number -1)."""
+    listed = next((info for info in devices() if info.handle == device), None)
+    return listed or _describe(-1, device)
+
+
+def _describe(number: int, device: cl.Device) -> DeviceInfo:
+    platform = device.platform
+    features = features_of(device)
+    return DeviceInfo(
+        number=number,
+        platform=platform.name.strip(),
+        platform_version=platform.version.strip(),
+        name=device.name.strip(),
+        type=type_of(device),
+        c_version=device.opencl_c_version.removeprefix("OpenCL C ").split(" ")[0],
+        sub_group_sizes=sub_group_sizes(device) if "sub_groups" in features else (),
+        local_bytes=device.local_mem_size,
+        max_group=device.max_work_group_size,
+        images=bool(device.image_support),
+        features=features,
+        handle=device,
+    )
+
+
+def type_of(device: cl.Device) -> str:
+    """`cpu`, `gpu` or `accelerator`."""
+    bits = (cl.device_type.CPU, cl.device_type.GPU)
+    return next((name for name, bit in zip(TYPES, bits, strict=False) if device.type & bit), "accelerator")
+
+
+def features_of(device: cl.Device) -> frozenset[str]:
+    """The keys of `gemmgen.ir.target.FEATURES` that hold on the device."""
+    extensions = set(device.extensions.split())
+    intel = "cl_intel_subgroups" in extensions
+    has = {
+        "intel_sub_groups": intel,
+        "sub_groups": intel or "cl_khr_subgroup_shuffle" in extensions,
+        "required_sub_group_size": "cl_intel_required_subgroup_size" in extensions,
+        "block_read": intel,
+        "image_block_read": intel and bool(device.image_support),
+    }
+    return frozenset(name for name, there in has.items() if there)
+
+
+@cache
+def sub_group_sizes(device: cl.Device) -> tuple[int, ...]:
+    """Lanes that a sub-group can have on a device with sub-groups, ascending.
+
+    pyopencl refuses the query's number, so it is put to the loader directly; a device that does not know
+    the query (it belongs to an Intel extension) is asked what it made of a small kernel.
+    """
+    return tuple(sorted(raw_info(device, SUB_GROUP_SIZES_INTEL))) or _probed_sub_group_size(device)
+
+
+def _probed_sub_group_size(device: cl.Device) -> tuple[int, ...]:
+    text = "__kernel void probe(__global int *x) { x[get_global_id(0)] = get_sub_group_local_id(); }"
+    try:
+        kernel = cl.Program(cl.Context([device]), text).build(options=["-cl-std=CL3.0"]).probe
+        size = kernel.get_sub_group_info(device, cl.kernel_sub_group_info.MAX_SUB_GROUP_SIZE_FOR_NDRANGE, [64])
+    except cl.Error:
+        return ()
+    return (size,) if isinstance(size, int) and size > 0 else ()
+
+
+def raw_info(device: cl.Device, query: int) -> tuple[int, ...]:
+    """What `clGetDeviceInfo` says to a query of pointer-sized integers (or one smaller one); () if it refuses."""
+    try:
+        # A handle of the extension module finds the functions of the loader that it is linked to.
+        get_info = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
+    except (AttributeError, OSError):
+        return ()
+    handle, size = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t()
+    if get_info(handle, query, ctypes.c_size_t(0), None, ctypes.byref(size)) or not size.value:
+        return ()
+    values = (ctypes.c_size_t * -(-size.value // ctypes.sizeof(ctypes.c_size_t)))()
+    return () if get_info(handle, query, size, values, None) else tuple(values)
+
+
+def target_of(device: cl.Device) -> Target:
+    """The limits and features that passes ask for, of a real device."""
+    features = features_of(device)
+    target = Target(
+        device.name.strip(),
+        features,
+        sub_group_sizes(device) if "sub_groups" in features else (),
+        max_group=device.max_work_group_size,
+        local_bytes=device.local_mem_size,
+    )
+    if type_of(device) != "cpu":
+        return target
+    return replace(target, register_bytes=CPU_REGISTER_BYTES, sub_group_register_bytes=CPU_REGISTER_BYTES)
+
+
+def pick(
+    platform: str | int | None = None,
+    device: str | int | None = None,
+    type: str | None = None,  # noqa: A002  (named as the option is)
+    requires: frozenset[str] = frozenset(),
+) -> DeviceInfo:
+    """One device.
+
+    Args:
+        platform: its number, or part of its name.
+        device: part of its name, or its number among the devices that `platform` and `type` leave.
+        type: `cpu`, `gpu` or `accelerator`.
+        requires: features that the kernel uses. Among the devices that are left, one that has them is preferred,
+            then a GPU, then one with sub-groups, then the first.
+
+    Raises: DeviceError if nothing matches, with the list of what there is.
+    """
+    everything = devices()
+    if type is not None and type.lower() not in (*TYPES, "all", "default"):
+        raise DeviceError(f"device type {type!r} is not one of {', '.join(TYPES)}")
+    left = [d for d in everything if _on_platform(d, platform, everything)]
+    if type is not None and type.lower() in TYPES:
+        left = [d for d in left if d.type == type.lower()]
+    if isinstance(device, str) and not device.isdecimal():
+        left = [d for d in left if device.lower() in d.name.lower()]
+    elif device is not None:
+        left = left[int(device) :][:1] if int(device) >= 0 else []
+    if not left:
+        asked = {"platform": platform, "device": device, "type": type}
+        wish = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
+        there = "; ".join(map(str, everything))
+        raise DeviceError(f"no device matches {wish}: choose by number or part of a name among {there}")
+    return min(left, key=lambda d: (not requires <= d.features, d.type != "gpu", not d.sub_group_sizes, d.number))
+
+
+def _on_platform(device: DeviceInfo, platform: str | int | None, everything: tuple[DeviceInfo, ...]) -> bool:
+    if platform is None:
+        return True
+    if isinstance(platform, int) or platform.isdecimal():
+        # Platforms are told apart by their handles: two versions of PoCL carry one name.
+        breaks = [b.number for a, b in pairwise(everything) if a.handle.platform != b.handle.platform]
+        return sum(start <= device.number for start in breaks) == int(platform)
+    return platform.lower() in device.platform.lower()

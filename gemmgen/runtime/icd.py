@@ -1,0 +1,128 @@
+"""Make the OpenCL runtime that pip installed visible, beside every other platform of the machine.
+
+The wheel `intel-opencl-rt` brings `libintelocl.so`, but its own `.icd` file names a folder of the build machine, and
+no loader looks for that file in a virtual environment anyway. The loader inside pyopencl's wheel (a fork of ocl-icd)
+was found to work like this (pyopencl 2026.1.4, by `OCL_ICD_DEBUG=15`):
+
+- it reads its environment at the first OpenCL call, not when it is imported or loaded, and only once;
+- `OCL_ICD_VENDORS` may be a folder, which *replaces* /etc/OpenCL/vendors, or one library, which replaces everything;
+- the `.icd` files in `pyopencl/.libs`, where pip's `pocl-binary-distribution` puts its own, are read as well as the
+  folder: a folder never hides them, a single library does;
+- `OCL_ICD_FILENAMES` is unknown to it (the Khronos loader knows both).
+
+So for the length of the first enumeration the variable names a temporary folder with a copy of each system `.icd`
+and one more for the library of this environment. Nothing stays behind: no cache to go stale, no race between
+processes, no variable that child processes would inherit.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gemmgen.errors import DeviceError
+
+if TYPE_CHECKING:
+    import pyopencl
+
+LIBRARY = "libintelocl.so"
+DISTRIBUTION = "intel-opencl-rt"
+VENDORS = "OCL_ICD_VENDORS"
+INSTALL = 'pip install "gemmgen[cpu]"'
+
+_lock = threading.Lock()
+
+
+def intel_cpu_library() -> Path | None:
+    """The `libintelocl.so` of the running environment, or None. Nothing is imported or loaded to find it."""
+    candidates = [Path(sys.prefix, "lib", LIBRARY)]
+    try:
+        files = metadata.files(DISTRIBUTION) or ()
+    except metadata.PackageNotFoundError:
+        files = ()
+    candidates += [Path(str(f.locate())) for f in files if f.name == LIBRARY]
+    return next((path.resolve() for path in candidates if path.is_file()), None)
+
+
+def vendor_files() -> dict[str, str]:
+    """The `.icd` files of the system and of the environment that name a library which may exist: name -> content."""
+    folders = [
+        Path(os.environ.get("OPENCL_VENDOR_PATH") or "/etc/OpenCL/vendors"),
+        Path(sys.prefix, "etc/OpenCL/vendors"),
+    ]
+    found: dict[str, str] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.icd")) if folder.is_dir() else ():
+            try:
+                library = path.read_text().strip()
+            except (OSError, UnicodeDecodeError):
+                continue
+            # A bare name is searched for by the dynamic linker; a full path must exist (the wheel's own does not).
+            dead = Path(library).is_absolute() and not Path(library).exists()
+            if library and not dead and library not in found.values():
+                found[f"{len(found):02d}-{path.name}"] = library
+    return found
+
+
+def additions() -> dict[str, str]:
+    """Every `.icd` file that the loader should see; empty where it sees all that there is without help."""
+    if sys.platform != "linux" or os.environ.get(VENDORS):
+        return {}
+    files = vendor_files()
+    library = intel_cpu_library()
+    if library is None or any(Path(known).name.startswith(LIBRARY) for known in files.values()):
+        return {}
+    return {**files, f"{len(files):02d}-gemmgen.icd": str(library)}
+
+
+@contextmanager
+def visible() -> Iterator[None]:
+    """While it lasts, the first OpenCL call of the process finds the environment's own runtime too.
+
+    A user's own `OCL_ICD_VENDORS` is left as it is, and so is everything if there is nothing to add.
+    """
+    files = additions()
+    if not files:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="gemmgen-icd-") as folder:
+        for name, library in files.items():
+            Path(folder, name).write_text(library + "\n")
+        os.environ[VENDORS] = folder
+        try:
+            yield
+        finally:
+            del os.environ[VENDORS]
+
+
+def platforms() -> list[pyopencl.Platform]:
+    """Every OpenCL platform of the machine and of the environment.
+
+    Raises: DeviceError if there is none, with the command that brings one.
+    """
+    try:
+        import pyopencl as cl
+    except ModuleNotFoundError as error:
+        raise DeviceError(f"{error.name} is not installed, so there is no way to reach a device: {INSTALL}") from error
+    with _lock, visible():
+        try:
+            found = list(cl.get_platforms())
+        except cl.Error:  # ocl-icd calls it an error (PLATFORM_NOT_FOUND_KHR) that nothing is installed
+            found = []
+    if not found:
+        raise DeviceError(nothing_found())
+    return found
+
+
+def nothing_found() -> str:
+    """One sentence: why there is no platform, and what brings one."""
+    if chosen := os.environ.get(VENDORS):
+        return f"{VENDORS}={chosen} leads to no OpenCL platform: unset it, or let it name an ICD library or folder"
+    return f"no OpenCL platform found on this machine: {INSTALL} brings one for the CPU"

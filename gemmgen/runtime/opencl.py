@@ -1,0 +1,313 @@
+"""A source, ready to be called with arrays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, overload
+
+import numpy as np
+import pyopencl as cl
+
+from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
+from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
+from gemmgen.runtime.devices import DeviceInfo, info_of, pick
+from gemmgen.runtime.host import HostStage
+from gemmgen.runtime.programs import Built, build, translated
+from gemmgen.runtime.resident import DeviceArray, ResidentStage, common_queue
+from gemmgen.runtime.staging import Stage
+from gemmgen.source import EntryPoint, Source
+
+if TYPE_CHECKING:
+    from pyopencl.typing import KernelArg
+
+DeviceLike: TypeAlias = DeviceInfo | cl.Device | cl.Context | cl.CommandQueue | int | str | None
+
+#: A NumPy array or a `pyopencl.array.Array`; what goes in comes out.
+Matrix = TypeVar("Matrix")
+
+PROFILING = cl.command_queue_properties.PROFILING_ENABLE
+KEPT = 8  # contexts that a kernel stays built for
+
+
+class CompiledKernel:
+    """A kernel that can be called with NumPy arrays or pyopencl arrays. Safe to call from several threads.
+
+    It is built once for each context, when that is first needed.
+
+    Attributes:
+        source: what was compiled.
+    """
+
+    def __init__(self, source: Source, device: DeviceLike = None) -> None:
+        self.source = source
+        self._wish = device
+        self._queue: cl.CommandQueue | None = None
+        self._built: dict[tuple[cl.Context, cl.Device], Built] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_source(cls, source: Source, device: DeviceLike = None) -> CompiledKernel:
+        """Choose the device and build at once.
+
+        Args:
+            device: a device, context or queue of pyopencl; a number or part of a name (`gemmgen devices`);
+                None for one that has what the source requires.
+
+        Raises: DeviceError, ScheduleError with everything that is amiss.
+        """
+        kernel = cls(source, device)
+        kernel.build()
+        return kernel
+
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """Where calls with NumPy arrays run; it measures device time."""
+        if self._queue is None:
+            self._queue = resolve(self._wish, self.source.requires)
+        return self._queue
+
+    @property
+    def device(self) -> DeviceInfo:
+        """The device of `queue`."""
+        return info_of(self.queue.device)
+
+    def build(self, queue: cl.CommandQueue | None = None) -> None:
+        """Compile now for the device of `queue` (its own by default); later calls find it done.
+
+        Raises: DeviceError, ScheduleError.
+        """
+        self._kernels(queue or self.queue)
+
+    def __repr__(self) -> str:
+        return f"<gemmgen kernel {self.source.name}>"
+
+    @overload
+    def __call__(
+        self,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix | None = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] = (),
+        return_event: Literal[False] = False,
+    ) -> Matrix: ...
+
+    @overload
+    def __call__(
+        self,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix | None = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] = (),
+        return_event: Literal[True],
+    ) -> tuple[Matrix, cl.Event]: ...
+
+    def __call__(
+        self,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix | None = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] = (),
+        return_event: bool = False,
+    ) -> Matrix | tuple[Matrix, cl.Event]:
+        """C = alpha * A @ B + beta * C.
+
+        Args:
+            a, b: [m, k] and [k, n], float32, all NumPy's or all pyopencl's. Lines may lie apart (slices), elements of
+                a line may not. A matrix that the spec calls column-major must be Fortran-ordered.
+            c: [m, n], written in place; None allocates it. It must share no memory with a or b.
+            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
+            queue: None for the arrays' queue, or the kernel's own for NumPy arrays.
+            wait_for: events that must have passed before the kernel starts.
+            return_event: whether to return the kernel's event too.
+
+        Returns: c. NumPy's is complete; pyopencl's is being computed, and carries the event.
+
+        Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
+        """
+        self._expect("gemm")
+        request = check_gemm(self.source.spec, a, b, c, alpha, beta)
+        result, event = self._run(request, queue, wait_for)
+        return (cast("Matrix", result), event) if return_event else cast("Matrix", result)
+
+    def transpose(self, a: Matrix, out: Matrix | None = None, *, queue: cl.CommandQueue | None = None) -> Matrix:
+        """The transposed matrix, for a kernel whose operation that is.
+
+        Args:
+            a: [rows, cols], float32, row-major.
+            out: [cols, rows], written in place; None allocates it.
+
+        Raises: SpecError, DeviceError, ScheduleError.
+        """
+        self._expect("transpose")
+        result, _ = self._run(check_transpose(self.source.spec.dtype.name, a, out), queue, ())
+        return cast("Matrix", result)
+
+    def time(
+        self,
+        a: object,
+        b: object = None,
+        c: object = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        queue: cl.CommandQueue | None = None,
+        iterations: int = 10,
+    ) -> list[float]:
+        """Run several times on the same arrays; the seconds that the device took for each run.
+
+        Args: as for a call (or for `transpose`, with `b` its result); c is computed `iterations` times.
+
+        Raises: SpecError, DeviceError, ScheduleError.
+        """
+        if self.source.operation == "gemm":
+            request = check_gemm(self.source.spec, a, b, c, alpha, beta)
+        else:
+            request = check_transpose(self.source.spec.dtype.name, a, b)
+        queue = self._queue_for(request, queue)
+        if not queue.properties & PROFILING:
+            raise DeviceError("the queue measures no time: make it with command_queue_properties.PROFILING_ENABLE")
+        built, seconds = self._kernels(queue), []
+        events: list[cl.Event] = []
+        with translated(queue.device), self._stage(request, queue, ()) as stage:
+            values, _ = self._place(request, stage)
+            for _ in range(iterations):
+                events = self._launch(built, stage, values)
+                events[-1].wait()
+                seconds.append(sum(e.profile.end - e.profile.start for e in events) * 1e-9)
+            if events:
+                stage.finish(events[-1])
+        return seconds
+
+    def _expect(self, operation: str) -> None:
+        if self.source.operation != operation:
+            remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
+            raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
+
+    def _run(
+        self, request: Request, queue: cl.CommandQueue | None, wait_for: Sequence[cl.Event]
+    ) -> tuple[object, cl.Event]:
+        queue = self._queue_for(request, queue)
+        built = self._kernels(queue)
+        with translated(queue.device), self._stage(request, queue, wait_for) as stage:
+            values, result = self._place(request, stage)
+            return result, stage.finish(self._launch(built, stage, values)[-1])
+
+    def _queue_for(self, request: Request, queue: cl.CommandQueue | None) -> cl.CommandQueue:
+        if not request.on_device:
+            return queue or self.queue
+        arrays = {name: array for name, (array, _) in request.inputs.items()}
+        name, output, _ = request.output
+        if output is not None:
+            arrays[name] = output
+        return common_queue(cast("dict[str, DeviceArray]", arrays), queue)
+
+    def _kernels(self, queue: cl.CommandQueue) -> Built:
+        key = queue.context, queue.device
+        with self._lock:
+            if key not in self._built:
+                while len(self._built) >= KEPT:
+                    self._built.pop(next(iter(self._built)))
+                self._built[key] = build(self.source, *key)
+            return self._built[key]
+
+    @staticmethod
+    def _stage(request: Request, queue: cl.CommandQueue, wait_for: Sequence[cl.Event]) -> Stage[object]:
+        kind = ResidentStage if request.on_device else HostStage
+        return cast("Stage[object]", kind(queue, wait_for))
+
+    def _place(self, request: Request, stage: Stage[object]) -> tuple[Mapping[str, object], object]:
+        """Every operand where the kernel can reach it: argument name -> value, and the result array."""
+        images = {arg.name for entry in self.source.entry_points for arg in entry.arguments if arg.kind == "image"}
+        check_images(
+            {name: view.fast for name, (_, view) in request.inputs.items() if name in images},
+            {name: view.slow for name, (_, view) in request.inputs.items() if name in images},
+            stage.device,
+        )
+        values: dict[str, object] = {**request.sizes, **request.scalars}
+        for name, (array, view) in request.inputs.items():
+            if name in images:
+                values[name], values[f"ld{name}"] = stage.image(array, view), view.ld
+            else:
+                values[name], values[f"ld{name}"] = stage.input(array, view)
+        name, output, view = request.output
+        result, values[name], values[f"ld{name}"] = stage.output(output, view, request.loads_output)
+        return values, result
+
+    def _launch(self, built: Built, stage: Stage[object], values: Mapping[str, object]) -> list[cl.Event]:
+        """Enqueue every kernel in order; the events."""
+        events: list[cl.Event] = []
+        sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+        for entry, kernel in built.kernels:
+            args = [argument(entry, arg.name, arg.kind, arg.dtype, values) for arg in entry.arguments]
+            (rows, cols), (high, wide) = entry.groups(sizes), entry.group
+            wait_for = [*stage.wait_for, *events[-1:]]
+            with built.lock:
+                events.append(kernel(stage.queue, (cols * wide, rows * high), (wide, high), *args, wait_for=wait_for))
+        return events
+
+
+def argument(entry: EntryPoint, name: str, kind: str, dtype: str, values: Mapping[str, object]) -> KernelArg:
+    """A kernel argument in the type that OpenCL must be given."""
+    if name not in values:
+        raise LoweringError(f"{entry.name} has an argument {name!r} that the runtime knows nothing of")
+    value = values[name]
+    return cast("KernelArg", np.dtype(dtype).type(value) if kind in ("int", "scalar") else value)
+
+
+def check_images(widths: Mapping[str, int], heights: Mapping[str, int], device: cl.Device) -> None:
+    """Raises: ScheduleError for matrices that are larger than images of the device can be."""
+    most_wide, most_high = (device.image2d_max_width, device.image2d_max_height) if widths else (0, 0)
+    problems = [
+        f"{name} as an image is {widths[name]} wide and {heights[name]} high, more than the {most_wide}x{most_high} "
+        f"of {device.name.strip()}: use a preset that reads buffers, such as L3_SIMD_32x2_1x8"
+        for name in widths
+        if widths[name] > most_wide or heights[name] > most_high
+    ]
+    if problems:
+        raise ScheduleError(problems)
+
+
+@cache
+def own_context(device: cl.Device) -> cl.Context:
+    """One context for each device that gemmgen chose. It is kept: queues of the Intel CPU runtime don't keep theirs."""
+    return cl.Context([device])
+
+
+@cache
+def own_queue(device: cl.Device) -> cl.CommandQueue:
+    """One queue for each device that gemmgen chose; it measures time."""
+    with translated(device):
+        return cl.CommandQueue(own_context(device), device, PROFILING)
+
+
+def resolve(device: DeviceLike, requires: frozenset[str] = frozenset()) -> cl.CommandQueue:
+    """A queue on the device that is meant. Raises: DeviceError."""
+    match device:
+        case cl.CommandQueue():
+            return device
+        case cl.Context():
+            return cl.CommandQueue(device, device.devices[0], PROFILING)
+        case cl.Device():
+            return own_queue(device)
+        case DeviceInfo():
+            return own_queue(device.handle)
+        case None | int() | str():
+            return own_queue(pick(device=device, requires=requires).handle)
+    raise DeviceError(
+        f"device = {device!r} is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices), "
+        "or a device, context or queue of pyopencl"
+    )

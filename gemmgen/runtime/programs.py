@@ -1,0 +1,143 @@
+"""Building a source for a device: what it needs is checked first, and what OpenCL says is put into words."""
+
+from __future__ import annotations
+
+import re
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyopencl as cl
+
+from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.ir.target import FEATURES
+from gemmgen.runtime.devices import features_of, sub_group_sizes
+from gemmgen.source import EntryPoint, Source
+
+#: Compilers write where an error is as `<file>:<line>:<column>: error` or `<line>:<column>: error`.
+ERROR_LINE = re.compile(r"(?:^|:)(\d+):\d+: (?:fatal )?error", re.MULTILINE)
+LOG_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The kernels of a source on one device. A kernel holds its arguments, so `lock` guards setting and launching."""
+
+    kernels: tuple[tuple[EntryPoint, cl.Kernel], ...]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+def build(source: Source, context: cl.Context, device: cl.Device) -> Built:
+    """Compile for a device (pyopencl keeps the binary on disk).
+
+    Raises: DeviceError or ScheduleError with everything that the device lacks; DeviceError with the compiler's log.
+    """
+    check_device(source, device)
+    with translated(device), warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)  # the Intel CPU compiler always has something to say
+        try:
+            program = cl.Program(context, source.text).build(options=list(source.build_options), devices=[device])
+            kernels = tuple((entry, cl.Kernel(program, entry.name)) for entry in source.entry_points)
+        except cl.RuntimeError as error:
+            if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
+                raise
+            raise DeviceError(build_failure(source, device, str(error))) from error
+    for entry, kernel in kernels:
+        check_sub_group(entry, kernel, device)
+    return Built(kernels)
+
+
+def check_device(source: Source, device: cl.Device) -> None:
+    """Features, sub-group sizes, group size and local memory.
+
+    Raises: DeviceError if the device can't do it at all, ScheduleError if another schedule fits; every problem.
+    """
+    name, features = device.name.strip(), features_of(device)
+    lacking = [
+        f"{source.name} needs {feature} ({FEATURES.get(feature, 'unknown')}), which {name} lacks: "
+        "choose another device (gemmgen devices) or a preset without it (gemmgen presets)"
+        for feature in sorted(source.requires - features)
+    ]
+    too_big: list[str] = []
+    for entry in source.entry_points:
+        lacking += _sub_group_problems(entry, device) if "sub_groups" in features else []
+        too_big += _limit_problems(entry, device)
+    if lacking:
+        raise DeviceError(lacking + too_big)
+    if too_big:
+        raise ScheduleError(too_big)
+
+
+def _sub_group_problems(entry: EntryPoint, device: cl.Device) -> list[str]:
+    sizes = sub_group_sizes(device)
+    if entry.sub_group is None or entry.sub_group in sizes:
+        return []
+    listed = ", ".join(map(str, sizes)) or "none"
+    return [
+        f"{entry.name} needs sub-groups of {entry.sub_group}, but {device.name.strip()} has {listed}: use one of those"
+    ]
+
+
+def _limit_problems(entry: EntryPoint, device: cl.Device) -> list[str]:
+    rows, cols = entry.group
+    name, per_dimension = device.name.strip(), device.max_work_item_sizes
+    problems = []
+    if rows * cols > device.max_work_group_size:
+        problems.append(
+            f"{entry.name} has groups of {rows}x{cols} = {rows * cols} work-items > {device.max_work_group_size} "
+            f"on {name}: use a smaller group"
+        )
+    elif cols > per_dimension[0] or rows > per_dimension[1]:
+        problems.append(
+            f"{entry.name} has groups of {rows}x{cols} work-items > {per_dimension[1]}x{per_dimension[0]} "
+            f"on {name}: use a smaller group"
+        )
+    if entry.local_bytes > device.local_mem_size:  # the Intel CPU runtime would refuse it only at the launch
+        problems.append(
+            f"{entry.name} takes {entry.local_bytes:,} B of local memory > {device.local_mem_size:,} B on {name}: "
+            "use a smaller tile, group or K step, or fewer stages"
+        )
+    return problems
+
+
+def check_sub_group(entry: EntryPoint, kernel: cl.Kernel, device: cl.Device) -> None:
+    """A compiler that is free to choose the sub-group size may have chosen another than the kernel is written for."""
+    if entry.sub_group is None:
+        return
+    try:
+        query = cl.kernel_sub_group_info.MAX_SUB_GROUP_SIZE_FOR_NDRANGE
+        size = kernel.get_sub_group_info(device, query, [entry.group[1], entry.group[0]])
+    except cl.Error:
+        return  # the query came with OpenCL 2.1
+    if isinstance(size, int) and size and size != entry.sub_group:
+        raise DeviceError(
+            f"{entry.name} is written for sub-groups of {entry.sub_group}, but {device.name.strip()} compiled it for "
+            f"{size}: use a schedule with sub_group = {size}"
+        )
+
+
+def build_failure(source: Source, device: cl.Device, message: str) -> str:
+    """The compiler's log, and the lines of the source that it complains about."""
+    log = message.split("Build on", 1)[-1].split("(options:", 1)[0].strip().splitlines()
+    lines = source.text.splitlines()
+    bad = sorted({int(n) for n in ERROR_LINE.findall(message) if int(n) <= len(lines)})
+    quoted = [f"{number:5d} | {lines[number - 1]}" for number in bad]
+    return "\n".join([f"{device.name.strip()} does not compile {source.name}; its log:", *log[:LOG_LINES], *quoted])
+
+
+@contextmanager
+def translated(device: cl.Device) -> Iterator[None]:
+    """Raises: DeviceError in place of any error of OpenCL."""
+    try:
+        yield
+    except cl.Error as error:
+        name = device.name.strip()
+        code = cl.status_code.to_string(error.code, "unknown error %d")
+        if isinstance(error, cl.MemoryError) or "OUT_OF" in code:
+            memory = f"{device.global_mem_size >> 20:,} MiB"
+            text = f"{name} ({memory}) is out of memory or registers ({code} in {error.routine}): use smaller matrices"
+        else:
+            text = f"{name} failed: {code} in {error.routine}. If the arrays are fine, please report it"
+        raise DeviceError(text) from error

@@ -1,0 +1,110 @@
+"""Operands on their way to a kernel and back: buffers and images, with as few copies as the device allows.
+
+What a stage allocates it releases when it ends, also on errors; OpenCL keeps memory alive for commands that still
+run. `host.py` stages NumPy arrays, `resident.py` those of pyopencl.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
+
+import pyopencl as cl
+
+from gemmgen.errors import DeviceError
+from gemmgen.runtime.arrays import View
+
+ITEM = 4  # bytes of a float32, the one matrix dtype so far
+
+
+class Memory(Protocol):
+    """A buffer or an image, which can be given back."""
+
+    def release(self) -> None: ...
+
+
+M = TypeVar("M", bound=Memory)
+A = TypeVar("A")
+
+
+class Stage(ABC, Generic[A]):
+    """The operands of a launch, or of several with the same operands, on the device of a queue.
+
+    Attributes:
+        wait_for: events that the launch must wait for.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, wait_for: Sequence[cl.Event] = ()) -> None:
+        self.queue, self.device = queue, queue.device
+        self.wait_for = list(wait_for)
+        self._owned = ExitStack()
+
+    @abstractmethod
+    def input(self, array: A, view: View) -> tuple[cl.Buffer, int]:
+        """A buffer that begins with the matrix, and its leading dimension there."""
+
+    @abstractmethod
+    def image(self, array: A, view: View) -> cl.Image:
+        """The matrix as an image: `view.fast` wide, `view.slow` high, one float32 per pixel."""
+
+    @abstractmethod
+    def output(self, array: A | None, view: View, load: bool) -> tuple[A, cl.Buffer, int]:
+        """The result array (allocated if None), its buffer and the leading dimension there.
+
+        Args:
+            load: whether the kernel reads what the array holds.
+        """
+
+    @abstractmethod
+    def finish(self, event: cl.Event) -> cl.Event:
+        """Bring the result to its array after `event`; the event after which it is there."""
+
+    def __enter__(self) -> Stage[A]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._owned:
+            if kind is not None:
+                self.queue.finish()  # kernels may still work in memory that is about to go
+
+    def own(self, memory: M) -> M:
+        """Release it when the stage ends."""
+        self._owned.callback(memory.release)
+        return memory
+
+    def allocate(self, view: View, access: cl.mem_flags) -> cl.Buffer:
+        """A buffer for the matrix without gaps between its lines."""
+        size, limit = view.fast * view.slow * ITEM, self.device.max_mem_alloc_size
+        if size > limit:
+            raise DeviceError(
+                f"a matrix of {view.rows}x{view.cols} takes {size:,} B > {limit:,} B, the largest buffer of "
+                f"{self.device.name.strip()}: multiply it in parts"
+            )
+        return self.own(cl.Buffer(self.queue.context, access, size))
+
+    def allocate_image(self, view: View) -> cl.Image:
+        """An empty image for the matrix."""
+        return self.own(
+            cl.Image(self.queue.context, cl.mem_flags.READ_ONLY, image_format(), desc=image_descriptor(view, 0, None))
+        )
+
+
+def image_format() -> cl.ImageFormat:
+    """One float32 per pixel."""
+    return cl.ImageFormat(cl.channel_order.R, cl.channel_type.FLOAT)
+
+
+def image_descriptor(view: View, pitch: int, buffer: cl.Buffer | None) -> cl.ImageDescriptor:
+    """A 2D image of the matrix, over a buffer or not; `pitch` in bytes, 0 for what the device likes."""
+    descriptor = cl.ImageDescriptor()
+    descriptor.image_type = cl.mem_object_type.IMAGE2D
+    descriptor.shape = (view.fast, view.slow, 1)
+    descriptor.array_size = 0
+    descriptor.pitches = (pitch, 0)
+    descriptor.num_mip_levels = 0
+    descriptor.num_samples = 0
+    descriptor.buffer = buffer
+    return descriptor

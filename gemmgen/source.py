@@ -1,0 +1,89 @@
+"""What is delivered: text, and all that a host needs to launch it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.expr import Expr, Var
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.visit import evaluate
+from gemmgen.spec import GemmSpec
+
+ArgumentKind = Literal["buffer", "image", "int", "scalar"]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of an entry point: a buffer, an image, a 32-bit integer or a scalar of `dtype`."""
+
+    name: str
+    kind: ArgumentKind
+    dtype: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """A kernel of the source and its launch geometry.
+
+    Attributes:
+        arguments: in the order of the signature.
+        group: work-items of a group (rows, columns); columns are dimension 0.
+        grid: groups along (rows, columns), as expressions over the integer arguments.
+        local_bytes: local memory of a group.
+        sub_group: lanes that it requires, or None.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    group: tuple[int, int]
+    grid: tuple[Expr, Expr]
+    local_bytes: int
+    sub_group: int | None
+
+    def groups(self, sizes: dict[str, int]) -> tuple[int, int]:
+        """Work-groups along (rows, columns) for the values of the integer arguments."""
+        rows, cols = self.grid
+        return evaluate(rows, sizes), evaluate(cols, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Emitted source text with its entry points.
+
+    Attributes:
+        operation: `gemm`, or `transpose` for the packing kernel.
+        spec: what a `gemm` computes; sizes folded there are no arguments.
+        build_options: what the compiler must be told.
+        requires: features of the target that the text uses.
+    """
+
+    name: str
+    backend: str
+    operation: Literal["gemm", "transpose"]
+    text: str
+    entry_points: tuple[EntryPoint, ...]
+    spec: GemmSpec
+    build_options: tuple[str, ...] = ()
+    requires: frozenset[str] = frozenset()
+
+
+def entry_point(kernel: Kernel, local_bytes: int) -> EntryPoint:
+    """The launch side of a kernel."""
+    return EntryPoint(
+        kernel.name,
+        tuple(map(_argument, kernel.params)),
+        kernel.group,
+        kernel.grid,
+        local_bytes,
+        kernel.sub_group,
+    )
+
+
+def _argument(param: Buffer | Var) -> Argument:
+    if isinstance(param, Var):
+        return Argument(param.name, "scalar" if param.dtype.is_float else "int", param.dtype.name)
+    kind: ArgumentKind = "image" if param.space is Space.IMAGE else "buffer"
+    return Argument(param.name, kind, param.dtype.name, param.writable)

@@ -1,0 +1,79 @@
+"""What to compute: C = alpha * A @ B + beta * C."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from gemmgen.errors import SpecError
+from gemmgen.ir.dtypes import F32, MATRIX_DTYPES, DType
+
+Order = Literal["row", "col"]
+ORDERS: tuple[str, ...] = ("row", "col")
+
+
+@dataclass(frozen=True, slots=True)
+class GemmSpec:
+    """One matrix product.
+
+    Attributes:
+        m, n, k: sizes of A [m, k], B [k, n] and C [m, n]; None where they are run-time arguments.
+        dtype: element type of the three matrices and of the accumulators.
+        a_order, b_order, c_order: `row` where the elements of a row are neighbours, else `col`.
+        alpha, beta: folded into the source, or None where they are run-time arguments.
+        multiple_of: what m, n and k are promised to be divisible by; guards fold away accordingly.
+    """
+
+    m: int | None = None
+    n: int | None = None
+    k: int | None = None
+    dtype: DType = F32
+    a_order: Order = "row"
+    b_order: Order = "row"
+    c_order: Order = "row"
+    alpha: float | None = None
+    beta: float | None = None
+    multiple_of: tuple[int, int, int] = (1, 1, 1)
+
+    def __post_init__(self) -> None:
+        """Raises: SpecError with every problem."""
+        problems = []
+        for axis, size, unit in zip("mnk", (self.m, self.n, self.k), self.multiple_of, strict=True):
+            if size is not None and size < 1:
+                problems.append(f"{axis} = {size} < 1: give a positive size, or leave it out to pass it at run time")
+            if unit < 1:
+                problems.append(f"{axis} is said to be a multiple of {unit} < 1: say 1 if nothing is known")
+            elif size is not None and size % unit:
+                problems.append(f"{axis} = {size} is not the multiple of {unit} that was promised")
+        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
+            if value is not None and not math.isfinite(value):
+                problems.append(f"{name} = {value} cannot be folded: leave it out and pass it at run time")
+        if problems:
+            raise SpecError(problems)
+
+    def label(self) -> str:
+        """The spec in a line, as head comments print it."""
+        sizes = " ".join(f"{x}={v}" for x, v in zip("MNK", (self.m, self.n, self.k), strict=True) if v is not None)
+        orders = ", ".join(
+            f"{x} {order}-major"
+            for x, order in zip("ABC", (self.a_order, self.b_order, self.c_order), strict=True)
+            if order == "col"
+        )
+        return "; ".join(part for part in (str(self.dtype), sizes, orders) if part)
+
+
+def parse_dtype(text: str) -> DType:
+    """A matrix dtype by its NumPy name. Raises: SpecError."""
+    if text not in MATRIX_DTYPES:
+        raise SpecError(f"dtype {text!r} is not one of {', '.join(MATRIX_DTYPES)}")
+    return MATRIX_DTYPES[text]
+
+
+def parse_orders(text: str) -> tuple[Order, Order, Order]:
+    """`row`, or `row,col` for A and B, or one for each of A, B and C. Raises: SpecError."""
+    parts = text.split(",")
+    if len(parts) not in (1, 2, 3) or any(p not in ORDERS for p in parts):
+        raise SpecError(f"layout {text!r} is not like `row`, `row,col` (A, B) or `row,col,row` (A, B, C)")
+    a, b, c = parts * 3 if len(parts) == 1 else [*parts, "row"][:3]
+    return cast("tuple[Order, Order, Order]", (a, b, c))

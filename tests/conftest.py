@@ -1,0 +1,57 @@
+"""Fixtures for all tests, and the option that rewrites golden files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from tests.support.golden import Golden
+
+#: Tool -> what brings it on Debian 12.
+TOOLS = {
+    "clang": "apt-get install clang-22",
+    "iga64": "apt-get install libigc-tools",
+    "ocloc": "apt-get install intel-opencl-icd",
+    "oclgrind": "apt-get install oclgrind",
+}
+#: Names under which a tool is looked for, best first.
+SPELLINGS = {"clang": ("clang-22", *(f"clang-{version}" for version in range(21, 13, -1)), "clang")}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def golden(request: pytest.FixtureRequest, root: Path) -> Golden:
+    return Golden(root, bool(request.config.getoption("--update-golden")))
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Random numbers that depend on the test's name alone: the same in any order and in any process."""
+    return np.random.default_rng(crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture(scope="session")
+def needs_tool() -> Callable[[str], str]:
+    """Gives a function from a tool's name to its path, which skips the test where it is missing."""
+
+    def find(name: str) -> str:
+        for spelling in SPELLINGS.get(name, (name,)):
+            if path := shutil.which(spelling):
+                return path
+        pytest.skip(f"{name} is not on this machine: {TOOLS.get(name, 'see CONTRIBUTING.md')}")
+
+    return find

@@ -1,0 +1,93 @@
+"""What the presets emit is under version control: every change of an emitted kernel shows in a diff."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.ir.show import show
+from tests.support.golden import Golden
+
+NAMES = tuple(presets.names())
+#: One each of: shuffles from buffers, a ring in local memory, block reads from images.
+SHOWN = ("L3_SIMD_32x2_1x8", "smem_8x8_double", "block_read_32x1_1x8")
+
+#: clang's full OpenCL header declares the sub-group built-ins of Intel and Khronos; its built-in table lacks Intel's.
+CLANG = ("-x", "cl", "-target", "spir64", "-cl-no-stdinc", "-Xclang", "-finclude-default-header", "-fsyntax-only")
+STRICT = ("-Wall", "-Wextra", "-Werror")
+
+DIGEST = """
+import hashlib
+from gemmgen import driver, presets
+digest = hashlib.sha256()
+for name in presets.names():
+    preset = presets.load(name)
+    digest.update(driver.emit(preset.spec, preset.schedule, "opencl").text.encode())
+print(digest.hexdigest())
+"""
+
+
+def emit(name: str) -> str:
+    preset = presets.load(name)
+    return driver.emit(preset.spec, preset.schedule, "opencl").text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_emitted_file(name: str, golden: Golden) -> None:
+    golden.check(golden.root / "generated" / "opencl" / f"{name}.cl", emit(name))
+
+
+def test_no_orphans(golden: Golden) -> None:
+    folder = golden.root / "generated" / "opencl"
+    golden.check_no_orphans(folder.glob("*.cl"), {folder / f"{name}.cl" for name in NAMES})
+
+
+def test_text_is_independent_of_hash_seed() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", DIGEST],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "random")
+    }
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("stop_after", driver.PASS_NAMES)
+@pytest.mark.parametrize("name", SHOWN)
+def test_ir_after_pass(name: str, stop_after: str, golden: Golden) -> None:
+    preset = presets.load(name)
+    kernel = driver.lower(preset.spec, preset.schedule, stop_after=stop_after)
+    golden.check(_ir_file(golden.root, name, stop_after), show(kernel).rstrip("\n") + "\n")
+
+
+def test_no_orphaned_ir(golden: Golden) -> None:
+    expected = {_ir_file(golden.root, name, stop_after) for name in SHOWN for stop_after in driver.PASS_NAMES}
+    golden.check_no_orphans((golden.root / "tests" / "golden" / "ir").rglob("*.txt"), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_compiles_without_warnings(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    preset = presets.load(name)
+    source = driver.emit(preset.spec, preset.schedule, "opencl")
+    file = tmp_path / f"{name}.cl"
+    file.write_text(source.text)
+    # As it was emitted for, or by the newest standard, where every feature is optional and so available here.
+    standard = [option for option in source.build_options if option.startswith("-cl-std=")] or ["-cl-std=CL3.0"]
+    command = [needs_tool("clang"), *CLANG, *standard, *STRICT, str(file)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def _ir_file(root: Path, name: str, stop_after: str) -> Path:
+    number = driver.PASS_NAMES.index(stop_after)
+    return root / "tests" / "golden" / "ir" / name / f"{number:02}_{stop_after}.txt"

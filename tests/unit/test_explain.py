@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from gemmgen import presets
+from gemmgen.errors import ScheduleError
+from gemmgen.explain import explain
+from gemmgen.ir.target import TARGETS
+from gemmgen.options import build_schedule
+from gemmgen.spec import GemmSpec
+
+INTEL = TARGETS["intel"]
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_preset(name: str) -> None:
+    preset = presets.load(name)
+    lines = explain(preset.spec, preset.schedule, INTEL).splitlines()
+    assert lines[0].startswith(name)
+    boxes = {len(line) for line in lines if line[:1] in "┌│└" and line}
+    assert len(boxes) == 1
+
+
+def test_block_reads() -> None:
+    text = explain(GemmSpec(), build_schedule("block_read", tile="32x2"), INTEL)
+    for part in (
+        "group: 32x16 of C by 1x8 = 8 work-items",
+        "the only sub-group: 32x16 of C by 8 lanes",
+        "one of 8 work-items: 32x2 of C in 64 registers",
+        "A  image a ──> private a_frag: 32 elements in 4 loads",
+        "256 are passed around the sub-group",
+        "registers per work-item: 112 = 64 acc + 32 a_frag + 16 b_frag",
+        "3,584 of 4,096 bytes of a sub-group",
+        "local memory: none",
+        "6 loads, 512 fmas",
+    ):
+        assert part in text
+
+
+def test_local_memory() -> None:
+    text = explain(GemmSpec(beta=0.0), build_schedule("slm", sets=["stages=2"]), INTEL)
+    for part in (
+        "C = alpha * A * B (float32)",
+        "A  global a ──> local a_shared: 4 elements in 1 load (vectors of 4, the group together)",
+        "4,096 of 65,536 bytes",
+        "a_shared[2][64][8] 4,096",
+        "  local ",
+    ):
+        assert part in text
+
+
+def test_flops_per_byte_by_hand() -> None:
+    # 16x16 work-items with a loop of one fma and two loads of 4 bytes: 2 / 8; each element once: 2*256 / (32*4).
+    text = explain(GemmSpec(), build_schedule("naive"), INTEL)
+    levels = dict(line.split()[:2] for line in text.partition("flops per byte\n")[2].splitlines())
+    assert levels == {"memory": "4.00", "global": "0.25", "register": "0.25"}
+
+
+def test_what_cannot_run_is_not_drawn() -> None:
+    with pytest.raises(ScheduleError):
+        explain(GemmSpec(), build_schedule(tile="256x256"), INTEL)
+    with pytest.raises(ScheduleError):
+        explain(GemmSpec(), build_schedule(), TARGETS["portable"])

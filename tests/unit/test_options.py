@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gemmgen.errors import ScheduleError, SpecError
+from gemmgen.methods import METHODS, defaults, flatten, unflatten
+from gemmgen.names import name_problem
+from gemmgen.options import (
+    FIELDS,
+    build_schedule,
+    build_spec,
+    read_document,
+    schedule_from_toml,
+    schedule_to_toml,
+)
+from gemmgen.schedule import Memory, Operand, Schedule
+
+pairs = st.tuples(st.integers(1, 64), st.integers(1, 64))
+operands = st.builds(
+    Operand,
+    memory=st.sampled_from(cast("list[Memory]", ["global", "local", "image"])),
+    width=st.sampled_from([1, 2, 4, 8, 16]),
+    block=st.booleans(),
+    share=st.booleans(),
+    transposed=st.booleans(),
+    pad=st.integers(0, 4),
+)
+anything = st.builds(
+    Schedule,
+    tile=pairs,
+    group=pairs,
+    run=pairs,
+    k_step=st.integers(1, 64),
+    sub_group=st.none() | st.sampled_from([8, 16, 32]),
+    a=operands,
+    b=operands,
+    stages=st.integers(1, 4),
+    prefetch=st.booleans(),
+    register_stages=st.integers(1, 2),
+    barrier=st.booleans(),
+)
+#: Nearer to what people ask for, where names are shortest and most alike.
+usual = st.builds(
+    defaults,
+    st.sampled_from(METHODS),
+    st.none() | st.tuples(st.integers(1, 16), st.integers(1, 8)),
+    st.none() | st.tuples(st.sampled_from([1, 4, 8]), st.sampled_from([8, 16, 64])),
+    st.none() | st.integers(1, 16),
+    st.none() | st.sampled_from([8, 16]),
+)
+schedules = usual | anything
+
+
+def problems_of(**options: object) -> tuple[str, ...]:
+    build = cast("type[Schedule]", build_schedule)
+    with pytest.raises(ScheduleError) as error:
+        build(**options)  # type: ignore[arg-type]
+    return error.value.problems
+
+
+# --- defaults and what follows --------------------------------------------------------------------
+
+
+def test_defaults() -> None:
+    schedule = build_schedule()
+    a, b = Operand(block=True, share=True), Operand(width=2, block=True)
+    assert schedule == Schedule((32, 2), (1, 8), (32, 1), 8, 8, a, b)
+    assert schedule.slug() == "simd_32x2_1x8"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_makes_schedules_of_its_own(method: str) -> None:
+    assert build_schedule(method).method == method
+
+
+@pytest.mark.parametrize(
+    ("tile", "width"), [("32x2", 2), ("8x4", 4), ("8x8", 8), ("8x16", 8), ("8x3", 1), ("8x6", 2), ("8x12", 4)]
+)
+def test_width_of_b_follows_the_tile(tile: str, width: int) -> None:
+    assert build_schedule(tile=tile).b.width == width
+
+
+def test_sub_group_and_depth_follow_the_group_and_the_other_way_round() -> None:
+    wide = build_schedule(group="4x16")
+    assert (wide.sub_group, wide.k_step) == (16, 16)
+    asked = build_schedule(sub_group=16)
+    assert (asked.group, asked.k_step, asked.slug()) == ((1, 16), 16, "simd_32x2_1x16")
+    deep = build_schedule(k_step=16)
+    assert (deep.group, deep.sub_group, deep.slug()) == ((1, 8), 8, "simd_32x2_1x8_k16")
+    assert build_schedule(group="1x64").sub_group == 32
+
+
+def test_slm_follows_the_tile() -> None:
+    assert build_schedule("slm", tile="6x4").run == (6, 4)
+    odd = build_schedule("slm", tile="6x3", k_step="6")
+    assert (odd.run, odd.a.width, odd.b.width) == ((6, 1), 2, 1)
+
+
+def test_block_read_follows_the_tile_and_the_depth() -> None:
+    schedule = build_schedule("block_read", tile="12x1", group="1x16")
+    assert (schedule.a.width, schedule.b.width) == (4, 8)
+
+
+def test_what_is_set_does_not_follow() -> None:
+    schedule = build_schedule("slm", tile="4x8", k_step=16, sets=["a.width=2", "run=2x2", "b.memory = local"])
+    assert (schedule.run, schedule.a.width, schedule.b.memory) == ((2, 2), 2, "local")
+
+
+def test_a_base_keeps_its_own_choices_and_lets_the_rest_follow() -> None:
+    base = replace(build_schedule("slm", name="preset"), stages=2, a=Operand("local", 4, pad=1))
+    changed = build_schedule(base=base, tile="4x4")
+    assert (changed.run, changed.stages, changed.a.pad, changed.name) == ((4, 4), 2, 1, None)
+    wide = build_schedule(base=build_schedule(group="1x16"), tile="8x4")
+    assert (wide.group, wide.sub_group, wide.k_step) == ((1, 16), 16, 16)
+
+
+def test_a_base_that_is_not_changed_keeps_its_name() -> None:
+    base = build_schedule("naive", name="mine")
+    assert build_schedule(base=base, tile="1x1").name == "mine"
+    assert build_schedule(base=base, name="other").name == "other"
+
+
+def test_lanes_can_be_taken_away() -> None:
+    schedule = build_schedule(sets=["sub_group=none"])
+    assert schedule.sub_group is None
+    assert schedule.slug() == "simd_32x2_1x8_sgnone"
+
+
+# --- what is wrong --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "tile", ["32x", "x2", "0x2", "-1x2", "axb", "", "32", "2.5x2", "32x2x1", "100000x100000", "9" * 5000 + "x1", "³x2"]
+)
+@pytest.mark.parametrize("key", ["tile", "group"])
+def test_bad_pairs(key: str, tile: str) -> None:
+    assert any(key in problem for problem in problems_of(**{key: tile}))
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5", "", "9" * 30, "1e3"])
+@pytest.mark.parametrize("key", ["k_step", "sub_group"])
+def test_bad_numbers(key: str, number: str) -> None:
+    assert len(problems_of(**{key: number})) == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "part"),
+    [
+        ("stages=two", "whole numbers from 1 to 8"),
+        ("stage=2", "did you mean stages"),
+        ("a.widht=2", "a.width"),
+        ("barrier=1", "true or false"),
+        ("barrier=yes", "true or false"),
+        ("a.memory=lokal", "did you mean local"),
+        ("a.pad=-1", "-1 < 0"),
+        ("b.width=17", "17 > 16"),
+        ("tile", "key=value"),
+        ("name=a b", "identifier"),
+        ("=3", "no field"),
+    ],
+)
+def test_bad_settings(setting: str, part: str) -> None:
+    (problem,) = problems_of(sets=[setting])
+    assert part in problem
+
+
+def test_every_problem_at_once() -> None:
+    found = problems_of(
+        method="smid",
+        tile="32x",
+        group="0x2",
+        k_step="zero",
+        sub_group=-8,
+        sets=["stages=two", "stagez=2", "tile=3x3", "prefetch=maybe"],
+        name="2fast",
+    )
+    for part in ("simd", "'32x'", "rows = 0", "zero", "-8", "two", "stages", "twice", "maybe", "2fast"):
+        assert any(part in problem for problem in found), part
+
+
+def test_a_method_cannot_contradict_the_base() -> None:
+    assert "naive" in problems_of(method="slm", base=build_schedule("naive"))[0]
+    assert build_schedule("naive", base=build_schedule("naive"), tile="2x2").tile == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "float", "kernel", "__kernel", "get_global_id", "min", "dot", "float4", "class", "template", "_Bool", "main",
+        "a__b", "as_float4", "convert_int", "intel_sub_group_shuffle", "sub_group_any", "threadIdx", "barrier",
+        "CLK_X", "NULL", "", "2x", "a b", "a-b", "é", "a;", "a\n", "x" * 65,
+    ],
+)  # fmt: skip
+def test_bad_names(name: str) -> None:
+    assert name_problem(name) is not None
+    with pytest.raises(ScheduleError):
+        build_schedule(name=name)
+
+
+@pytest.mark.parametrize("name", ["gemm", "_gemm", "x" * 64, "L3_SIMD_32x2_1x8", "kernels", "float5", "mine2"])
+def test_good_names(name: str) -> None:
+    assert name_problem(name) is None
+    assert build_schedule(name=name).slug() == name
+
+
+# --- names of schedules ---------------------------------------------------------------------------
+
+
+@given(schedules, schedules)
+def test_slugs_tell_schedules_apart(one: Schedule, other: Schedule) -> None:
+    assert (one == other) == (one.slug() == other.slug())
+
+
+@given(schedules, st.data())
+def test_slugs_tell_neighbours_apart(one: Schedule, data: st.DataObject) -> None:
+    flat, other = flatten(one), flatten(data.draw(schedules))
+    key = data.draw(st.sampled_from(sorted(flat)))
+    neighbour = unflatten({**flat, key: other[key]})
+    assert (one == neighbour) == (one.slug() == neighbour.slug())
+
+
+@given(schedules)
+def test_slugs_are_identifiers(schedule: Schedule) -> None:
+    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", schedule.slug())
+    assert schedule.slug().startswith(schedule.method)
+
+
+@given(st.sampled_from(METHODS), pairs, pairs)
+def test_defaults_have_no_suffix(method: str, tile: tuple[int, int], group: tuple[int, int]) -> None:
+    expected = f"{method}_{tile[0]}x{tile[1]}_{group[0]}x{group[1]}"
+    assert defaults(method, tile, group).slug() == expected
+
+
+# --- TOML -----------------------------------------------------------------------------------------
+
+
+@given(schedules, st.none() | st.just("mine"))
+def test_toml_round_trip(schedule: Schedule, name: str | None) -> None:
+    schedule = replace(schedule, name=name)
+    assert schedule_from_toml(schedule_to_toml(schedule), "here") == schedule
+
+
+@given(schedules)
+def test_set_round_trip(schedule: Schedule) -> None:
+    def text(value: object) -> str:
+        return "x".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
+
+    flat = flatten(schedule)
+    assert set(flat) == set(FIELDS)
+    assert build_schedule(sets=[f"{key}={text(value)}" for key, value in flat.items()]) == schedule
+
+
+def test_toml_starts_from_its_method() -> None:
+    text = 'summary = "x"\nmethod = "block_read"\ntile = "16x2"\n[b]\nwidth = 4\n'
+    text += '[spec]\nb_order = "col"\nmultiple_of = [4, 2, 1]\n'
+    document = read_document(text, "here")
+    assert document.summary == "x"
+    assert document.schedule == replace(defaults("block_read", (16, 2)), b=Operand("image", 4, block=True))
+    assert (document.spec.b_order, document.spec.multiple_of) == ("col", (4, 2, 1))
+
+
+def test_every_problem_of_a_file_at_once() -> None:
+    text = (
+        'tile = [3, 2]\nname = "float"\nmethod = "slim"\nsummary = 3\na = 3\nstagse = 2\nbarrier = "perhaps"\n'
+        '[b]\nwidht = 2\nwidth = 1.5\n[spec]\nm = -1\nq = 2\nalpha = "x"\na_order = "z"\n'
+        'dtype = "float31"\nmultiple_of = [1, 2]\n'
+    )
+    with pytest.raises(ScheduleError) as error:
+        schedule_from_toml(text, "f.toml")
+    found = error.value.problems
+    assert all(problem.startswith("f.toml: ") for problem in found)
+    for part in (
+        "[3, 2]",
+        "float",
+        "slim",
+        "summary",
+        "a = 3",
+        "stages",
+        "perhaps",
+        "b.width",
+        "1.5",
+        "'-1'",
+        "'q'",
+        "'x'",
+    ):
+        assert any(part in problem for problem in found), part
+    for part in ("float31", "layout", "1,2"):
+        assert any(part in problem for problem in found), part
+
+
+def test_what_is_no_toml() -> None:
+    with pytest.raises(ScheduleError, match=r"f\.toml: not TOML"):
+        schedule_from_toml("tile = 32x2", "f.toml")
+
+
+# --- specs ----------------------------------------------------------------------------------------
+
+
+def test_spec() -> None:
+    spec = build_spec("64", None, "32", "float32", "row,col", "2", "0", "4,1,8")
+    assert (spec.m, spec.n, spec.k, spec.alpha, spec.beta) == (64, None, 32, 2.0, 0.0)
+    assert (spec.a_order, spec.b_order, spec.c_order, spec.multiple_of) == ("row", "col", "row", (4, 1, 8))
+    changed = build_spec(beta="1", base=spec)
+    assert (changed.m, changed.alpha, changed.beta, changed.b_order) == (64, 2.0, 1.0, "col")
+
+
+def test_every_problem_of_a_spec_at_once() -> None:
+    with pytest.raises(SpecError) as error:
+        build_spec("0", "-3", "x", "float31", "diagonal", "nan", "two", "4,x")
+    assert len(error.value.problems) >= 8
+
+
+@pytest.mark.parametrize("alpha", ["1e39", "-1e39", "inf", "1e999"])
+def test_what_float32_cannot_hold_is_not_folded(alpha: str) -> None:
+    with pytest.raises(SpecError):
+        build_spec(alpha=alpha)

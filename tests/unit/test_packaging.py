@@ -1,0 +1,98 @@
+"""What an installation holds, and that its files agree with one another."""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def project(root: Path) -> dict[str, Any]:
+    """The [project] table."""
+    project: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    return project
+
+
+@pytest.fixture(scope="module")
+def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An unpacked wheel of the working tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    result = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    (archive,) = folder.glob("*.whl")
+    with zipfile.ZipFile(archive) as content:
+        names = content.namelist()
+        assert len(names) == len(set(names)), "a file is in the wheel twice"
+        content.extractall(folder / "site")
+    return folder / "site"
+
+
+def test_wheel_holds_templates_generated_kernels_and_presets(wheel: Path, root: Path) -> None:
+    def files(folder: Path) -> set[str]:
+        return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+
+    for source, installed in (("gemmgen", "gemmgen"), ("templates", "templates"), ("generated", "generated")):
+        target = wheel / "gemmgen" if installed == "gemmgen" else wheel / "gemmgen" / installed
+        missing = files(root / source) - files(target)
+        assert files(root / source)
+        assert not missing
+    assert (wheel / "gemmgen" / "py.typed").is_file()
+    assert not {top.name for top in wheel.iterdir() if not top.name.startswith("gemmgen")}
+
+
+def test_wheel_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    script = """
+import sys, importlib.resources
+import gemmgen, gemmgen.generated.opencl
+from gemmgen.cli import main
+assert gemmgen.__file__.startswith(sys.argv.pop(1)), gemmgen.__file__
+assert (importlib.resources.files("gemmgen.templates") / "opencl").is_dir()
+main()
+"""
+    command = [sys.executable, "-P", "-c", script, str(wheel), "emit", "--backend", "opencl", "--tile", "32x2"]
+    environment = {**os.environ, "PYTHONPATH": str(wheel)}
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "__kernel" in result.stdout
+
+
+def test_resources_are_found_from_here() -> None:
+    assert (importlib.resources.files("gemmgen.templates") / "opencl").is_dir()
+
+
+def test_versions_agree(root: Path, project: dict[str, Any]) -> None:
+    cited = re.search(r"^version: (\S+)$", (root / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited is not None
+    assert cited[1] == project["version"]
+
+
+def test_readme_names_only_extras_that_exist(root: Path, project: dict[str, Any]) -> None:
+    used = {
+        extra
+        for group in re.findall(r'"?\.\[([a-z,]+)\]"?', (root / "README.md").read_text())
+        for extra in group.split(",")
+    }
+    assert used
+    assert used <= set(project["optional-dependencies"])
+
+
+def test_tools_that_judge_are_pinned_exactly(project: dict[str, Any]) -> None:
+    dev = project["optional-dependencies"]["dev"]
+    for tool in ("ruff", "mypy"):
+        assert any(re.fullmatch(rf"{tool}==[\d.]+", requirement) for requirement in dev)
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(name: str, root: Path) -> None:
+    links = re.findall(r"\]\((?!https?://)([^)#]+)", (root / name).read_text())
+    assert not [link for link in links if not (root / link).exists()]

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from gemmgen import presets
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.target import TARGETS
+from gemmgen.names import name_problem
+from gemmgen.passes.validate import validate
+
+
+def test_every_listed_preset_is_there_once() -> None:
+    names = presets.names()
+    assert len(names) == len(set(names))
+    assert {"naive", "L3_SIMD_32x2_1x8", "block_read_32x2_1x8"} <= set(names)
+    assert names[0] == "naive"
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_preset(name: str) -> None:
+    preset = presets.load(name)
+    assert preset.name == preset.schedule.slug() == name
+    assert name_problem(name) is None
+    assert preset.summary
+    assert "\n" not in preset.summary
+    validate(preset.spec, preset.schedule, TARGETS["intel"])
+
+
+@pytest.mark.parametrize("name", [n for n in presets.names() if n.startswith(("L3_", "block_read_"))])
+def test_names_say_tile_and_group(name: str) -> None:
+    schedule = presets.load(name).schedule
+    (rows, cols), (height, width) = schedule.tile, schedule.group
+    assert f"_{rows}x{cols}_{height}x{width}" in name
+
+
+def test_the_nearest_are_suggested() -> None:
+    with pytest.raises(ScheduleError, match="L3_SIMD_32x2_1x8"):
+        presets.load("L3_SIMD_32x2")
+    with pytest.raises(ScheduleError):
+        presets.load("../presets/naive")

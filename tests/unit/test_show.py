@@ -1,0 +1,149 @@
+"""The IR as text."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gemmgen.ir.atoms import FMA, VECTOR, Fragment, Spread
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.dtypes import BOOL, F32, I32
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.show import headline, show, show_expr, show_stmt
+from gemmgen.ir.stmt import (
+    Alloc,
+    Barrier,
+    Comment,
+    Copy,
+    Fill,
+    For,
+    If,
+    Let,
+    Mma,
+    Move,
+    Pipe,
+    PipeOp,
+    Registers,
+    Stage,
+    Stmt,
+    Store,
+    Tile,
+    Update,
+)
+
+X, Y, Z = Var("x"), Var("y"), Var("z")
+M, K, K0 = Var("m"), Var("k"), Var("k0")
+ZERO = Const(0)
+A = Buffer("a", F32, Space.GLOBAL, Layout.pitched(M, K, Var("lda")), writable=False)
+C = Buffer("c", F32, Space.GLOBAL, Layout.pitched(M, M, M))
+SHARED = Buffer("a_shared", F32, Space.LOCAL, Layout.packed(2, 16, 4, pad=1))
+FRAG = Registers(Buffer("a_frag", F32, Space.PRIVATE, Layout.packed(4, 4)), Fragment(Spread(4), Spread(4)))
+PIPE = Pipe("tiles", 2, "barrier")
+SLOT = Tile(SHARED, (ZERO, ZERO, ZERO), 16, 4, pipe=PIPE)
+SOURCE = Tile(A, (Var("row"), K0), 16, 4)
+
+
+@pytest.mark.parametrize(
+    ("node", "text"),
+    [
+        (Bin("*", Bin("+", X, Y), Z), "(x + y) * z"),
+        (Bin("+", X, Bin("*", Y, Z)), "x + y * z"),
+        (Bin("-", Bin("-", X, Y), Z), "x - y - z"),
+        (Bin("-", X, Bin("-", Y, Z)), "x - (y - z)"),
+        (Bin("/", X, Bin("*", Y, Z)), "x / (y * z)"),
+        (Bin("%", Bin("/", X, Y), Z), "x / y % z"),
+        (Bin("&&", Bin("<", X, Y), Bin("&&", Bin("<=", Y, Z), Bin("!=", X, Z))), "x < y && y <= z && x != z"),
+        (Bin("==", Bin("<", X, Y), Bin("<", Y, Z)), "(x < y) == (y < z)"),
+        (Bin("+", Bin("&", X, Bin("-", Y, Const(1))), Z), "(x & (y - 1)) + z"),
+        (Bin("==", Bin("&", X, Y), Const(0)), "(x & y) == 0"),
+        (Bin("min", Bin("+", X, Y), Z), "min(x + y, z)"),
+        (Bin("*", Select(Bin("<", X, Y), X, Y), Z), "(x < y ? x : y) * z"),
+        (Select(Bin("<", X, Y), X, Select(Bin("<", Y, Z), Y, Z)), "x < y ? x : y < z ? y : z"),
+        (Load(A, (X, Bin("+", Y, Const(1)))), "a[x, y + 1]"),
+        (Call("fma", (X, Y, Z), I32), "fma(x, y, z)"),
+        (Const(1, BOOL), "true"),
+        (Const(2, F32), "2.0"),
+        (Bin("*", X, Const(-3)), "x * (-3)"),
+    ],
+)
+def test_expressions_have_no_needless_parentheses(node: Expr, text: str) -> None:
+    assert show_expr(node) == text
+
+
+@pytest.mark.parametrize(
+    ("stmt", "text"),
+    [
+        (Alloc(SHARED), "alloc a_shared: local float32[2, 16, 4] strides (80, 5, 1)"),
+        (Alloc(FRAG.buffer), "alloc a_frag: private float32[4, 4]"),
+        (Let(X, Y + 1), "let x: int32 = y + 1"),
+        (Store(C, (X, Y), Const(0.0, F32)), "c[x, y] = 0.0"),
+        (Move(FRAG.buffer, (ZERO, ZERO), A, (X, K0), VECTOR, 4), "a_frag[0, 0] <- move vector x4 a[x, k0]"),
+        (Barrier(), "barrier local"),
+        (Barrier("none"), "barrier (no memory)"),
+        (Comment("Whole steps."), "# Whole steps."),
+        (Fill(FRAG, Const(0.0, F32)), "fill a_frag = 0.0"),
+        (Copy(FRAG, SLOT, VECTOR, 4), "a_frag <- copy vector x4 a_shared[0, 0, 0] 16x4 of tiles"),
+        (Stage(SLOT, SOURCE, 4), "a_shared[0, 0, 0] 16x4 of tiles <- stage x4 a[row, k0] 16x4"),
+        (
+            Stage(SLOT, SOURCE, 4, "load", FRAG.buffer),
+            "a_shared[0, 0, 0] 16x4 of tiles <- stage load x4 a[row, k0] 16x4 via a_frag",
+        ),
+        (Mma(FRAG, FRAG, FRAG, X, ZERO, 4, FMA), "mma fma a_frag += a_frag[k x] * a_frag[k 0] depth 4"),
+        (
+            Update(Tile(C, (X, Y), 4, 4), FRAG, Var("alpha", F32), Const(0.0, F32)),
+            "update c[x, y] 4x4 = alpha * a_frag",
+        ),
+        (
+            Update(Tile(C, (X, Y), 4, 4, transposed=True), FRAG, Const(1.0, F32), Var("beta", F32)),
+            "update c[x, y] 4x4 transposed = 1.0 * a_frag + beta * c",
+        ),
+        (PipeOp("acquire", PIPE), "acquire tiles (2 stages, sync barrier)"),
+        (PipeOp("wait", Pipe("p", 1, "none", True)), "wait p (1 stage, sync none, through registers)"),
+    ],
+)
+def test_statements(stmt: Stmt, text: str) -> None:
+    assert show_stmt(stmt) == text
+
+
+def test_blocks_are_indented() -> None:
+    branch = If(Bin("<", X, Y), (Barrier(),), (Comment("else"),))
+    loop = For(K0, ZERO, K - K % 8, 8, (branch,), unroll=True, exact=True)
+    assert headline(loop) == "for k0 in 0..k - k % 8 step 8 (unroll, exact):"
+    assert show_stmt(loop).splitlines()[1:] == [
+        "  if x < y:",
+        "    barrier local",
+        "  else:",
+        "    # else",
+    ]
+    assert show_stmt(For(K0, ZERO, K, 1, ())) == "for k0 in 0..k:\n  nothing"
+
+
+def test_a_kernel_begins_with_its_head() -> None:
+    params = (M, K, A, Var("lda"), C, Var("alpha", F32))
+    kernel = Kernel("gemm", params, (Barrier(),), (2, 8), ((M + 31) // 32, Const(4)), 8, (K - 1,))
+    assert (
+        show(kernel)
+        == """\
+kernel gemm
+  param m: int32
+  param k: int32
+  param a: global float32[m, k] strides (lda, 1), read only
+  param lda: int32
+  param c: global float32[m, m], written
+  param alpha: float32
+  group 2 x 8
+  grid (m + 31) / 32 x 4
+  sub_group 8
+  fact k - 1 >= 0
+
+  barrier local
+"""
+    )
+
+
+def test_emitting_needs_no_numpy() -> None:
+    code = "import sys, gemmgen.ir.show, gemmgen.ir.verify, gemmgen.ir.pipes; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from gemmgen.source import Source as Source
     from gemmgen.spec import GemmSpec as GemmSpec
 
+__version__ = "0.1.0"
+
 _HOMES = {
     "emit": "driver",
     **dict.fromkeys(

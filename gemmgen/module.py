@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -26,6 +28,12 @@ _OPERATORS = {
     "/": ("//", 5),
     "%": ("%", 5),
 }
+
+#: Names that the module's skeleton uses itself.
+_TAKEN = frozenset(
+    "BUILD_OPTIONS EXTENSIONS SOURCE buffer cache check cl cl_array default_context default_queue image lru_cache np "
+    "pitch program warnings".split()
+) | frozenset(dir(builtins))
 
 
 def python(node: Expr, outer: int = 0) -> str:
@@ -70,7 +78,7 @@ class _Operand:
         return {"row": "row", "col": "column"}[self.order]
 
     @property
-    def keyword(self) -> str:
+    def checked(self) -> str:
         """As `check` is given it: an output that may be None stands for its neighbour."""
         return f"{self.name}=a if {self.name} is None else {self.name}" if self.note else f"{self.name}={self.name}"
 
@@ -90,17 +98,21 @@ class _Operand:
 def render_module(source: Source) -> str:
     """A module of one function named as the kernel, which needs numpy and pyopencl but no gemmgen.
 
-    Raises: ScheduleError for other backends than `opencl`.
+    Raises: ScheduleError for a backend that Python cannot run, and for a kernel name that Python or the module uses.
     """
-    if source.backend != "opencl":
-        raise ScheduleError(f"a Python module can be made for backend opencl, not for {source.backend}")
+    if source.name in _TAKEN or keyword.iskeyword(source.name):
+        raise ScheduleError(f"name {source.name!r} has a meaning in the Python module: choose another name")
     (entry,) = source.entry_points
     operands = _operands(source)
     slow = {x.name: x.slow for x in operands}
     head = source.text.split("\n", 1)[0].removeprefix("//").strip()
     (high, wide), (rows, cols) = entry.group, entry.grid
     skeletons = environment().overlay(trim_blocks=True, lstrip_blocks=True)
-    return skeletons.get_template("opencl/module.py.j2").render(
+    try:
+        skeleton = skeletons.get_template(f"{source.backend}/module.py.j2")
+    except FileNotFoundError as error:
+        raise ScheduleError(f"backend {source.backend} has no Python modules: leave out --python") from error
+    return skeleton.render(
         name=source.name,
         computes=head.removeprefix(f"{source.name}:").strip(),
         transpose=source.operation == "transpose",
@@ -159,7 +171,8 @@ def _formula(source: Source) -> str:
     if source.operation == "transpose":
         return "B = transpose of A."
     alpha = "alpha * " if source.spec.alpha is None else "" if source.spec.alpha == 1 else f"{source.spec.alpha:g} * "
-    beta = {"never": "", "maybe": " + beta * C", "always": f" + {source.spec.beta or 0:g} * C"}[_reads(source)]
+    folded = " + C" if source.spec.beta == 1 else f" + {source.spec.beta or 0:g} * C"
+    beta = {"never": "", "maybe": " + beta * C", "always": folded}[_reads(source)]
     return f"C = {alpha}A @ B{beta}."
 
 

@@ -225,6 +225,9 @@ def fold_line(line: str, limit: int = 100) -> list[str]:
         return [line[: equals + 2], *fold_line(" " * (indent + 4) + line[equals + 3 :], limit)]
     question, colon = marks.get(" ? "), marks.get(" : ")
     if question is not None and colon is not None:
+        if colon > limit:
+            parts = (line[:question], line[question + 1 : colon], line[colon + 1 :])
+            return [parts[0], *(part for p in parts[1:] for part in fold_line(" " * (indent + 4) + p, limit))]
         # `condition ? then` over `: other`, the two signs aligned.
         return [line[:colon], *fold_line(" " * (question + 1) + line[colon + 1 :], limit)]
     cut = line.rfind(", ", indent, limit) + 2

@@ -47,6 +47,9 @@ class OpenCL(CLike):
         return f"__global {const}{self.types[param.dtype.name]} *restrict {param.name}"
 
     def prelude(self, kernel: Kernel) -> list[str]:
+        return [*self._extensions(kernel), *self._helpers(kernel)]
+
+    def _extensions(self, kernel: Kernel) -> list[str]:
         if not kernel.sub_group:
             return []
         if "intel_sub_groups" in self.target.features:
@@ -54,15 +57,23 @@ class OpenCL(CLike):
         else:
             shuffles = uses_calls(kernel, KHR_NAMES)
             extensions = ["cl_khr_subgroups", *(["cl_khr_subgroup_shuffle"] if shuffles else [])]
-        lines = [f"#pragma OPENCL EXTENSION {e} : enable" for e in extensions]
+        return [f"#pragma OPENCL EXTENSION {e} : enable" for e in extensions] + [""]
+
+    def _helpers(self, kernel: Kernel) -> list[str]:
+        """Names for the instructions that the kernel uses, so that its text stays legible."""
+        lines = []
+        widths = {s.width for s in walk(kernel.body) if isinstance(s, Move) and s.atom.name == "vector"}
+        for width in sorted(widths):
+            what = f"// {width} neighbouring elements, at any alignment."
+            lines += [what, f"#define COPY{width}(to, from) vstore{width}(vload{width}(0, from), 0, to)", ""]
         for atom in (BLOCK_READ, IMAGE_BLOCK_READ):
             moves = [s for s in walk(kernel.body) if isinstance(s, Move) and s.atom.name == atom]
             for width in sorted({m.width for m in moves}):
-                lines += ["", *self._helper(atom, width, moves[0].src.dtype)]
+                lines += [*self._block_read(atom, width, moves[0].src.dtype), ""]
         return lines
 
-    def _helper(self, atom: str, width: int, dtype: DType) -> list[str]:
-        """A named function for a block read, so that the kernel's text stays legible."""
+    def _block_read(self, atom: str, width: int, dtype: DType) -> list[str]:
+        """A function for a block read."""
         element, suffix = self.types[dtype.name], _suffix(width)
         if atom == BLOCK_READ:
             what = "One element per lane" + (f" of each of {width} neighbouring segments." if width > 1 else ".")
@@ -125,7 +136,8 @@ class OpenCL(CLike):
         width, name = move.width, move.atom.name
         match name:
             case "vector":
-                value = f"vload{width}(0, {self.address(move.src, move.src_index)})"
+                to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
+                return f"COPY{width}({to}, {source});"
             case "block_read":
                 value = f"{name}{_suffix(width)}({self.address(move.src, move.src_index)})"
             case "image_block_read":

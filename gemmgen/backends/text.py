@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from gemmgen.backends.clike import CLike
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 Notes = list[tuple[str, list[str]]]
+#: Characters of a line of the head comment, without its label.
+WIDTH = 86
 
 
 def render(printer: CLike, kernel: Kernel, computes: str, notes: Notes, local_bytes: int) -> str:
@@ -69,20 +72,20 @@ def describe(spec: GemmSpec, schedule: Schedule) -> Notes:
     """The schedule in words."""
     (rows, cols), (high, wide) = schedule.tile, schedule.group
     block_rows, block_cols = schedule.block_tile
-    lines = [
-        f"{rows}x{cols} of C per work-item, {high}x{wide} work-items per group ({block_rows}x{block_cols} of C),",
-        f"{schedule.k_step} along K per iteration",
-    ]
+    text = (
+        f"{rows}x{cols} of C per work-item, {high}x{wide} work-items per group ({block_rows}x{block_cols} of C), "
+        f"{schedule.k_step} along K per iteration"
+    )
     if schedule.barrier:
-        lines[-1] += ", a barrier after B's load to keep the group in step for the cache"
+        text += ", a barrier after B's load to keep the group in step for the cache"
     if schedule.stages > 1:
-        lines[-1] += f", {schedule.stages} tiles in local memory at a time"
+        text += f", {schedule.stages} tiles in local memory at a time"
     if schedule.prefetch:
-        lines[-1] += ", the next tile loaded into registers before the current one's arithmetic"
+        text += ", the next tile loaded into registers before the current one's arithmetic"
     if schedule.register_stages > 1:
-        lines[-1] += ", operands read from local memory a step ahead"
+        text += ", operands read from local memory a step ahead"
     return [
-        ("Schedule", lines),
+        ("Schedule", wrap(text, WIDTH)),
         ("A", [_way(schedule.a)]),
         ("B", [_way(schedule.b)]),
         ("Sizes", [_sizes(spec)]),

@@ -111,7 +111,8 @@ class Scope:
     def _non_negative(self, node: Expr) -> bool:
         form = self.affine(node)
         while not self._settled(form, self.facts):
-            for atom, coefficient in form.terms:
+            # Loop variables last: facts are told in terms of them.
+            for atom, coefficient in sorted(form.terms, key=lambda term: term[0] in self.upper):
                 top = self._greatest(atom) if coefficient < 0 else None
                 if top is not None:
                     form = form.plus(Affine(((atom, 1),), 0), -coefficient).plus(top, coefficient)
@@ -126,12 +127,10 @@ class Scope:
             return True
         for i, fact in enumerate(facts):
             known = self.affine(fact)
-            for atom, c in known.terms:
-                need = form.coefficient(atom)
-                if c < 0 and need < 0 and need % c == 0:
-                    rest = form.plus(known, -(need // c))
-                    if self._settled(rest, facts[:i] + facts[i + 1 :]):
-                        return True
+            shared = [form.coefficient(atom) // c for atom, c in known.terms if c < 0 and form.coefficient(atom) < 0]
+            rest = form.plus(known, -max(shared, default=1))
+            if self._settled(rest, facts[:i] + facts[i + 1 :]):
+                return True
         return False
 
 

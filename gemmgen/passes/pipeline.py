@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.expr import Const, Expr
+from gemmgen.ir.expr import Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Barrier,
@@ -26,6 +26,7 @@ from gemmgen.ir.stmt import (
     Copy,
     For,
     If,
+    Let,
     Mma,
     Pipe,
     PipeOp,
@@ -114,25 +115,37 @@ def _lower_loop(stmt: Stmt) -> Body:
         return (replace(stmt, body=_in_turn(parts, pipe)),)
     ahead = max(pipe.stages - 1, 1)
     produce = partial(_produce_at, stmt, pipe, parts.produce)
-    prologue = [s for i in range(ahead) for s in produce(stmt.start + i * stmt.step, Const(i))]
+    prologue = [s for i in range(ahead) for s in produce(stmt.start + i * stmt.step, Const(i % pipe.stages))]
     step = stmt.var // stmt.step
-    following = produce(stmt.var + ahead * stmt.step, step + ahead)
-    consume = _in_slot(parts.consume, pipe, step % pipe.stages)
+    names, (slot, next_slot) = _slots(pipe, step % pipe.stages, (step + ahead) % pipe.stages)
+    following = produce(stmt.var + ahead * stmt.step, next_slot)
+    consume = _in_slot(parts.consume, pipe, slot)
     wait = _barrier(pipe)
     if not pipe.through_registers:
-        body = (*parts.before, *wait, *following, *consume, *parts.after)
+        body = (*names, *parts.before, *wait, *following, *consume, *parts.after)
     else:
         # One slot: its readers must be done before it is overwritten.
         turn = wait if pipe.stages == 1 else ()
         load, store = _only(following, "load"), _only(following, "store")
-        body = (*parts.before, *wait, *load, *consume, *turn, *store, *parts.after)
+        body = (*names, *parts.before, *wait, *load, *consume, *turn, *store, *parts.after)
     return (*prologue, replace(stmt, body=body))
 
 
-def _produce_at(loop: For, pipe: Pipe, produce: Body, position: Expr, step: Expr) -> Body:
+def _slots(pipe: Pipe, slot: Expr, next_slot: Expr) -> tuple[Body, tuple[Expr, Expr]]:
+    """The slot that is read and the one that is filled, by name in a loop that stays a loop."""
+    if pipe.sync == "none" or pipe.stages == 1:
+        return (), (slot, next_slot)
+    lets = Let(Var("slot"), slot), Let(Var("next_slot"), next_slot)
+    return lets, (lets[0].var, lets[1].var)
+
+
+def _produce_at(loop: For, pipe: Pipe, produce: Body, position: Expr, slot: Expr) -> Body:
     """The producer's half for the step at `position`, if the loop reaches it."""
     shifted = map_body_exprs(produce, substitute({loop.var: position}))
-    return (If(position < loop.stop, _in_slot(shifted, pipe, step % pipe.stages)),)
+    # Said so that guards inside follow from it: a whole step is there, not only its first element.
+    whole = loop.exact and as_int(loop.stop) is None
+    reached = position + loop.step <= loop.stop if whole else position < loop.stop
+    return (If(reached, _in_slot(shifted, pipe, slot)),)
 
 
 def _in_turn(parts: _Parts, pipe: Pipe) -> Body:

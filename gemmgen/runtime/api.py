@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
-from gemmgen.runtime.icd import INSTALL
+from gemmgen.runtime import require_pyopencl
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -45,7 +44,6 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
     if backend != "opencl":
         raise DeviceError(f"backend {backend!r} cannot be run from Python: use backend='opencl'")
-    require_pyopencl()
     from gemmgen import presets
     from gemmgen.driver import emit
     from gemmgen.runtime.devices import target_of
@@ -74,13 +72,6 @@ def wishes(schedule: Schedule | str | None) -> frozenset[str]:
         "image_block_read": any(o.block and o.memory == "image" for o in operands),
     }
     return frozenset(feature for feature, needed in asked.items() if needed)
-
-
-def require_pyopencl() -> None:
-    """Raises: DeviceError with the command that installs what is missing."""
-    missing = [name for name in ("pyopencl", "numpy") if find_spec(name) is None]
-    if missing:
-        raise DeviceError(f"{' and '.join(missing)} cannot be imported: {INSTALL}")
 
 
 def __getattr__(name: str) -> object:

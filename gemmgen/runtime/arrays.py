@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeGuard, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from gemmgen.errors import SpecError
 from gemmgen.spec import GemmSpec, Order
@@ -27,6 +28,15 @@ class ArrayLike(Protocol):
     def strides(self) -> tuple[int, ...]: ...
     @property
     def dtype(self) -> np.dtype[np.generic]: ...
+
+
+class _DeviceArray(ArrayLike, Protocol):
+    """What tells where a pyopencl array lies."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def base_data(self) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,24 +305,47 @@ def stride_problem(name: str, array: ArrayLike, order: Order, order_option: str)
 
 def check_output(name: str, output: object, inputs: Mapping[str, object], problems: list[str]) -> None:
     """A result must be writable, and share no element with an input."""
-    if not isinstance(output, np.ndarray):
+    if not is_array(output):
         return
-    if not output.flags.writeable:
+    if isinstance(output, np.ndarray) and not output.flags.writeable:
         problems.append(f"{name} is read-only: pass a writable array, or leave {name} out to have it allocated")
     for other, value in inputs.items():
-        if isinstance(value, np.ndarray) and overlap(output, value):
+        if is_array(value) and overlap(output, value):
             problems.append(f"{name} overlaps {other} in memory: pass another {name}, or {other}.copy()")
 
 
-def overlap(x: np.ndarray, y: np.ndarray) -> bool:
+def overlap(x: ArrayLike, y: ArrayLike) -> bool:
     """Whether two arrays share an element; says yes where finding out would take long."""
-    if not np.may_share_memory(x, y):
+    (memory_x, outline_x), (memory_y, outline_y) = outline(x), outline(y)
+    if memory_x != memory_y or not np.may_share_memory(outline_x, outline_y):
         return False
     try:
         # The stub allows only two of the limits that NumPy takes.
-        return bool(np.shares_memory(x, y, max_work=cast("Literal[0]", 10_000)))
+        return bool(np.shares_memory(outline_x, outline_y, max_work=cast("Literal[0]", 10_000)))
     except (RuntimeError, ValueError, OverflowError):
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """Lets NumPy reason about a device array's elements as if they lay at an address; nothing is ever read there."""
+
+    __array_interface__: dict[str, object]
+
+
+def outline(array: ArrayLike) -> tuple[int, npt.NDArray[np.generic]]:
+    """A number for the memory that an array lies in (0 for the host's), and its place there as a NumPy array."""
+    if isinstance(array, np.ndarray):
+        return 0, array
+    device_array = cast(_DeviceArray, array)
+    place = {
+        "version": 3,
+        "data": ((1 << 30) + device_array.offset, True),
+        "shape": array.shape,
+        "strides": array.strides,
+        "typestr": array.dtype.str,
+    }
+    return getattr(device_array.base_data, "int_ptr", id(array)), np.asarray(_Outline(place))
 
 
 def check_spans(views: Mapping[str, View]) -> None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 
-import pyopencl as cl
-
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import Target
-from gemmgen.runtime import icd
+from gemmgen.runtime import icd, require_pyopencl
+
+require_pyopencl()
+import pyopencl as cl  # noqa: E402  (after the check, so that its lack is told with a remedy)
 
 TYPES = ("cpu", "gpu", "accelerator")
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmgen.errors import DeviceError
+from gemmgen.runtime import INSTALL, require_pyopencl
 
 if TYPE_CHECKING:
     import pyopencl
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 LIBRARY = "libintelocl.so"
 DISTRIBUTION = "intel-opencl-rt"
 VENDORS = "OCL_ICD_VENDORS"
-INSTALL = 'pip install "gemmgen[cpu]"'
 
 _lock = threading.Lock()
 
@@ -107,10 +107,9 @@ def platforms() -> list[pyopencl.Platform]:
 
     Raises: DeviceError if there is none, with the command that brings one.
     """
-    try:
-        import pyopencl as cl
-    except ModuleNotFoundError as error:
-        raise DeviceError(f"{error.name} is not installed, so there is no way to reach a device: {INSTALL}") from error
+    require_pyopencl()
+    import pyopencl as cl
+
     with _lock, visible():
         try:
             found = list(cl.get_platforms())

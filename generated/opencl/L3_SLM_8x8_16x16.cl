@@ -1,0 +1,134 @@
+// L3_SLM_8x8_16x16: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 8 along K per
+//            iteration
+// A          buffer, loads of 4 elements, through local memory
+// B          buffer, loads of 4 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}
+// Needs      4,096 bytes of local memory
+// Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
+
+// 4 neighbouring elements, at any alignment.
+#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
+
+__attribute__((reqd_work_group_size(16, 16, 1)))
+__kernel void L3_SLM_8x8_16x16(int m, int n, int k, float alpha, __global const float *restrict a,
+                               int lda, __global const float *restrict b, int ldb, float beta,
+                               __global float *restrict c, int ldc)
+{
+    const int local_row = (int)get_local_id(1);
+    const int local_col = (int)get_local_id(0);
+    const int row0 = (int)get_group_id(1) * 128;
+    const int row = row0 + local_row * 8;
+    const int col = (int)get_group_id(0) * 128 + local_col * 4;
+    const int k_main = k - k % 8;
+    const int local_index = local_row * 16 + local_col;
+    const int a_slow = local_index / 2;
+    const int a_fast = local_index % 2 * 4;
+
+    __local float a_shared[128][8];
+    float acc[8][8];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        COPY4(&a_shared[a_slow][a_fast], &a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[8];
+            float b_frag[8];
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                a_frag[i] = a_shared[local_row * 8 + i][kk];
+            }
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n) {
+                    COPY4(&b_frag[j * 4], &b[(k0 + kk) * ldb + col + j * 64]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        b_frag[j * 4 + e] = b[(k0 + kk) * ldb + min(col + j * 64 + e, n - 1)];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (k_main + a_fast + 4 <= k) {
+            COPY4(&a_shared[a_slow][a_fast], &a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                a_shared[a_slow][a_fast + e] =
+                    k_main + a_fast + e < k
+                        ? a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast + e]
+                        : 0.0f;
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[8];
+            float b_frag[8];
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                a_frag[i] = a_shared[local_row * 8 + i][kk];
+            }
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                if (k_main + kk < k && col + j * 64 + 4 <= n) {
+                    COPY4(&b_frag[j * 4], &b[(k_main + kk) * ldb + col + j * 64]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        b_frag[j * 4 + e] =
+                            k_main + kk < k ? b[(k_main + kk) * ldb + min(col + j * 64 + e, n - 1)]
+                                            : 0.0f;
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        if (row + i < m) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                if (col + j / 4 * 64 + j % 4 < n) {
+                    c[(row + i) * ldc + col + j / 4 * 64 + j % 4] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : fma(beta, c[(row + i) * ldc + col + j / 4 * 64 + j % 4],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}

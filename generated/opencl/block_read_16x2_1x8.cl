@@ -1,0 +1,114 @@
+// block_read_16x2_1x8: C = alpha * A * B + beta * C; float32
+//
+// Schedule   16x2 of C per work-item, 1x8 work-items per group (16x16 of C), 8 along K per
+//            iteration
+// A          image, block reads of 8 rows, passed around the sub-group by shuffles
+// B          image, block reads of 8 rows
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local size {8, 1}, global size {(n + 15) / 16 * 8, (m + 15) / 16}
+// Needs      cl_intel_subgroups, sub-groups of 8
+//            images (CL_R, CL_FLOAT) as wide and high as the matrices
+// Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+
+#pragma OPENCL EXTENSION cl_intel_subgroups : enable
+
+// One element per lane of each of 8 rows.
+static inline float8 image_block_read8(__read_only image2d_t image, int x, int y)
+{
+    return as_float8(intel_sub_group_block_read8(image, (int2)(x * 4, y)));
+}
+
+__attribute__((reqd_work_group_size(8, 1, 1)))
+__attribute__((intel_reqd_sub_group_size(8)))
+__kernel void block_read_16x2_1x8(int m, int n, int k, float alpha, __read_only image2d_t a,
+                                  __read_only image2d_t b, float beta, __global float *restrict c,
+                                  int ldc)
+{
+    const int lane = (int)get_sub_group_local_id();
+    const int row0 = (int)get_group_id(1) * 16;
+    const int col0 = (int)get_group_id(0) * 16;
+    const int col = col0 + lane;
+    const int k_main = k - k % 8;
+
+    float acc[16][2];
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        float a_frag[16];
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            vstore8(image_block_read8(a, k0, row0 + i * 8), 0, &a_frag[i * 8]);
+        }
+        float b_frag[2][8];
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            vstore8(image_block_read8(b, col0 + j * 8, k0), 0, b_frag[j]);
+        }
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            #pragma unroll
+            for (int p = 0; p < 8; ++p) {
+                const float a_value = intel_sub_group_shuffle(a_frag[i], p);
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = fma(a_value, b_frag[j][p], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        float a_frag[16];
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            vstore8(image_block_read8(a, k_main, row0 + i * 8), 0, &a_frag[i * 8]);
+            #pragma unroll
+            for (int e = 0; e < 8; ++e) {
+                a_frag[i * 8 + e] = k_main + lane < k ? a_frag[i * 8 + e] : 0.0f;
+            }
+        }
+        float b_frag[2][8];
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            vstore8(image_block_read8(b, col0 + j * 8, k_main), 0, b_frag[j]);
+            #pragma unroll
+            for (int e = 0; e < 8; ++e) {
+                b_frag[j][e] = k_main + e < k ? b_frag[j][e] : 0.0f;
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            #pragma unroll
+            for (int p = 0; p < 8; ++p) {
+                const float a_value = intel_sub_group_shuffle(a_frag[i], p);
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = fma(a_value, b_frag[j][p], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        if (row0 + i < m) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 8 < n) {
+                    c[(row0 + i) * ldc + col + j * 8] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : fma(beta, c[(row0 + i) * ldc + col + j * 8],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+// lds_8x8_16x16_k8_double: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 8 along K per
+//            iteration, 2 tiles in local memory at a time, the next tile loaded into registers
+//            before the current one's arithmetic
+// A          buffer, loads of 4 elements, through local memory, transposed
+// B          buffer, loads of 4 elements, through local memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}
+// Needs      16,384 bytes of local memory
+// Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
+
+// 4 neighbouring elements, at any alignment.
+#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
+
+__attribute__((reqd_work_group_size(16, 16, 1)))
+__kernel void lds_8x8_16x16_k8_double(int m, int n, int k, float alpha,
+                                      __global const float *restrict a, int lda,
+                                      __global const float *restrict b, int ldb, float beta,
+                                      __global float *restrict c, int ldc)
+{
+    const int local_row = (int)get_local_id(1);
+    const int local_col = (int)get_local_id(0);
+    const int row0 = (int)get_group_id(1) * 128;
+    const int col0 = (int)get_group_id(0) * 128;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int k_main = k - k % 8;
+    const int local_index = local_row * 16 + local_col;
+    const int a_slow = local_index / 2;
+    const int a_fast = local_index % 2 * 4;
+    const int b_slow = local_index / 32;
+    const int b_fast = local_index % 32 * 4;
+
+    __local float a_shared[2][8][128];
+    float a_next[4];
+    __local float b_shared[2][8][128];
+    float b_next[4];
+    float acc[8][8];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    if (8 <= k_main) {
+        float a_vector[4];
+        COPY4(a_vector, &a[min(row0 + a_slow, m - 1) * lda + a_fast]);
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            a_shared[0][a_fast + e][a_slow] = a_vector[e];
+        }
+        if (col0 + b_fast + 4 <= n) {
+            COPY4(&b_shared[0][b_slow][b_fast], &b[b_slow * ldb + col0 + b_fast]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                b_shared[0][b_slow][b_fast + e] = b[b_slow * ldb + min(col0 + b_fast + e, n - 1)];
+            }
+        }
+    }
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        const int slot = k0 / 8 % 2;
+        const int next_slot = (k0 / 8 + 1) % 2;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (k0 + 16 <= k_main) {
+            COPY4(a_next, &a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast + 8]);
+            if (col0 + b_fast + 4 <= n) {
+                COPY4(b_next, &b[(k0 + b_slow + 8) * ldb + col0 + b_fast]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_next[e] = b[(k0 + b_slow + 8) * ldb + min(col0 + b_fast + e, n - 1)];
+                }
+            }
+        }
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[8];
+            float b_frag[8];
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                COPY4(&a_frag[i * 4], &a_shared[slot][kk][local_row * 4 + i * 64]);
+            }
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                COPY4(&b_frag[j * 4], &b_shared[slot][kk][local_col * 4 + j * 64]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+        if (k0 + 16 <= k_main) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                a_shared[next_slot][a_fast + e][a_slow] = a_next[e];
+            }
+            COPY4(&b_shared[next_slot][b_slow][b_fast], b_next);
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        barrier(CLK_LOCAL_MEM_FENCE);
+        float a_vector[4];
+        if (k_main + a_fast + 4 <= k) {
+            COPY4(a_vector, &a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                a_vector[e] =
+                    k_main + a_fast + e < k
+                        ? a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast + e]
+                        : 0.0f;
+            }
+        }
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            a_shared[0][a_fast + e][a_slow] = a_vector[e];
+        }
+        if (k_main + b_slow < k && col0 + b_fast + 4 <= n) {
+            COPY4(&b_shared[0][b_slow][b_fast], &b[(k_main + b_slow) * ldb + col0 + b_fast]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                b_shared[0][b_slow][b_fast + e] =
+                    k_main + b_slow < k ? b[(k_main + b_slow) * ldb + min(col0 + b_fast + e, n - 1)]
+                                        : 0.0f;
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[8];
+            float b_frag[8];
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                COPY4(&a_frag[i * 4], &a_shared[0][kk][local_row * 4 + i * 64]);
+            }
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                COPY4(&b_frag[j * 4], &b_shared[0][kk][local_col * 4 + j * 64]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        if (row + i / 4 * 64 + i % 4 < m) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                if (col + j / 4 * 64 + j % 4 < n) {
+                    c[(row + i / 4 * 64 + i % 4) * ldc + col + j / 4 * 64 + j % 4] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : fma(beta,
+                                         c[(row + i / 4 * 64 + i % 4) * ldc + col + j / 4 * 64 + j % 4], alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+// naive_16x16: C = alpha * A * B + beta * C; float32
+//
+// Schedule   1x1 of C per work-item, 16x16 work-items per group (16x16 of C), 1 along K per
+//            iteration
+// A          buffer, single loads
+// B          buffer, single loads
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local size {16, 16}, global size {(n + 15) / 16 * 16, (m + 15) / 16 * 16}
+// Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
+
+__attribute__((reqd_work_group_size(16, 16, 1)))
+__kernel void naive_16x16(int m, int n, int k, float alpha, __global const float *restrict a,
+                          int lda, __global const float *restrict b, int ldb, float beta,
+                          __global float *restrict c, int ldc)
+{
+    const int row = (int)get_group_id(1) * 16 + (int)get_local_id(1);
+    const int col = (int)get_group_id(0) * 16 + (int)get_local_id(0);
+
+    if (row < m && col < n) {
+        float acc = 0.0f;
+        for (int k0 = 0; k0 < k; ++k0) {
+            const float a_frag = a[row * lda + k0];
+            const float b_frag = b[k0 * ldb + col];
+            acc = fma(a_frag, b_frag, acc);
+        }
+
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        c[row * ldc + col] =
+            beta == 0.0f ? alpha * acc : fma(beta, c[row * ldc + col], alpha * acc);
+    }
+}

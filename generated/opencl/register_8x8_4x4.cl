@@ -1,0 +1,67 @@
+// register_8x8_4x4: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x8 of C per work-item, 4x4 work-items per group (32x32 of C), 1 along K per iteration
+// A          buffer, single loads
+// B          buffer, loads of 8 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local size {4, 4}, global size {(n + 31) / 32 * 4, (m + 31) / 32 * 4}
+// Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
+
+// 8 neighbouring elements, at any alignment.
+#define COPY8(to, from) vstore8(vload8(0, from), 0, to)
+
+__attribute__((reqd_work_group_size(4, 4, 1)))
+__kernel void register_8x8_4x4(int m, int n, int k, float alpha, __global const float *restrict a,
+                               int lda, __global const float *restrict b, int ldb, float beta,
+                               __global float *restrict c, int ldc)
+{
+    const int row = (int)get_group_id(1) * 32 + (int)get_local_id(1) * 8;
+    const int col = (int)get_group_id(0) * 32 + (int)get_local_id(0) * 8;
+
+    float acc[8][8];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+    for (int k0 = 0; k0 < k; ++k0) {
+        float a_frag[8];
+        float b_frag[8];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] = a[min(row + i, m - 1) * lda + k0];
+        }
+        if (col + 8 <= n) {
+            COPY8(b_frag, &b[k0 * ldb + col]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 8; ++e) {
+                b_frag[e] = b[k0 * ldb + min(col + e, n - 1)];
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        if (row + i < m) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                if (col + j < n) {
+                    c[(row + i) * ldc + col + j] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : fma(beta, c[(row + i) * ldc + col + j], alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}

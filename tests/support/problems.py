@@ -1,0 +1,97 @@
+"""Products to check kernels with: inputs, storage, the float64 answer and the error that may be left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemmgen.ir.buffer import Space
+from gemmgen.ir.interp import run
+from gemmgen.ir.kernel import Kernel
+from gemmgen.spec import GemmSpec, Order
+
+Matrix = NDArray[np.float32]
+
+#: What stands in the padding of a leading dimension: nothing may be made of it, nothing written over it.
+CANARY = np.float32(7.0)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One product with its data; c is what C holds before."""
+
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    alpha: float
+    beta: float
+
+    @staticmethod
+    def random(rng: np.random.Generator, m: int, n: int, k: int, alpha: float = 1.0, beta: float = 0.0) -> Problem:
+        """Normal numbers; where beta is zero, C holds NaN."""
+        a = rng.standard_normal((m, k), dtype=np.float32)
+        b = rng.standard_normal((k, n), dtype=np.float32)
+        c = rng.standard_normal((m, n), dtype=np.float32) if beta else np.full((m, n), np.nan, np.float32)
+        return Problem(a, b, c, alpha, beta)
+
+    @staticmethod
+    def integers(rng: np.random.Generator, m: int, n: int, k: int) -> Problem:
+        """Small integers, whose product float32 holds exactly whatever the order of summation."""
+        a, b = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+        return Problem(a, b, np.full((m, n), np.nan, np.float32), 1.0, 0.0)
+
+    @property
+    def expected(self) -> NDArray[np.float64]:
+        product = self.alpha * (self.a.astype(np.float64) @ self.b.astype(np.float64))
+        return product + self.beta * self.c.astype(np.float64) if self.beta else product
+
+    @property
+    def bound(self) -> NDArray[np.float64]:
+        """The componentwise bound gamma_(K+3) * (|alpha| |A| |B| + |beta| |C|): K products and sums, then alpha,
+        beta and their sum (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5).
+        """
+        steps = (self.a.shape[1] + 3) * 2.0**-24
+        size = abs(self.alpha) * (np.abs(self.a).astype(np.float64) @ np.abs(self.b).astype(np.float64))
+        if self.beta:
+            size += abs(self.beta) * np.abs(self.c).astype(np.float64)
+        return steps / (1 - steps) * size
+
+    def check(self, result: NDArray[np.float32]) -> None:
+        """A NaN is never within a bound."""
+        inside = np.abs(result - self.expected) <= self.bound
+        assert inside.all(), f"{(~inside).sum()} of {inside.size} elements off, the first at {np.argwhere(~inside)[0]}"
+
+
+def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:
+    """A matrix as it lies in memory: rows (or columns) `pad` elements longer than they need be."""
+    lines = matrix if order == "row" else matrix.T
+    return np.ascontiguousarray(np.pad(lines, ((0, 0), (0, pad)), constant_values=CANARY))
+
+
+def interpret(kernel: Kernel, spec: GemmSpec, problem: Problem, pad: int = 3) -> Matrix:
+    """C as the interpreter computes it; the padding of C is checked to be untouched."""
+    (m, k), n = problem.a.shape, problem.b.shape[1]
+    known: dict[str, int | float | Matrix] = {"m": m, "n": n, "k": k, "alpha": problem.alpha, "beta": problem.beta}
+    images = {p.name for p in kernel.matrices if p.space is Space.IMAGE}
+    matrices = (("a", problem.a, spec.a_order), ("b", problem.b, spec.b_order), ("c", problem.c, spec.c_order))
+    for name, matrix, order in matrices:
+        memory = stored(matrix, order, 0 if name in images else pad)
+        known[f"ld{name}"] = memory.shape[1]
+        known[name] = memory if name in images else memory.reshape(-1)
+    run(kernel, {p.name: known[p.name] for p in kernel.params})
+    lines = np.asarray(known["c"]).reshape(-1, pad + (n if spec.c_order == "row" else m))
+    assert (lines[:, lines.shape[1] - pad :] == CANARY).all(), "the padding of C was written to"
+    result = lines[:, : lines.shape[1] - pad]
+    return result if spec.c_order == "row" else result.T
+
+
+def layouts(spec: GemmSpec) -> Iterator[GemmSpec]:
+    """The spec with each of A, B and C stored by rows and by columns."""
+    orders: tuple[Order, Order] = ("row", "col")
+    for a in orders:
+        for b in orders:
+            for c in orders:
+                yield replace(spec, a_order=a, b_order=b, c_order=c)

@@ -1,0 +1,148 @@
+"""Which arrays a kernel takes, and what is said of the others. No device is needed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from gemmgen.errors import SpecError
+from gemmgen.runtime.arrays import View, check_gemm, check_spans, check_transpose
+from gemmgen.spec import GemmSpec
+
+F = npt.NDArray[np.float32]
+
+
+def zeros(*shape: int, order: str = "C") -> F:
+    return np.zeros(shape, np.float32, order="F" if order == "F" else "C")
+
+
+def problems(spec: GemmSpec, *args: object, **kwargs: object) -> tuple[str, ...]:
+    a, b, c = (*args, None)[:3]
+    with pytest.raises(SpecError) as caught:
+        check_gemm(spec, a, b, c, **kwargs)
+    return caught.value.problems
+
+
+def test_sizes_and_leading_dimensions() -> None:
+    request = check_gemm(GemmSpec(), zeros(3, 9)[:, 1:6], zeros(5, 4), zeros(3, 8)[:, :4], alpha=2)
+    assert request.sizes == {"m": 3, "n": 4, "k": 5}
+    assert request.inputs["a"][1] == View(3, 5, "row", 9)
+    assert request.output[2] == View(3, 4, "row", 8)
+    assert request.scalars == {"alpha": 2.0, "beta": 0.0}
+    assert not request.loads_output
+    assert not request.on_device
+
+
+def test_column_major_is_fortran_order() -> None:
+    spec = GemmSpec(a_order="col", b_order="col", c_order="col")
+    request = check_gemm(spec, zeros(3, 5, order="F"), zeros(5, 4, order="F"))
+    assert [view.ld for _, view in request.inputs.values()] == [3, 5]
+    assert request.output == ("c", None, View(3, 4, "col", 3))
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (7, 1), (1, 1)])
+def test_strides_of_extent_one_do_not_matter(shape: tuple[int, int]) -> None:
+    for order in "CF":
+        view = check_gemm(GemmSpec(), zeros(*shape, order=order), zeros(shape[1], 2)).inputs["a"][1]
+        assert view.ld == shape[1]
+
+
+def test_a_column_of_a_wider_matrix() -> None:
+    assert check_gemm(GemmSpec(), zeros(6, 10)[:, 3:4], zeros(1, 2)).inputs["a"][1].ld == 10
+
+
+@pytest.mark.parametrize(
+    ("a", "said", "remedy"),
+    [
+        ([[1.0]], "list, not an array", "np.asarray"),
+        (None, "NoneType, not an array", "np.asarray"),
+        (np.zeros((2, 2)), "float64", "astype(np.float32)"),
+        (np.zeros((2, 2), np.complex64), "complex64", "a.real.astype"),
+        (np.zeros((2, 2), int), "int64", "astype"),
+        (np.zeros((2, 2), object), "object", "astype"),
+        (np.zeros((2, 2), ">f4"), ">f4", "astype"),
+        (zeros(4), "1 dimensions", "reshape"),
+        (zeros(2, 2, 2), "3 dimensions", "reshape"),
+        (zeros(0, 2), "empty", "at least 1"),
+        (zeros(2, 4)[:, ::2], "strides", "np.ascontiguousarray(a)"),
+        (zeros(2, 2)[::-1], "strides", "np.ascontiguousarray(a)"),
+        (zeros(2, 2, order="F"), "strides", "a_order='col'"),
+        (np.broadcast_to(zeros(1, 2), (2, 2)), "strides", "np.ascontiguousarray(a)"),
+        (np.ma.masked_array(zeros(2, 2), zeros(2, 2) == 0), "masked", "filled"),
+        (np.frombuffer(bytes(17), np.uint8)[1:].view(np.float32).reshape(2, 2), "4 bytes", "copy()"),
+    ],
+)
+def test_a_bad_array_is_named_with_a_remedy(a: object, said: str, remedy: str) -> None:
+    (problem,) = problems(GemmSpec(), a, zeros(2, 2))
+    assert problem.startswith("a ")
+    assert said in problem
+    assert remedy in problem
+
+
+def test_every_problem_at_once() -> None:
+    found = problems(GemmSpec(), np.zeros((3, 4)), zeros(5), zeros(4, 4), alpha="x", beta=1e300)
+    assert [re.split(r" (has|is|=) ", p)[0] for p in found] == ["alpha", "beta", "c", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("b", "c", "said"),
+    [(zeros(4, 2), None, "k = 4"), (zeros(3, 2), zeros(2, 3), "m x n"), (zeros(3, 2), zeros(3, 2), "m = 3")],
+)
+def test_shapes_must_fit(b: F, c: F | None, said: str) -> None:
+    assert any(said in problem for problem in problems(GemmSpec(), zeros(2, 3), b, c))
+
+
+def test_output_must_be_writable_and_apart() -> None:
+    c = zeros(2, 2)
+    c.flags.writeable = False
+    assert "read-only" in problems(GemmSpec(), zeros(2, 2), zeros(2, 2), c)[0]
+    a = zeros(2, 2)
+    assert "overlaps a" in problems(GemmSpec(), a, zeros(2, 2), a)[0]
+    both = zeros(2, 4)  # halves lie in each other's span, but share no element
+    check_gemm(GemmSpec(), both[:, :2], zeros(2, 2), both[:, 2:])
+
+
+def test_folded_values_and_promises_hold() -> None:
+    spec = GemmSpec(m=4, alpha=2.0, beta=0.0, multiple_of=(1, 8, 1))
+    assert check_gemm(spec, zeros(4, 3), zeros(3, 8)).scalars == {"alpha": 2.0, "beta": 0.0}
+    check_gemm(spec, zeros(4, 3), zeros(3, 8), alpha=2)
+    found = problems(spec, zeros(5, 3), zeros(3, 9), alpha=1.0)
+    assert len(found) == 3
+    assert "folded" in found[0]
+    assert "made for m = 4" in found[1]
+    assert "pad the matrices to 16" in found[2]
+
+
+def test_beta_needs_c() -> None:
+    assert "pass c" in problems(GemmSpec(), zeros(2, 2), zeros(2, 2), beta=1)[0]
+    assert "pass c" in problems(GemmSpec(beta=1.0), zeros(2, 2), zeros(2, 2))[0]
+
+
+def test_not_a_number_is_a_number() -> None:
+    request = check_gemm(GemmSpec(), zeros(2, 2), zeros(2, 2), zeros(2, 2), alpha=np.nan, beta=np.inf)
+    assert np.isnan(request.scalars["alpha"])
+    assert request.loads_output
+
+
+def test_spans_fit_32_bits() -> None:
+    check_spans({"a": View(2**15, 2**16 - 1, "row", 2**16 - 1)})
+    with pytest.raises(SpecError, match="in parts"):
+        check_spans({"a": View(2**16, 2**15, "row", 2**15), "b": View(1, 1, "row", 1)})
+
+
+def test_transpose() -> None:
+    request = check_transpose("float32", zeros(3, 8)[:, :5], zeros(5, 3))
+    assert request.sizes == {"rows": 3, "cols": 5}
+    assert request.inputs["a"][1].ld == 8
+    with pytest.raises(SpecError, match="not 5x3"):
+        check_transpose("float32", zeros(3, 5), zeros(3, 5))
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, gemmgen; print([m for m in ('numpy', 'pyopencl', 'jinja2', 'typer') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -131,7 +131,8 @@ def sub_group_sizes(device: cl.Device) -> tuple[int, ...]:
 def _probed_sub_group_size(device: cl.Device) -> tuple[int, ...]:
     text = "__kernel void probe(__global int *x) { x[get_global_id(0)] = get_sub_group_local_id(); }"
     try:
-        kernel = cl.Program(cl.Context([device]), text).build(options=["-cl-std=CL3.0"]).probe
+        context = cl.Context([device])  # the Intel CPU runtime's programs don't keep it
+        kernel = cl.Kernel(cl.Program(context, text).build(options=["-cl-std=CL3.0"]), "probe")
         size = kernel.get_sub_group_info(device, cl.kernel_sub_group_info.MAX_SUB_GROUP_SIZE_FOR_NDRANGE, [64])
     except cl.Error:
         return ()

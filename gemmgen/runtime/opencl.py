@@ -213,10 +213,12 @@ class CompiledKernel:
         name, output, _ = request.output
         if output is not None:
             arrays[name] = output
-        return common_queue(cast("dict[str, DeviceArray]", arrays), queue)
+        with translated():
+            return common_queue(cast("dict[str, DeviceArray]", arrays), queue)
 
     def _kernels(self, queue: cl.CommandQueue) -> Built:
-        key = queue.context, queue.device
+        with translated(queue.device):
+            key = queue.context, queue.device
         with self._lock:
             if key not in self._built:
                 while len(self._built) >= KEPT:

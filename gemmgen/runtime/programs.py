@@ -16,8 +16,8 @@ from gemmgen.ir.target import FEATURES
 from gemmgen.runtime.devices import features_of, sub_group_sizes
 from gemmgen.source import EntryPoint, Source
 
-#: Compilers write where an error is as `<file>:<line>:<column>: error` or `<line>:<column>: error`.
-ERROR_LINE = re.compile(r"(?:^|:)(\d+):\d+: (?:fatal )?error", re.MULTILINE)
+#: Where an error is: `<file>:<line>:<column>: error: ...`, or PoCL's `error: <file>:<line>:<column>: ...`.
+ERROR_LINE = re.compile(r"^(?=.*error).*?(\d+):\d+: ", re.MULTILINE)
 LOG_LINES = 40
 
 
@@ -120,7 +120,8 @@ def check_sub_group(entry: EntryPoint, kernel: cl.Kernel, device: cl.Device) -> 
 
 def build_failure(source: Source, device: cl.Device, message: str) -> str:
     """The compiler's log, and the lines of the source that it complains about."""
-    log = message.split("Build on", 1)[-1].split("(options:", 1)[0].strip().splitlines()
+    # pyopencl's message: what failed, `Build on <device>:`, the log, `(options: ...)`.
+    log = message.split("Build on ", 1)[-1].split("(options:", 1)[0].partition("\n")[2].strip().splitlines()
     lines = source.text.splitlines()
     bad = sorted({int(n) for n in ERROR_LINE.findall(message) if int(n) <= len(lines)})
     quoted = [f"{number:5d} | {lines[number - 1]}" for number in bad]
@@ -128,16 +129,18 @@ def build_failure(source: Source, device: cl.Device, message: str) -> str:
 
 
 @contextmanager
-def translated(device: cl.Device) -> Iterator[None]:
+def translated(device: cl.Device | None = None) -> Iterator[None]:
     """Raises: DeviceError in place of any error of OpenCL."""
     try:
         yield
     except cl.Error as error:
-        name = device.name.strip()
+        name = device.name.strip() if device else "OpenCL"
         code = cl.status_code.to_string(error.code, "unknown error %d")
         if isinstance(error, cl.MemoryError) or "OUT_OF" in code:
-            memory = f"{device.global_mem_size >> 20:,} MiB"
-            text = f"{name} ({memory}) is out of memory or registers ({code} in {error.routine}): use smaller matrices"
+            memory = f" ({device.global_mem_size >> 20:,} MiB)" if device else ""
+            text = f"{name}{memory} is out of memory or registers ({code} in {error.routine}): use smaller matrices"
+        elif "INVALID_CONTEXT" in code:
+            text = f"{name}: the arrays' or the queue's context is gone ({code}): keep a reference to the context"
         else:
             text = f"{name} failed: {code} in {error.routine}. If the arrays are fine, please report it"
         raise DeviceError(text) from error

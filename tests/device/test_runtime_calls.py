@@ -58,13 +58,14 @@ def test_numpy(
 ) -> None:
     gemm = CompiledKernel.from_source(naive(*orders, images=images), device)
     a, b, c = (random(rng, *s, o, pad) for s, o in zip(((M, K), (K, N), (M, N)), orders, strict=True))
-    before, around = c.copy(), c.base.copy() if c.base is not None else None
+    whole = c.base
+    assert isinstance(whole, np.ndarray)
+    before, around = c.copy(), whole.copy()
     assert np.array_equal(gemm(a, b), a @ b)
     assert gemm(a, b, c, alpha=2, beta=3) is c
     assert np.array_equal(c, 2 * (a @ b) + 3 * before)
-    if around is not None and pad:
-        gap = (slice(None), slice(c.shape[1 if orders[2] == "row" else 0], None))
-        assert np.array_equal(c.base[gap], around[gap])
+    gaps = (slice(None), slice(N if orders[2] == "row" else M, None))
+    assert np.array_equal(whole[gaps], around[gaps])
 
 
 @pytest.mark.usefixtures("staging")
@@ -162,9 +163,10 @@ def test_arrays_that_do_not_belong_together(device: DeviceInfo) -> None:
     gemm = CompiledKernel.from_source(naive(), device)
     x = np.zeros((2, 2), np.float32)
     here = cl_array.to_device(gemm.queue, x)
-    stranger = cl_array.to_device(cl.CommandQueue(cl.Context([device.handle])), x)
+    context = cl.Context([device.handle])
+    stranger = cl_array.to_device(cl.CommandQueue(context), x)
     with pytest.raises(SpecError, match="mixed"):
-        gemm(here, x)  # type: ignore[call-overload]
+        gemm(here, x)
     with pytest.raises(SpecError, match="b belongs to another OpenCL context"):
         gemm(here, stranger)
     with pytest.raises(SpecError, match="dtype float64"):
@@ -214,11 +216,11 @@ def test_what_the_device_lacks_is_said_before_anything_runs(device: DeviceInfo) 
     with pytest.raises(DeviceError, match="needs flying"):
         CompiledKernel.from_source(replace(naive(), requires=frozenset({"flying"})), device)
     if device.sub_group_sizes:
-        with pytest.raises(DeviceError, match="sub-groups of 3, but .* has 4, 8|sub-groups of 3"):
+        with pytest.raises(DeviceError, match="needs sub-groups of 3"):
             CompiledKernel.from_source(with_entry(naive(), sub_group=3), device)
+    bad = CompiledKernel.from_source(with_entry(turn(), arguments=naive().entry_points[0].arguments[:1]), device)
     with pytest.raises(LoweringError, match="'m'"):
-        bad = with_entry(turn(), arguments=naive().entry_points[0].arguments[:1])
-        CompiledKernel.from_source(bad, device).transpose(np.zeros((2, 2), np.float32))
+        bad.transpose(np.zeros((2, 2), np.float32))
 
 
 def test_images_that_are_too_large(device: DeviceInfo) -> None:
@@ -242,7 +244,12 @@ def test_memory_is_given_back_on_errors(device: DeviceInfo, monkeypatch: pytest.
     gemm = CompiledKernel.from_source(naive(images="a"), device)
     kept: list[cl.MemoryObject] = []
     own = HostStage.own
-    monkeypatch.setattr(HostStage, "own", lambda stage, memory: kept.append(memory) or own(stage, memory))
+
+    def keep(stage: HostStage, memory: cl.MemoryObject) -> cl.MemoryObject:
+        kept.append(memory)
+        return own(stage, memory)
+
+    monkeypatch.setattr(HostStage, "own", keep)
 
     def fail(*_: object) -> None:
         raise cl.MemoryError(

@@ -1,0 +1,78 @@
+"""Every preset on every OpenCL runtime that can take it, against float64, on aligned and ragged sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import ScheduleError
+from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from tests.device.naive import DEVICES
+from tests.support.problems import Matrix, Problem, layouts
+
+#: A single element, ragged sizes under, around and over one tile of every preset, and whole tiles.
+SIZES = [(1, 1, 1), (7, 11, 15), (33, 17, 9), (129, 131, 37), (200, 130, 65), (256, 256, 64)]
+#: One of each way to memory; the interpreter goes through the layouts of all presets.
+LAID_OUT = ["naive", "L3_SIMD_16x2_4x8", "L3_SLM_8x8_8x16", "block_read_16x2_1x8", "smem_8x8_double"]
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+
+
+def compiled(name: str, device: DeviceInfo, spec: GemmSpec) -> CompiledKernel:
+    """The preset for this device. Raises: ScheduleError where the device lacks what it needs."""
+    source = driver.emit(spec, presets.load(name).schedule, target=target_of(device.handle))
+    return CompiledKernel.from_source(source, device)
+
+
+def needs(schedule: Schedule) -> frozenset[str]:
+    """Features of a device without which a preset is refused."""
+    image = "image" in (schedule.a.memory, schedule.b.memory)
+    return frozenset({"sub_groups"} if schedule.sub_group else ()) | ({"image_block_read"} if image else frozenset())
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_any_size(name: str, device: DeviceInfo, rng: np.random.Generator) -> None:
+    preset = presets.load(name)
+    if not needs(preset.schedule) <= device.features:
+        with pytest.raises(ScheduleError, match="but target"):
+            compiled(name, device, preset.spec)
+        return
+    gemm = compiled(name, device, preset.spec)
+    for size in SIZES:
+        for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
+            problem = Problem.random(rng, *size, alpha, beta)
+            result: Matrix = gemm(problem.a, problem.b, problem.c.copy(), alpha=alpha, beta=beta)
+            problem.check(result)
+    exact = Problem.integers(rng, 70, 45, 29)
+    assert np.array_equal(gemm(exact.a, exact.b, exact.c.copy()), exact.expected)
+
+
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_layouts(name: str, device: DeviceInfo, rng: np.random.Generator) -> None:
+    problem = Problem.random(rng, 45, 70, 29, 1.5, 0.5)
+    for spec in layouts(GemmSpec()):
+        try:
+            gemm = compiled(name, device, spec)
+        except ScheduleError:
+            continue
+        matrices = ((problem.a, spec.a_order), (problem.b, spec.b_order), (problem.c, spec.c_order))
+        a, b, c = (np.array(x, order="C" if order == "row" else "F") for x, order in matrices)
+        problem.check(gemm(a, b, c, alpha=1.5, beta=0.5))
+
+
+@pytest.mark.parametrize("block", [8, 16, 32])
+def test_transpose(block: int, device: DeviceInfo, rng: np.random.Generator) -> None:
+    target = target_of(device.handle)
+    if "sub_groups" not in device.features:
+        with pytest.raises(ScheduleError, match="no sub-groups to shuffle in"):
+            driver.emit_transpose(GemmSpec(), block, target=target)
+        return
+    source = driver.emit_transpose(GemmSpec(), block, target=target)
+    kernel = CompiledKernel.from_source(source, device)
+    for shape in ((1, 1), (16, 16), (17, 33), (100, 7), (64, 256)):
+        a = rng.standard_normal(shape, dtype=np.float32)
+        assert np.array_equal(kernel.transpose(a), a.T)

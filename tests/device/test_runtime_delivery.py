@@ -1,0 +1,150 @@
+"""Emitted kernels by `gemmgen.compile`, by import, and as modules that need no gemmgen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gemmgen
+from gemmgen import GemmSpec, Schedule, ScheduleError, SpecError, driver, presets
+from gemmgen.module import render_module
+from gemmgen.runtime import icd
+from gemmgen.runtime.devices import DeviceInfo
+from gemmgen.source import Source
+from tests.device.naive import DEVICES
+
+NAMES = ("naive", "lds_8x8_16x16_k8", "L3_SIMD_32x2_1x8", "block_read_16x2_1x8")
+
+CALL = """
+import sys
+import numpy as np, pyopencl as cl, pyopencl.array as cl_array
+from {name} import {name} as gemm
+(device,) = [d for p in cl.get_platforms() for d in p.get_devices() if p.name.strip() == {platform!r}][:1]
+context = cl.Context([device])
+queue = cl.CommandQueue(context)
+rng = np.random.default_rng(0)
+for m, n, k in ((64, 32, 16), (33, 17, 29), (1, 1, 1)):
+    a, b, c = (rng.integers(-4, 5, s).astype(np.float32) for s in ((m, k), (k, n), (m, n)))
+    assert np.array_equal(gemm(a, b, queue=queue), a @ b)
+    expected = 2 * (a @ b) + 3 * c
+    there = [cl_array.to_device(queue, x) for x in (a, b, c)]
+    assert gemm(a, b, c, alpha=2, beta=3, queue=queue) is c
+    assert np.array_equal(c, expected)
+    assert gemm(*there, 2, 3) is there[2]
+    assert np.array_equal(there[2].get(), expected)
+for bad in ((a, b[:, 0]), (a, b.astype(np.float64)), (a, [1.0]), (a, there[1]), (a, np.ones((9, 9), np.float32))):
+    try:
+        gemm(*bad)
+    except ValueError:
+        continue
+    raise SystemExit("no error")
+assert not [m for m in sys.modules if m.startswith("gemmgen")]
+print("done")
+"""
+
+
+def preset(name: str) -> presets.Preset:
+    if name not in presets.names():
+        pytest.skip(f"there is no preset {name}")
+    return presets.load(name)
+
+
+def runs_on(source: Source, device: DeviceInfo) -> None:
+    if not source.requires <= device.features:
+        pytest.skip(f"{device} lacks {', '.join(sorted(source.requires - device.features))}")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
+def test_module_of_its_own(device: DeviceInfo, name: str, tmp_path: Path) -> None:
+    p = preset(name)
+    source = driver.emit(p.spec, p.schedule)
+    runs_on(source, device)
+    tmp_path.joinpath(f"{name}.py").write_text(render_module(source))
+    with icd.visible():  # what gemmgen sees the module can see
+        files = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        code = CALL.format(name=name, platform=device.platform)
+        command = [sys.executable, "-W", "error", "-c", code]
+        result = subprocess.run(command, capture_output=True, text=True, env=files, cwd=tmp_path)
+    assert result.stdout == "done\n", result.stderr
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
+def test_compile_a_preset(device: DeviceInfo, name: str, rng: np.random.Generator) -> None:
+    p = preset(name)
+    runs_on(driver.emit(p.spec, p.schedule), device)
+    gemm = gemmgen.compile(None, name, device=device.number)
+    assert gemm.device == device
+    a, b = (rng.integers(-4, 5, s).astype(np.float32) for s in ((45, 37), (37, 50)))
+    assert np.array_equal(gemm(a, b), a @ b)
+    assert np.array_equal(gemmgen.compile(GemmSpec(alpha=2.0), p.schedule, device=device)(a, b), 2 * (a @ b))
+
+
+@pytest.mark.parametrize("device", DEVICES[:1])
+def test_compile_without_a_wish(device: DeviceInfo) -> None:
+    gemm = gemmgen.compile()
+    x = np.eye(9, dtype=np.float32)
+    assert np.array_equal(gemm(x, x), x)
+
+
+def test_what_cannot_be_compiled() -> None:
+    with pytest.raises(ScheduleError, match="L3_SIMD_32x2_1x8"):
+        gemmgen.compile(None, "L3_SIMD_32x2_1x9")
+    with pytest.raises(SpecError, match="pass a GemmSpec"):
+        gemmgen.compile("float32")  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="pass a Schedule"):
+        gemmgen.compile(None, 32)  # type: ignore[arg-type]
+    with pytest.raises(gemmgen.DeviceError, match="backend 'cuda'"):
+        gemmgen.compile(None, None, "cuda")
+
+
+@pytest.mark.parametrize("name", ["class", "print", "buffer", "np"])
+def test_names_that_python_uses(name: str) -> None:
+    with pytest.raises(ScheduleError, match=name):
+        render_module(replace(driver.emit(GemmSpec(), Schedule()), name=name))
+
+
+def test_module_folds_what_the_kernel_folds() -> None:
+    spec = GemmSpec(m=64, alpha=2.0, beta=1.0, a_order="col", c_order="col", multiple_of=(1, 8, 1))
+    text = render_module(driver.emit(spec, Schedule()))
+    for line in (
+        "(a, b, c, queue=None):",
+        '"""C = 2 * A @ B + C.',
+        "if m != 64:",
+        "if n % 8:",
+        "np.asfortranarray(a)",
+        "pitch(out, 1)",
+    ):
+        assert line in text
+    compile(text, "module", "exec")
+
+
+def test_generated_kernels_are_importable(rng: np.random.Generator) -> None:
+    from gemmgen.generated import opencl
+
+    for name in opencl.__all__:
+        assert getattr(opencl, name).source.name == name
+    assert set(opencl.__all__) <= set(dir(opencl))
+    with pytest.raises(AttributeError, match="no kernel"):
+        opencl.nothing_of_the_kind  # noqa: B018
+
+
+@pytest.mark.parametrize("device", DEVICES[:1])
+def test_a_generated_kernel_multiplies(device: DeviceInfo, rng: np.random.Generator) -> None:
+    from gemmgen.generated import opencl
+
+    if not opencl.__all__:
+        pytest.skip("generated/opencl holds no kernels yet: pytest tests/golden --update-golden")
+    gemm = getattr(opencl, "naive" if "naive" in opencl.__all__ else opencl.__all__[0])
+    x = rng.integers(-4, 5, (19, 19)).astype(np.float32)
+    assert np.array_equal(gemm(x, x), x @ x)
+    if "L3_SIMD_32x2_1x8" in opencl.__all__:
+        with pytest.raises(AttributeError, match="did you mean 'L3_SIMD_32x2_1x8'"):
+            opencl.L3_SIMD_32x2_1x9  # noqa: B018

@@ -94,5 +94,5 @@ def _print(
         entry_points=(entry_point(kernel, local),),
         spec=spec,
         build_options=printer.build_options(kernel),
-        requires=uses_features(kernel),
+        requires=uses_features(kernel) | printer.uses(kernel),
     )

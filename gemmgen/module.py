@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from gemmgen.backends.text import _environment as environment
+from gemmgen.backends.text import environment
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
 from gemmgen.source import Argument, Source

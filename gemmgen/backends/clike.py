@@ -74,6 +74,10 @@ class CLike(ABC):
         """A statement for an instruction that moves more than an element."""
 
     @abstractmethod
+    def uses(self, kernel: Kernel) -> frozenset[str]:
+        """The features of the target whose names the text uses, beside what the instructions need."""
+
+    @abstractmethod
     def requirements(self, kernel: Kernel) -> list[str]:
         """What the head comment says that the kernel needs of a device."""
 

@@ -95,6 +95,10 @@ class OpenCL(CLike):
         across, down = self.expr(groups_across * cols), self.expr(groups_down * rows)
         return f"local size {{{cols}, {rows}}}, global size {{{across}, {down}}}"
 
+    def uses(self, kernel: Kernel) -> frozenset[str]:
+        named = {"intel_sub_groups", "required_sub_group_size"} if kernel.sub_group else set()
+        return self.target.features & named
+
     def requirements(self, kernel: Kernel) -> list[str]:
         needs = []
         if kernel.sub_group:

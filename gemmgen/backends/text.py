@@ -34,7 +34,7 @@ def render(printer: CLike, kernel: Kernel, computes: str, notes: Notes, local_by
         ("Needs", [f"{local_bytes:,} bytes of local memory"] if local_bytes else []),
     ]
     notes[-1][1].extend(printer.requirements(kernel))
-    template = _environment().get_template(f"{printer.name}/kernel{printer.suffix}.j2")
+    template = environment().get_template(f"{printer.name}/kernel{printer.suffix}.j2")
     return template.render(
         name=kernel.name,
         computes=computes,
@@ -45,7 +45,8 @@ def render(printer: CLike, kernel: Kernel, computes: str, notes: Notes, local_by
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Where the templates are found, in a checkout as in a wheel."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     root = files("gemmgen") / "templates"

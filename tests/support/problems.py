@@ -45,8 +45,8 @@ class Problem:
 
     @property
     def expected(self) -> NDArray[np.float64]:
-        product = self.alpha * (self.a.astype(np.float64) @ self.b.astype(np.float64))
-        return product + self.beta * self.c.astype(np.float64) if self.beta else product
+        result: NDArray[np.float64] = self.alpha * np.matmul(self.a, self.b, dtype=np.float64)
+        return result + self.beta * self.c if self.beta else result
 
     @property
     def bound(self) -> NDArray[np.float64]:
@@ -54,7 +54,7 @@ class Problem:
         beta and their sum (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5).
         """
         steps = (self.a.shape[1] + 3) * 2.0**-24
-        size = abs(self.alpha) * (np.abs(self.a).astype(np.float64) @ np.abs(self.b).astype(np.float64))
+        size: NDArray[np.float64] = abs(self.alpha) * np.matmul(np.abs(self.a), np.abs(self.b), dtype=np.float64)
         if self.beta:
             size += abs(self.beta) * np.abs(self.c).astype(np.float64)
         return steps / (1 - steps) * size

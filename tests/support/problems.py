@@ -57,7 +57,8 @@ class Problem:
         size: NDArray[np.float64] = abs(self.alpha) * np.matmul(np.abs(self.a), np.abs(self.b), dtype=np.float64)
         if self.beta:
             size += abs(self.beta) * np.abs(self.c).astype(np.float64)
-        return steps / (1 - steps) * size
+        bound: NDArray[np.float64] = steps / (1 - steps) * size
+        return bound
 
     def check(self, result: NDArray[np.float32]) -> None:
         """A NaN is never within a bound."""

@@ -34,7 +34,7 @@ PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 
 def emit(spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None) -> Source:
     """The source of a product. Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault."""
-    target = target or TARGETS["intel"]
+    target = target or TARGETS[find_backend(backend).default_target]
     kernel = lower(spec, schedule, target)
     return _print(kernel, spec, computes(spec), describe(spec, schedule), "gemm", backend, target)
 
@@ -47,7 +47,7 @@ def emit_transpose(
     name: str | None = None,
 ) -> Source:
     """The source of B = A^T by shuffles in sub-groups of `block` lanes. Raises: ScheduleError."""
-    target = target or TARGETS["intel"]
+    target = target or TARGETS[find_backend(backend).default_target]
     kernel = run_passes(build_transpose(spec, block, target, name), target)
     exchanges = block.bit_length() - 1
     notes: Notes = [("Schedule", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
@@ -58,7 +58,7 @@ def lower(spec: GemmSpec, schedule: Schedule, target: Target | None = None, stop
     """The kernel of a product, after all passes or after the one named."""
     target = target or TARGETS["intel"]
     validate(spec, schedule, target)
-    return run_passes(build(spec, schedule), target, stop_after)
+    return run_passes(build(spec, schedule, target), target, stop_after)
 
 
 def run_passes(kernel: Kernel, target: Target, stop_after: str | None = None) -> Kernel:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from gemmgen.errors import LoweringError
@@ -43,13 +43,18 @@ class CLike(ABC):
 
     Attributes:
         target: whose features choose between names of a function.
+        printed: the kernel that is being printed.
     """
 
     name: ClassVar[str]
     suffix: ClassVar[str]
     types: ClassVar[dict[str, str]]
 
+    #: The target that is meant where none is named.
+    default_target: ClassVar[str]
+
     target: Target
+    printed: Kernel = field(init=False)
 
     # --- what a language says ---------------------------------------------------------------------
 
@@ -58,7 +63,7 @@ class CLike(ABC):
         """The lines up to the opening brace."""
 
     @abstractmethod
-    def qualifier(self, space: Space) -> str:
+    def qualifier(self, buffer: Buffer) -> str:
         """What stands before the type of a declared buffer."""
 
     @abstractmethod
@@ -90,6 +95,10 @@ class CLike(ABC):
         """Lines before the kernel (extensions, helpers), only those it uses."""
 
     @abstractmethod
+    def postlude(self, kernel: Kernel) -> str:
+        """Text after the kernel: its launcher, where host code stands in the same file."""
+
+    @abstractmethod
     def build_line(self, kernel: Kernel) -> str:
         """How to compile the file, as the head comment prints it."""
 
@@ -101,6 +110,7 @@ class CLike(ABC):
 
     def kernel(self, kernel: Kernel) -> str:
         """The function's text."""
+        self.printed = kernel
         body = (part for line in self._indented(kernel.body, 1) for part in fold_line(line))
         return "\n".join([*self.signature(kernel), "{", *body, "}"]) + "\n"
 
@@ -125,7 +135,7 @@ class CLike(ABC):
             case Alloc(buffer) if isinstance(following, Store) and following.buffer == buffer and not buffer.shape:
                 yield f"{self.types[buffer.dtype.name]} {buffer.name} = {self.expr(following.value)};"
             case Alloc(buffer):
-                yield f"{self.qualifier(buffer.space)}{self.types[buffer.dtype.name]} {self._declarator(buffer)};"
+                yield f"{self.qualifier(buffer)}{self.types[buffer.dtype.name]} {self._declarator(buffer)};"
             case Let(var, value):
                 yield f"const {self.types[var.dtype.name]} {var.name} = {self.expr(value)};"
             case Store(buffer, index, value):
@@ -248,3 +258,15 @@ def _marks(line: str) -> dict[str, int]:
             if line.startswith(mark, i):
                 found.setdefault(mark, i)
     return found
+
+
+def wrapped(opening: str, params: list[str], limit: int = 100) -> list[str]:
+    """A parameter list over as few lines as fit, aligned under the first parameter."""
+    lines, line = [], opening
+    for i, param in enumerate(params):
+        text = param + (", " if i + 1 < len(params) else ")")
+        if len(line) + len(text.rstrip()) > limit:
+            lines.append(line.rstrip())
+            line = " " * len(opening)
+        line += text
+    return [*lines, line]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from gemmgen.backends.clike import POSTFIX, UNARY, CLike
+from gemmgen.backends.clike import POSTFIX, UNARY, CLike, wrapped
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
@@ -25,6 +25,7 @@ class OpenCL(CLike):
 
     name: ClassVar[str] = "opencl"
     suffix: ClassVar[str] = ".cl"
+    default_target: ClassVar[str] = "intel"
     types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
 
     # --- the function -----------------------------------------------------------------------------
@@ -36,7 +37,7 @@ class OpenCL(CLike):
             lines.append(f"__attribute__((intel_reqd_sub_group_size({kernel.sub_group})))")
         opening = f"__kernel void {kernel.name}("
         params = [self._param(p) for p in kernel.params]
-        return [*lines, *_wrapped(opening, params)]
+        return [*lines, *wrapped(opening, params)]
 
     def _param(self, param: Buffer | Var) -> str:
         if isinstance(param, Var):
@@ -108,14 +109,17 @@ class OpenCL(CLike):
             needs.append("images (CL_R, CL_FLOAT) as wide and high as the matrices")
         return needs
 
+    def postlude(self, kernel: Kernel) -> str:
+        return ""
+
     def build_line(self, kernel: Kernel) -> str:
         return f"clBuildProgram(..., {' '.join(self.build_options(kernel))!r}, ...)".replace("'", '"')
 
     def build_options(self, kernel: Kernel) -> tuple[str, ...]:
         return ("-cl-std=CL2.0",) if kernel.sub_group else ("-cl-std=CL1.2",)
 
-    def qualifier(self, space: Space) -> str:
-        return "__local " if space is Space.LOCAL else ""
+    def qualifier(self, buffer: Buffer) -> str:
+        return "__local " if buffer.space is Space.LOCAL else ""
 
     # --- functions and instructions ---------------------------------------------------------------
 
@@ -157,15 +161,3 @@ class OpenCL(CLike):
 def _suffix(width: int) -> str:
     """What a vector type's or function's name ends in."""
     return "" if width == 1 else str(width)
-
-
-def _wrapped(opening: str, params: list[str], limit: int = 100) -> list[str]:
-    """A parameter list over as few lines as fit, aligned under the first parameter."""
-    lines, line = [], opening
-    for i, param in enumerate(params):
-        text = param + (", " if i + 1 < len(params) else ")")
-        if len(line) + len(text.rstrip()) > limit:
-            lines.append(line.rstrip())
-            line = " " * len(opening)
-        line += text
-    return [*lines, line]

@@ -41,6 +41,7 @@ def render(printer: CLike, kernel: Kernel, computes: str, notes: Notes, local_by
         notes=[*((label, lines) for label, lines in notes if lines), ("Build", [printer.build_line(kernel)])],
         prelude=printer.prelude(kernel),
         body=printer.kernel(kernel),
+        postlude=printer.postlude(kernel),
     )
 
 

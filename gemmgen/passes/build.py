@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gemmgen.ir.atoms import (
+    ALIGNED_VECTOR,
     BROADCAST_FMA,
     FMA,
     IMAGE_BLOCK_READ,
@@ -18,7 +19,7 @@ from gemmgen.ir.atoms import (
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Call, Const, Expr, Var, both, ceil_div
+from gemmgen.ir.expr import Call, Const, Expr, Var, both, ceil_div, compare
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -39,6 +40,7 @@ from gemmgen.ir.stmt import (
     Tile,
     Update,
 )
+from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
@@ -47,11 +49,13 @@ ROW0, COL0, ROW, COL = Var("row0"), Var("col0"), Var("row"), Var("col")
 K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 #: Unroll the steps through a block of K up to this many; beyond it the code outgrows instruction caches.
 MOST_UNROLLED = 16
+#: Widths of vectors, for what is promised of leading dimensions.
+WIDTHS = (2, 4, 8, 16)
 
 
-def build(spec: GemmSpec, schedule: Schedule) -> Kernel:
+def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Kernel:
     """The kernel of a validated request, in statements on tiles."""
-    return _Gemm(spec, schedule).kernel()
+    return _Gemm(spec, schedule, target).kernel()
 
 
 def _call(function: str, *args: int) -> Call:
@@ -83,8 +87,8 @@ class _Path:
 class _Gemm:
     """The parts of one kernel, named."""
 
-    def __init__(self, spec: GemmSpec, schedule: Schedule) -> None:
-        self.spec, self.schedule = spec, schedule
+    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
+        self.spec, self.schedule, self.target = spec, schedule, target
         self.m, self.n, self.k = (
             Var(name) if size is None else Const(size) for name, size in (("m", spec.m), ("n", spec.n), ("k", spec.k))
         )
@@ -216,13 +220,21 @@ class _Gemm:
         if operand.memory == "image":
             return IMAGE_BLOCK_READ, operand.width
         if operand.block:
-            return block_read(self.schedule.sub_group or 1), operand.width
+            # Where a target has no block reads, lanes next to each other load what a block read would bring them.
+            has = "block_read" in self.target.features
+            return (block_read(self.schedule.sub_group or 1), operand.width) if has else (SCALAR, 1)
         width = operand.width
         if staged is not None:
             axis = fragment.rows if fragment.transposed else fragment.cols
             run = axis.run if axis.lanes > 1 else axis.values
             width = next(w for w in (4, 2, 1) if run % w == 0)
-        return (SCALAR, 1) if width == 1 else (VECTOR, width)
+        return self._vector(width), width
+
+    def _vector(self, width: int) -> CopyAtom:
+        """The instruction of a single work-item that moves `width` neighbours."""
+        if width == 1:
+            return SCALAR
+        return VECTOR if "unaligned_vectors" in self.target.features else ALIGNED_VECTOR
 
     # --- the product ------------------------------------------------------------------------------
 
@@ -260,7 +272,8 @@ class _Gemm:
         logical = (ROW0, k0) if path.matrix.name == "a" else (k0, COL0)
         origin = logical[::-1] if path.transposed else logical
         source = Tile(path.matrix, origin, path.staged.rows, path.staged.cols, path.transposed)
-        return (Stage(path.staged, source, operand.width, via=self._via(path, operand)),)
+        atom = self._vector(operand.width)
+        return (Stage(path.staged, source, atom, operand.width, via=self._via(path, operand)),)
 
     def _via(self, path: _Path, operand: Operand) -> Buffer | None:
         if not self.schedule.prefetch or path.staged is None:
@@ -354,6 +367,7 @@ class _Gemm:
             grid=(ceil_div(self.m, block_rows), ceil_div(self.n, block_cols)),
             sub_group=s.sub_group,
             facts=self._facts(),
+            promises=self._promises(),
         )
 
     def _params(self) -> tuple[Buffer | Var, ...]:
@@ -362,6 +376,15 @@ class _Gemm:
         order += [self.c, Var("ldc")]
         images = {f"ld{x.name}" for x in (a, b) if x.space is Space.IMAGE}
         return tuple(p for p in order if isinstance(p, Buffer) or (isinstance(p, Var) and p.name not in images))
+
+    def _promises(self) -> tuple[Expr, ...]:
+        """What is known of leading dimensions."""
+        return tuple(
+            compare("==", Var(f"ld{name}") % width, 0)
+            for name in "abc"
+            for width in WIDTHS
+            if self.spec.ld_multiple % width == 0
+        )
 
     def _facts(self) -> tuple[Expr, ...]:
         """What divisibility promises: the last group's tile ends inside the matrix."""

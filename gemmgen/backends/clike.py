@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from gemmgen.errors import LoweringError
@@ -37,29 +37,40 @@ PRECEDENCE: dict[str, int] = {
 TERNARY, UNARY, POSTFIX = 1, 9, 10
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a language calls things, for head comments."""
+
+    work_item: str
+    group: str
+    local_memory: str
+    sub_group: str
+
+
 @dataclass
 class CLike(ABC):
     """Prints one kernel.
 
     Attributes:
         target: whose features choose between names of a function.
-        printed: the kernel that is being printed.
+        kernel: what is printed.
     """
 
     name: ClassVar[str]
     suffix: ClassVar[str]
     types: ClassVar[dict[str, str]]
+    words: ClassVar[Words]
 
     #: The target that is meant where none is named.
     default_target: ClassVar[str]
 
     target: Target
-    printed: Kernel = field(init=False)
+    kernel: Kernel
 
     # --- what a language says ---------------------------------------------------------------------
 
     @abstractmethod
-    def signature(self, kernel: Kernel) -> list[str]:
+    def signature(self) -> list[str]:
         """The lines up to the opening brace."""
 
     @abstractmethod
@@ -79,40 +90,39 @@ class CLike(ABC):
         """A statement for an instruction that moves more than an element."""
 
     @abstractmethod
-    def uses(self, kernel: Kernel) -> frozenset[str]:
+    def uses(self) -> frozenset[str]:
         """The features of the target whose names the text uses, beside what the instructions need."""
 
     @abstractmethod
-    def requirements(self, kernel: Kernel) -> list[str]:
+    def requirements(self) -> list[str]:
         """What the head comment says that the kernel needs of a device."""
 
     @abstractmethod
-    def launch(self, kernel: Kernel) -> str:
+    def launch(self) -> str:
         """The launch geometry, as the head comment prints it."""
 
     @abstractmethod
-    def prelude(self, kernel: Kernel) -> list[str]:
+    def prelude(self) -> list[str]:
         """Lines before the kernel (extensions, helpers), only those it uses."""
 
     @abstractmethod
-    def postlude(self, kernel: Kernel) -> str:
+    def postlude(self) -> str:
         """Text after the kernel: its launcher, where host code stands in the same file."""
 
     @abstractmethod
-    def build_line(self, kernel: Kernel) -> str:
+    def build_line(self) -> str:
         """How to compile the file, as the head comment prints it."""
 
     @abstractmethod
-    def build_options(self, kernel: Kernel) -> tuple[str, ...]:
+    def build_options(self) -> tuple[str, ...]:
         """What the compiler must be told."""
 
     # --- statements -------------------------------------------------------------------------------
 
-    def kernel(self, kernel: Kernel) -> str:
+    def function(self) -> str:
         """The function's text."""
-        self.printed = kernel
-        body = (part for line in self._indented(kernel.body, 1) for part in fold_line(line))
-        return "\n".join([*self.signature(kernel), "{", *body, "}"]) + "\n"
+        body = (part for line in self._indented(self.kernel.body, 1) for part in fold_line(line))
+        return "\n".join([*self.signature(), "{", *body, "}"]) + "\n"
 
     def _indented(self, body: Body, depth: int) -> Iterator[str]:
         """The lines of a block; `depth` 1 is the function's own, whose sections stand apart."""

@@ -202,8 +202,6 @@ def _alignment(s: Schedule, target: Target) -> Iterator[str]:
     if "unaligned_vectors" in target.features:
         return
     for name, o in (("a", s.a), ("b", s.b)):
-        if not o.block and o.width > 4:
-            yield f"{name}.width = {o.width} > 4, the widest vector of target {target.name!r}: use 4"
         if o.memory == "local" and o.pad % max(2, o.width):
             yield f"{name}.pad = {o.pad} breaks the alignment of vectors in local memory: use a multiple of 4"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from gemmgen.backends import backend as find_backend
+from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.kernel import Kernel
@@ -34,9 +35,11 @@ PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 
 def emit(spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None) -> Source:
     """The source of a product. Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault."""
-    target = target or TARGETS["intel"]
+    language = find_backend(backend)
+    target = target or TARGETS[language.default_target]
     kernel = lower(spec, schedule, target)
-    return _print(kernel, spec, computes(spec), describe(spec, schedule), "gemm", backend, target)
+    notes = describe(spec, schedule, target, language.words)
+    return _print(kernel, spec, computes(spec), notes, "gemm", language, target)
 
 
 def emit_transpose(
@@ -47,18 +50,19 @@ def emit_transpose(
     name: str | None = None,
 ) -> Source:
     """The source of B = A^T by shuffles in sub-groups of `block` lanes. Raises: ScheduleError."""
-    target = target or TARGETS["intel"]
+    language = find_backend(backend)
+    target = target or TARGETS[language.default_target]
     kernel = run_passes(build_transpose(spec, block, target, name), target)
     exchanges = block.bit_length() - 1
     notes: Notes = [("Schedule", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
-    return _print(kernel, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", backend, target)
+    return _print(kernel, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", language, target)
 
 
 def lower(spec: GemmSpec, schedule: Schedule, target: Target | None = None, stop_after: str | None = None) -> Kernel:
     """The kernel of a product, after all passes or after the one named."""
     target = target or TARGETS["intel"]
     validate(spec, schedule, target)
-    return run_passes(build(spec, schedule), target, stop_after)
+    return run_passes(build(spec, schedule, target), target, stop_after)
 
 
 def run_passes(kernel: Kernel, target: Target, stop_after: str | None = None) -> Kernel:
@@ -81,18 +85,18 @@ def _print(
     what: str,
     notes: Notes,
     operation: Literal["gemm", "transpose"],
-    backend: str,
+    language: type[CLike],
     target: Target,
 ) -> Source:
-    printer = find_backend(backend)(target)
+    printer = language(target, kernel)
     local = sum(s.buffer.bytes for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL)
     return Source(
         name=kernel.name,
-        backend=backend,
+        backend=language.name,
         operation=operation,
-        text=render(printer, kernel, what, notes, local),
+        text=render(printer, what, notes, local),
         entry_points=(entry_point(kernel, local),),
         spec=spec,
-        build_options=printer.build_options(kernel),
-        requires=uses_features(kernel) | printer.uses(kernel),
+        build_options=printer.build_options(),
+        requires=uses_features(kernel) | printer.uses(),
     )

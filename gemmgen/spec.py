@@ -23,6 +23,7 @@ class GemmSpec:
         a_order, b_order, c_order: `row` where the elements of a row are neighbours, else `col`.
         alpha, beta: folded into the source, or None where they are run-time arguments.
         multiple_of: what m, n and k are promised to be divisible by; guards fold away accordingly.
+        ld_multiple: what the leading dimensions are promised to be divisible by, for vectors that need alignment.
     """
 
     m: int | None = None
@@ -35,6 +36,7 @@ class GemmSpec:
     alpha: float | None = None
     beta: float | None = None
     multiple_of: tuple[int, int, int] = (1, 1, 1)
+    ld_multiple: int = 1
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -46,6 +48,8 @@ class GemmSpec:
                 problems.append(f"{axis} is said to be a multiple of {unit} < 1: say 1 if nothing is known")
             elif size is not None and size % unit:
                 problems.append(f"{axis} = {size} is not the multiple of {unit} that was promised")
+        if self.ld_multiple < 1:
+            problems.append(f"leading dimensions are said to be multiples of {self.ld_multiple} < 1: say 1 if unknown")
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
             if value is not None and not math.isfinite(value):
                 problems.append(f"{name} = {value} cannot be folded: leave it out and pass it at run time")

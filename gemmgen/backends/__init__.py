@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gemmgen.backends.clike import CLike
+from gemmgen.backends.cuda import Cuda
 from gemmgen.backends.opencl import OpenCL
 from gemmgen.errors import ScheduleError
 
-BACKENDS: dict[str, type[CLike]] = {"opencl": OpenCL}
+BACKENDS: dict[str, type[CLike]] = {"opencl": OpenCL, "cuda": Cuda}
 
 
 def backend(name: str) -> type[CLike]:

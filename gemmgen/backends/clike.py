@@ -37,28 +37,44 @@ PRECEDENCE: dict[str, int] = {
 TERNARY, UNARY, POSTFIX = 1, 9, 10
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a language calls things, for head comments."""
+
+    work_item: str
+    group: str
+    local_memory: str
+    sub_group: str
+
+
 @dataclass
 class CLike(ABC):
     """Prints one kernel.
 
     Attributes:
         target: whose features choose between names of a function.
+        kernel: what is printed.
     """
 
     name: ClassVar[str]
     suffix: ClassVar[str]
     types: ClassVar[dict[str, str]]
+    words: ClassVar[Words]
+
+    #: The target that is meant where none is named.
+    default_target: ClassVar[str]
 
     target: Target
+    kernel: Kernel
 
     # --- what a language says ---------------------------------------------------------------------
 
     @abstractmethod
-    def signature(self, kernel: Kernel) -> list[str]:
+    def signature(self) -> list[str]:
         """The lines up to the opening brace."""
 
     @abstractmethod
-    def qualifier(self, space: Space) -> str:
+    def qualifier(self, buffer: Buffer) -> str:
         """What stands before the type of a declared buffer."""
 
     @abstractmethod
@@ -74,35 +90,39 @@ class CLike(ABC):
         """A statement for an instruction that moves more than an element."""
 
     @abstractmethod
-    def uses(self, kernel: Kernel) -> frozenset[str]:
+    def uses(self) -> frozenset[str]:
         """The features of the target whose names the text uses, beside what the instructions need."""
 
     @abstractmethod
-    def requirements(self, kernel: Kernel) -> list[str]:
+    def requirements(self) -> list[str]:
         """What the head comment says that the kernel needs of a device."""
 
     @abstractmethod
-    def launch(self, kernel: Kernel) -> str:
+    def launch(self) -> str:
         """The launch geometry, as the head comment prints it."""
 
     @abstractmethod
-    def prelude(self, kernel: Kernel) -> list[str]:
+    def prelude(self) -> list[str]:
         """Lines before the kernel (extensions, helpers), only those it uses."""
 
     @abstractmethod
-    def build_line(self, kernel: Kernel) -> str:
+    def postlude(self) -> str:
+        """Text after the kernel: its launcher, where host code stands in the same file."""
+
+    @abstractmethod
+    def build_line(self) -> str:
         """How to compile the file, as the head comment prints it."""
 
     @abstractmethod
-    def build_options(self, kernel: Kernel) -> tuple[str, ...]:
+    def build_options(self) -> tuple[str, ...]:
         """What the compiler must be told."""
 
     # --- statements -------------------------------------------------------------------------------
 
-    def kernel(self, kernel: Kernel) -> str:
+    def function(self) -> str:
         """The function's text."""
-        body = (part for line in self._indented(kernel.body, 1) for part in fold_line(line))
-        return "\n".join([*self.signature(kernel), "{", *body, "}"]) + "\n"
+        body = (part for line in self._indented(self.kernel.body, 1) for part in fold_line(line))
+        return "\n".join([*self.signature(), "{", *body, "}"]) + "\n"
 
     def _indented(self, body: Body, depth: int) -> Iterator[str]:
         """The lines of a block; `depth` 1 is the function's own, whose sections stand apart."""
@@ -125,7 +145,7 @@ class CLike(ABC):
             case Alloc(buffer) if isinstance(following, Store) and following.buffer == buffer and not buffer.shape:
                 yield f"{self.types[buffer.dtype.name]} {buffer.name} = {self.expr(following.value)};"
             case Alloc(buffer):
-                yield f"{self.qualifier(buffer.space)}{self.types[buffer.dtype.name]} {self._declarator(buffer)};"
+                yield f"{self.qualifier(buffer)}{self.types[buffer.dtype.name]} {self._declarator(buffer)};"
             case Let(var, value):
                 yield f"const {self.types[var.dtype.name]} {var.name} = {self.expr(value)};"
             case Store(buffer, index, value):
@@ -248,3 +268,15 @@ def _marks(line: str) -> dict[str, int]:
             if line.startswith(mark, i):
                 found.setdefault(mark, i)
     return found
+
+
+def wrapped(opening: str, params: list[str], limit: int = 100) -> list[str]:
+    """A parameter list over as few lines as fit, aligned under the first parameter."""
+    lines, line = [], opening
+    for i, param in enumerate(params):
+        text = param + (", " if i + 1 < len(params) else ")")
+        if len(line) + len(text.rstrip()) > limit:
+            lines.append(line.rstrip())
+            line = " " * len(opening)
+        line += text
+    return [*lines, line]

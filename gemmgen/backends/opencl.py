@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from gemmgen.backends.clike import POSTFIX, UNARY, CLike
+from gemmgen.backends.clike import POSTFIX, UNARY, CLike, Words, wrapped
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Var
-from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Move
 from gemmgen.ir.visit import uses_calls, uses_features, walk
 
@@ -25,18 +24,20 @@ class OpenCL(CLike):
 
     name: ClassVar[str] = "opencl"
     suffix: ClassVar[str] = ".cl"
+    words: ClassVar[Words] = Words("work-item", "group", "local memory", "sub-group")
+    default_target: ClassVar[str] = "intel"
     types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
 
     # --- the function -----------------------------------------------------------------------------
 
-    def signature(self, kernel: Kernel) -> list[str]:
-        rows, cols = kernel.group
+    def signature(self) -> list[str]:
+        rows, cols = self.kernel.group
         lines = [f"__attribute__((reqd_work_group_size({cols}, {rows}, 1)))"]
-        if kernel.sub_group and "required_sub_group_size" in self.target.features:
-            lines.append(f"__attribute__((intel_reqd_sub_group_size({kernel.sub_group})))")
-        opening = f"__kernel void {kernel.name}("
-        params = [self._param(p) for p in kernel.params]
-        return [*lines, *_wrapped(opening, params)]
+        if self.kernel.sub_group and "required_sub_group_size" in self.target.features:
+            lines.append(f"__attribute__((intel_reqd_sub_group_size({self.kernel.sub_group})))")
+        opening = f"__kernel void {self.kernel.name}("
+        params = [self._param(p) for p in self.kernel.params]
+        return [*lines, *wrapped(opening, params)]
 
     def _param(self, param: Buffer | Var) -> str:
         if isinstance(param, Var):
@@ -46,28 +47,28 @@ class OpenCL(CLike):
         const = "" if param.writable else "const "
         return f"__global {const}{self.types[param.dtype.name]} *restrict {param.name}"
 
-    def prelude(self, kernel: Kernel) -> list[str]:
-        return [*self._extensions(kernel), *self._helpers(kernel)]
+    def prelude(self) -> list[str]:
+        return [*self._extensions(), *self._helpers()]
 
-    def _extensions(self, kernel: Kernel) -> list[str]:
-        if not kernel.sub_group:
+    def _extensions(self) -> list[str]:
+        if not self.kernel.sub_group:
             return []
         if "intel_sub_groups" in self.target.features:
             extensions = ["cl_intel_subgroups"]
         else:
-            shuffles = uses_calls(kernel, KHR_NAMES)
+            shuffles = uses_calls(self.kernel, KHR_NAMES)
             extensions = ["cl_khr_subgroups", *(["cl_khr_subgroup_shuffle"] if shuffles else [])]
         return [f"#pragma OPENCL EXTENSION {e} : enable" for e in extensions] + [""]
 
-    def _helpers(self, kernel: Kernel) -> list[str]:
+    def _helpers(self) -> list[str]:
         """Names for the instructions that the kernel uses, so that its text stays legible."""
         lines = []
-        widths = {s.width for s in walk(kernel.body) if isinstance(s, Move) and s.atom.name == "vector"}
+        widths = {s.width for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"}
         for width in sorted(widths):
             what = f"// {width} neighbouring elements, at any alignment."
             lines += [what, f"#define COPY{width}(to, from) vstore{width}(vload{width}(0, from), 0, to)", ""]
         for atom in (BLOCK_READ, IMAGE_BLOCK_READ):
-            moves = [s for s in walk(kernel.body) if isinstance(s, Move) and s.atom.name == atom]
+            moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == atom]
             for width in sorted({m.width for m in moves}):
                 lines += [*self._block_read(atom, width, moves[0].src.dtype), ""]
         return lines
@@ -90,32 +91,35 @@ class OpenCL(CLike):
             "}",
         ]
 
-    def launch(self, kernel: Kernel) -> str:
-        (rows, cols), (groups_down, groups_across) = kernel.group, kernel.grid
+    def launch(self) -> str:
+        (rows, cols), (groups_down, groups_across) = self.kernel.group, self.kernel.grid
         across, down = self.expr(groups_across * cols), self.expr(groups_down * rows)
         return f"local size {{{cols}, {rows}}}, global size {{{across}, {down}}}"
 
-    def uses(self, kernel: Kernel) -> frozenset[str]:
-        named = {"intel_sub_groups", "required_sub_group_size"} if kernel.sub_group else set()
+    def uses(self) -> frozenset[str]:
+        named = {"intel_sub_groups", "required_sub_group_size"} if self.kernel.sub_group else set()
         return self.target.features & named
 
-    def requirements(self, kernel: Kernel) -> list[str]:
+    def requirements(self) -> list[str]:
         needs = []
-        if kernel.sub_group:
+        if self.kernel.sub_group:
             name = "cl_intel_subgroups" if "intel_sub_groups" in self.target.features else "cl_khr_subgroup_shuffle"
-            needs.append(f"{name}, sub-groups of {kernel.sub_group}")
-        if "image_block_read" in uses_features(kernel):
+            needs.append(f"{name}, sub-groups of {self.kernel.sub_group}")
+        if "image_block_read" in uses_features(self.kernel):
             needs.append("images (CL_R, CL_FLOAT) as wide and high as the matrices")
         return needs
 
-    def build_line(self, kernel: Kernel) -> str:
-        return f"clBuildProgram(..., {' '.join(self.build_options(kernel))!r}, ...)".replace("'", '"')
+    def postlude(self) -> str:
+        return ""
 
-    def build_options(self, kernel: Kernel) -> tuple[str, ...]:
-        return ("-cl-std=CL2.0",) if kernel.sub_group else ("-cl-std=CL1.2",)
+    def build_line(self) -> str:
+        return f"clBuildProgram(..., {' '.join(self.build_options())!r}, ...)".replace("'", '"')
 
-    def qualifier(self, space: Space) -> str:
-        return "__local " if space is Space.LOCAL else ""
+    def build_options(self) -> tuple[str, ...]:
+        return ("-cl-std=CL2.0",) if self.kernel.sub_group else ("-cl-std=CL1.2",)
+
+    def qualifier(self, buffer: Buffer) -> str:
+        return "__local " if buffer.space is Space.LOCAL else ""
 
     # --- functions and instructions ---------------------------------------------------------------
 
@@ -157,15 +161,3 @@ class OpenCL(CLike):
 def _suffix(width: int) -> str:
     """What a vector type's or function's name ends in."""
     return "" if width == 1 else str(width)
-
-
-def _wrapped(opening: str, params: list[str], limit: int = 100) -> list[str]:
-    """A parameter list over as few lines as fit, aligned under the first parameter."""
-    lines, line = [], opening
-    for i, param in enumerate(params):
-        text = param + (", " if i + 1 < len(params) else ")")
-        if len(line) + len(text.rstrip()) > limit:
-            lines.append(line.rstrip())
-            line = " " * len(opening)
-        line += text
-    return [*lines, line]

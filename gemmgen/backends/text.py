@@ -7,8 +7,8 @@ from importlib.resources import files
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from gemmgen.backends.clike import CLike
-from gemmgen.ir.kernel import Kernel
+from gemmgen.backends.clike import CLike, Words
+from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
@@ -20,7 +20,7 @@ Notes = list[tuple[str, list[str]]]
 WIDTH = 86
 
 
-def render(printer: CLike, kernel: Kernel, computes: str, notes: Notes, local_bytes: int) -> str:
+def render(printer: CLike, computes: str, notes: Notes, local_bytes: int) -> str:
     """The whole file.
 
     Args:
@@ -30,17 +30,18 @@ def render(printer: CLike, kernel: Kernel, computes: str, notes: Notes, local_by
     """
     notes = [
         *notes,
-        ("Launch", [printer.launch(kernel)]),
-        ("Needs", [f"{local_bytes:,} bytes of local memory"] if local_bytes else []),
+        ("Launch", [printer.launch()]),
+        ("Needs", [f"{local_bytes:,} bytes of {printer.words.local_memory}"] if local_bytes else []),
     ]
-    notes[-1][1].extend(printer.requirements(kernel))
+    notes[-1][1].extend(printer.requirements())
     template = environment().get_template(f"{printer.name}/kernel{printer.suffix}.j2")
     return template.render(
-        name=kernel.name,
+        name=printer.kernel.name,
         computes=computes,
-        notes=[*((label, lines) for label, lines in notes if lines), ("Build", [printer.build_line(kernel)])],
-        prelude=printer.prelude(kernel),
-        body=printer.kernel(kernel),
+        notes=[*((label, lines) for label, lines in notes if lines), ("Build", [printer.build_line()])],
+        prelude=printer.prelude(),
+        body=printer.function(),
+        postlude=printer.postlude(),
     )
 
 
@@ -69,45 +70,48 @@ def computes(spec: GemmSpec) -> str:
     return f"C = {alpha}A * B{beta}; {spec.label()}"
 
 
-def describe(spec: GemmSpec, schedule: Schedule) -> Notes:
+def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> Notes:
     """The schedule in words."""
     (rows, cols), (high, wide) = schedule.tile, schedule.group
     block_rows, block_cols = schedule.block_tile
     text = (
-        f"{rows}x{cols} of C per work-item, {high}x{wide} work-items per group ({block_rows}x{block_cols} of C), "
-        f"{schedule.k_step} along K per iteration"
+        f"{rows}x{cols} of C per {words.work_item}, {high}x{wide} {words.work_item}s per {words.group} "
+        f"({block_rows}x{block_cols} of C), {schedule.k_step} along K per iteration"
     )
     if schedule.barrier:
-        text += ", a barrier after B's load to keep the group in step for the cache"
+        text += f", a barrier after B's load to keep the {words.group} in step for the cache"
     if schedule.stages > 1:
-        text += f", {schedule.stages} tiles in local memory at a time"
+        text += f", {schedule.stages} tiles in {words.local_memory} at a time"
     if schedule.prefetch:
         text += ", the next tile loaded into registers before the current one's arithmetic"
     if schedule.register_stages > 1:
-        text += ", operands read from local memory a step ahead"
+        text += f", operands read from {words.local_memory} a step ahead"
     return [
         ("Schedule", wrap(text, WIDTH)),
-        ("A", [_way(schedule.a)]),
-        ("B", [_way(schedule.b)]),
+        ("A", [_way(schedule.a, target, words)]),
+        ("B", [_way(schedule.b, target, words)]),
         ("Sizes", [_sizes(spec)]),
     ]
 
 
-def _way(operand: Operand) -> str:
+def _way(operand: Operand, target: Target, words: Words) -> str:
     """How an operand reaches registers."""
     if operand.memory == "image":
         text = f"image, block reads of {operand.width} rows"
-    elif operand.block:
+    elif operand.block and "block_read" in target.features:
         text = "buffer, block reads" + (f" of {operand.width} segments" if operand.width > 1 else "")
     else:
-        text = "buffer, " + (f"loads of {operand.width} elements" if operand.width > 1 else "single loads")
+        single = operand.block or operand.width == 1
+        text = "buffer, " + ("single loads" if single else f"loads of {operand.width} elements")
     if operand.memory == "local":
-        text += ", through local memory" + (", transposed" if operand.transposed else "")
+        text += f", through {words.local_memory}" + (", transposed" if operand.transposed else "")
         text += f", rows padded by {operand.pad}" if operand.pad else ""
-    return text + (", passed around the sub-group by shuffles" if operand.share else "")
+    return text + (f", passed around the {words.sub_group} by shuffles" if operand.share else "")
 
 
 def _sizes(spec: GemmSpec) -> str:
     promised = [f"{axis} a multiple of {unit}" for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1]
+    if spec.ld_multiple > 1:
+        promised.append(f"leading dimensions multiples of {spec.ld_multiple}")
     given = [f"{axis} = {size}" for axis, size in zip("mnk", (spec.m, spec.n, spec.k), strict=True) if size]
     return ", ".join([*given, *promised]) or "any m, n, k; every matrix spans less than 2^31 elements"

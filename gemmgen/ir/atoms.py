@@ -119,6 +119,7 @@ class CopyAtom:
         edge: what happens outside the matrix. `clamp`: single elements, the coordinates can be clamped.
             `guard`: must not be issued there. `undefined`: allowed, with values to be discarded.
         needs: features of the target.
+        aligned: whether addresses must be multiples of what one instruction moves.
     """
 
     name: str
@@ -127,6 +128,7 @@ class CopyAtom:
     widths: tuple[int, ...]
     edge: Edge
     needs: frozenset[str] = frozenset()
+    aligned: bool = False
 
     def footprint(self, width: int, sub_group: int) -> tuple[int, int]:
         """Extent (slow, fast) of what one instruction touches, over all lanes that share it."""
@@ -137,7 +139,9 @@ class CopyAtom:
 #: One element by an ordinary load or store.
 SCALAR = CopyAtom("scalar", (0, 1), (0, 0), (1,), "clamp")
 #: `width` neighbours of the fast axis by one vector load or store of a work-item.
-VECTOR = CopyAtom("vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard")
+VECTOR = CopyAtom("vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", frozenset({"unaligned_vectors"}))
+#: The same where the hardware's vectors stand on multiples of their size: `float2` and `float4`.
+ALIGNED_VECTOR = CopyAtom("aligned_vector", (0, 1), (0, 0), (2, 4), "guard", aligned=True)
 
 
 def block_read(sub_group: int) -> CopyAtom:

@@ -21,6 +21,7 @@ class Kernel:
         grid: groups along (rows, columns), as functions of the scalar parameters.
         sub_group: lanes of a sub-group that the kernel requires, or None.
         facts: expressions known to be >= 0 wherever the kernel runs: what guards are folded with.
+        promises: conditions known to hold, such as `lda % 4 == 0`.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Kernel:
     grid: tuple[Expr, Expr]
     sub_group: int | None = None
     facts: tuple[Expr, ...] = ()
+    promises: tuple[Expr, ...] = ()
 
     @property
     def scalars(self) -> tuple[Var, ...]:

@@ -114,7 +114,7 @@ class Stage:
     """Bring a tile of global memory into local memory, by all work-items of the group together.
 
     Attributes:
-        width: neighbours that a work-item moves at a time along the source's fast axis.
+        atom, width: the instruction that a work-item uses along the source's fast axis, and what it moves.
         part: `all` of the way, or, where a pipe goes through registers, only `load` into or `store`
             from the array `via`.
         via: the private array, [vectors per work-item][width].
@@ -122,6 +122,7 @@ class Stage:
 
     dst: Tile
     src: Tile
+    atom: CopyAtom
     width: int = 1
     part: Literal["all", "load", "store"] = "all"
     via: Buffer | None = None

@@ -11,6 +11,7 @@ FEATURES: dict[str, str] = {
     "required_sub_group_size": "a kernel can fix its sub-group size",
     "block_read": "a sub-group reads neighbouring elements of a buffer by one instruction",
     "image_block_read": "the same from a 2D image",
+    "unaligned_vectors": "a vector load or store needs no more alignment than an element",
 }
 
 
@@ -38,10 +39,24 @@ class Target:
 
 
 _ALL = frozenset(FEATURES)
+_WARP = frozenset({"sub_groups"})
 
-#: The targets that can be named; a device's own limits replace them at run time.
+
+def _nvidia(name: str, shared_bytes: int) -> Target:
+    """A compute capability; a sub-group is a warp or an even part of one (CUDA C++ Programming Guide, 16.2)."""
+    return Target(name, _WARP, (8, 16, 32), 1024, shared_bytes, register_bytes=1020, sub_group_register_bytes=32640)
+
+
+#: The targets that can be named; a device's own limits replace them at run time. Those of a language whose vectors
+#: need alignment lack `unaligned_vectors`.
 TARGETS: dict[str, Target] = {
     "intel": Target("intel", _ALL, (8, 16, 32), max_group=1024),
-    "khr": Target("khr", frozenset({"sub_groups"}), (8, 16, 32, 64)),
-    "portable": Target("portable", frozenset()),
+    "khr": Target("khr", frozenset({"sub_groups", "unaligned_vectors"}), (8, 16, 32, 64)),
+    "portable": Target("portable", frozenset({"unaligned_vectors"})),
+    "sm_75": _nvidia("sm_75", 65536),
+    "sm_80": _nvidia("sm_80", 166912),
+    "sm_86": _nvidia("sm_86", 101376),
+    "sm_89": _nvidia("sm_89", 101376),
+    "sm_90": _nvidia("sm_90", 232448),
+    "sm_100": _nvidia("sm_100", 232448),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, SCALAR, VECTOR, Spread
+from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, compare, is_const, select
 from gemmgen.ir.kernel import Kernel
@@ -174,8 +174,7 @@ class _Expander:
 
 def _stage_vector(stage: Stage, src_at: tuple[Expr, ...], dst_at: tuple[Expr, ...], along: bool) -> Body:
     """One work-item's vector from global to local memory, or one half of its way."""
-    src, dst, width = stage.src.buffer, stage.dst.buffer, stage.width
-    atom = SCALAR if width == 1 else VECTOR
+    src, dst, atom, width = stage.src.buffer, stage.dst.buffer, stage.atom, stage.width
     if stage.part == "all":
         if along or width == 1:
             return (Move(dst, dst_at, src, src_at, atom, width),)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gemmgen.ir.affine import Scope
 from gemmgen.ir.atoms import SCALAR
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Load, Var, all_of, is_const, minimum, select, wrap
+from gemmgen.ir.expr import Const, Expr, Load, Var, all_of, compare, is_const, minimum, select, wrap
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Stmt, Store
 from gemmgen.ir.visit import walk_expr
@@ -81,7 +81,7 @@ class _Guard:
         if move.atom.edge == "undefined":
             return self._zero_past_the_end(move, scope)
         clamped = list(move.src_index)
-        conditions: list[Expr] = []
+        conditions: list[Expr] = self._misaligned(move)
         for axis, condition in enumerate(outside):
             if condition is None:
                 continue
@@ -95,6 +95,13 @@ class _Guard:
         if move.atom.edge == "clamp":
             return (Store(move.dst, move.dst_index, select(all_of(conditions), _load_of(inside), _zero(move))),)
         return (If(all_of(conditions), (inside,), self._singly(move, scope)),)
+
+    def _misaligned(self, move: Move) -> list[Expr]:
+        """The condition that lines of the matrix begin on multiples of the vector, unless that is promised."""
+        if not move.atom.aligned:
+            return []
+        condition = compare("==", move.src.layout.strides[0] % move.width, 0)
+        return [] if condition in self.kernel.promises else [condition]
 
     def _element(self, move: Move, element: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         """(index in the destination, coordinates in the source) of one element of this lane."""

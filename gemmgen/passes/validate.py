@@ -26,6 +26,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _operand("a", schedule.a, spec.a_order, schedule, target)
         problems += _operand("b", schedule.b, spec.b_order, schedule, target)
         problems += _pipeline(schedule)
+        problems += _alignment(schedule, target)
         problems += _depths(spec, schedule)
     if not problems:
         problems += _capacity(spec, schedule, target)
@@ -91,7 +92,7 @@ def _operand(name: str, o: Operand, order: Order, s: Schedule, target: Target) -
     if o.memory == "image":
         yield from _image(name, o, order, s, target)
     elif o.block:
-        yield from _block(name, o, order, s, target)
+        yield from _block(name, o, order, s)
     elif o.memory == "local":
         yield from _local(name, o, order, s)
     else:
@@ -118,9 +119,7 @@ def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> 
         yield f"run {s.run[1]} columns, but block reads give each lane every {s.sub_group}th: use run of 1 column"
 
 
-def _block(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
-    if "block_read" not in target.features:
-        yield f"{name}.block = true, but target {target.name!r} has no block reads: set {name}.block = false"
+def _block(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
     if o.memory == "local":
         yield f"{name}.block = true reads global memory, but {name}.memory is 'local': set {name}.block = false"
         return
@@ -196,6 +195,15 @@ def _pipeline(s: Schedule) -> Iterator[str]:
     ):
         if given:
             yield f"{name} works on tiles in local memory, but neither operand passes there: set a.memory = 'local'"
+
+
+def _alignment(s: Schedule, target: Target) -> Iterator[str]:
+    """Vectors that must stand on multiples of their size."""
+    if "unaligned_vectors" in target.features:
+        return
+    for name, o in (("a", s.a), ("b", s.b)):
+        if o.memory == "local" and o.pad % max(2, o.width):
+            yield f"{name}.pad = {o.pad} breaks the alignment of vectors in local memory: use a multiple of 4"
 
 
 def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:

@@ -114,6 +114,7 @@ def features_of(device: cl.Device) -> frozenset[str]:
         "required_sub_group_size": "cl_intel_required_subgroup_size" in extensions,
         "block_read": intel,
         "image_block_read": intel and bool(device.image_support),
+        "unaligned_vectors": True,  # vloadN, by the language
     }
     return frozenset(name for name, there in has.items() if there)
 

@@ -420,7 +420,7 @@ PIPE = Pipe("tiles", 2, "barrier")
 SLOTS = Tile(shared("a_shared", 2), (ZERO, ZERO, ZERO), TILE, TILE, pipe=PIPE)
 WHOLE = Tile(A, (ZERO, K0), TILE, TILE)
 FRAG = Registers(Buffer("a_frag", F32, Space.PRIVATE, Layout.packed(TILE, TILE)), Fragment(Spread(TILE), Spread(TILE)))
-STAGE, READ = Stage(SLOTS, WHOLE), Copy(FRAG, SLOTS, SCALAR)
+STAGE, READ = Stage(SLOTS, WHOLE, SCALAR), Copy(FRAG, SLOTS, SCALAR)
 
 
 def verb(name: PipeVerb) -> PipeOp:

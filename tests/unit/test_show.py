@@ -86,9 +86,9 @@ def test_expressions_have_no_needless_parentheses(node: Expr, text: str) -> None
         (Comment("Whole steps."), "# Whole steps."),
         (Fill(FRAG, Const(0.0, F32)), "fill a_frag = 0.0"),
         (Copy(FRAG, SLOT, VECTOR, 4), "a_frag <- copy vector x4 a_shared[0, 0, 0] 16x4 of tiles"),
-        (Stage(SLOT, SOURCE, 4), "a_shared[0, 0, 0] 16x4 of tiles <- stage x4 a[row, k0] 16x4"),
+        (Stage(SLOT, SOURCE, VECTOR, 4), "a_shared[0, 0, 0] 16x4 of tiles <- stage x4 a[row, k0] 16x4"),
         (
-            Stage(SLOT, SOURCE, 4, "load", FRAG.buffer),
+            Stage(SLOT, SOURCE, VECTOR, 4, "load", FRAG.buffer),
             "a_shared[0, 0, 0] 16x4 of tiles <- stage load x4 a[row, k0] 16x4 via a_frag",
         ),
         (Mma(FRAG, FRAG, FRAG, X, ZERO, 4, FMA), "mma fma a_frag += a_frag[k x] * a_frag[k 0] depth 4"),

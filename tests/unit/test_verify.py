@@ -68,7 +68,7 @@ GOOD: tuple[Stmt, ...] = (
     Alloc(REGS),
     Fill(TILE, Const(0.0, F32)),
     Copy(TILE, Tile(A, (ZERO, X), 4, 4), VECTOR, 4),
-    Stage(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, X), 4, 4), 4),
+    Stage(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, X), 4, 4), VECTOR, 4),
     PipeOp("acquire", Pipe("p", 2, "none")),
     For(STEP, ZERO, K, 4, (Mma(TILE, TILE, TILE, ZERO, ZERO, 1, BROADCAST_FMA), Barrier())),
     For(STEP, ZERO, K, 4, (Move(REGS, (ZERO, ZERO), A, (ZERO, STEP), block_read(8), 4),)),
@@ -168,11 +168,11 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], str]] = {
     "divergent start": ((For(STEP, local_id(), K, 1, (If(STEP < K, (Barrier(),)),)),), "a barrier where"),
     # the rest
     "tiles": (
-        below(Stage(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, ZERO), 8, 4))),
+        below(Stage(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, ZERO), 8, 4), SCALAR)),
         "the tiles differ in size",
     ),
     "half a stage": (
-        below(Stage(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, ZERO), 4, 4), part="load")),
+        below(Stage(Tile(LOCAL, (ZERO, ZERO), 4, 4), Tile(A, (ZERO, ZERO), 4, 4), SCALAR, part="load")),
         "a load with no registers between",
     ),
     "no stages": ((PipeOp("wait", Pipe("p", 0, "none")),), "pipe p has 0 stages"),

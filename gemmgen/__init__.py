@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from gemmgen.errors import UserError as UserError
     from gemmgen.ir.target import Target as Target
     from gemmgen.runtime.api import compile as compile  # noqa: A004
+    from gemmgen.runtime.cuda import CudaKernel as CudaKernel
+    from gemmgen.runtime.cuda_devices import cuda_devices as cuda_devices
     from gemmgen.runtime.devices import devices as devices
     from gemmgen.runtime.opencl import CompiledKernel as CompiledKernel
     from gemmgen.schedule import Operand as Operand
@@ -41,6 +43,8 @@ _HOMES = {
     "compile": "runtime.api",
     "devices": "runtime.api",
     "CompiledKernel": "runtime.api",
+    "CudaKernel": "runtime.api",
+    "cuda_devices": "runtime.api",
     "Operand": "schedule",
     "Schedule": "schedule",
     "Source": "source",

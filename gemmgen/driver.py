@@ -8,6 +8,7 @@ from typing import Literal
 from gemmgen.backends import backend as find_backend
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
+from gemmgen.errors import ScheduleError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.pipes import check_pipes
@@ -36,7 +37,7 @@ PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 def emit(spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None) -> Source:
     """The source of a product. Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault."""
     language = find_backend(backend)
-    target = target or TARGETS[language.default_target]
+    target = _target(language, target)
     kernel = lower(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
     return _print(kernel, spec, computes(spec), notes, "gemm", language, target)
@@ -51,11 +52,33 @@ def emit_transpose(
 ) -> Source:
     """The source of B = A^T by shuffles in sub-groups of `block` lanes. Raises: ScheduleError."""
     language = find_backend(backend)
-    target = target or TARGETS[language.default_target]
+    target = _target(language, target)
     kernel = run_passes(build_transpose(spec, block, target, name), target)
     exchanges = block.bit_length() - 1
     notes: Notes = [("Schedule", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
     return _print(kernel, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", language, target)
+
+
+def _target(language: type[CLike], target: Target | None) -> Target:
+    """The target that is meant. Raises: ScheduleError if it speaks another language."""
+    if target is None:
+        return TARGETS[language.targets[0]]
+    if target.name in TARGETS and target.name not in language.targets:
+        raise ScheduleError(
+            f"target {target.name!r} does not run {language.name}: use one of {', '.join(language.targets)}"
+        )
+    return target
+
+
+def refusals(
+    spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None
+) -> tuple[str, ...]:
+    """Why a schedule can't be had on a backend's target (its default, unless one is named); empty if it can."""
+    try:
+        validate(spec, schedule, _target(find_backend(backend), target))
+    except ScheduleError as error:
+        return error.problems
+    return ()
 
 
 def lower(spec: GemmSpec, schedule: Schedule, target: Target | None = None, stop_after: str | None = None) -> Kernel:
@@ -99,4 +122,5 @@ def _print(
         spec=spec,
         build_options=printer.build_options(),
         requires=uses_features(kernel) | printer.uses(),
+        alignment=printer.alignment(),
     )

@@ -110,6 +110,9 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         prefetch=bool(flat["prefetch"]),
         register_stages=_int(flat["register_stages"]),
         barrier=bool(flat["barrier"]),
+        warp=None if flat["warp"] is None else _pair(flat["warp"]),
+        across=bool(flat["across"]),
+        snake=bool(flat["snake"]),
         name=name,
     )
 
@@ -122,6 +125,7 @@ def _operand(flat: Mapping[str, Value], key: str) -> Operand:
         share=bool(flat[f"{key}.share"]),
         transposed=bool(flat[f"{key}.transposed"]),
         pad=_int(flat[f"{key}.pad"]),
+        async_copy=bool(flat[f"{key}.async_copy"]),
     )
 
 
@@ -187,7 +191,7 @@ def slug(schedule: Schedule) -> str:
     full = flatten(_shaped(schedule.method, {**head, "k_step": flat["k_step"], "sub_group": flat["sub_group"]}))
     expected = {**full, "k_step": base.k_step, "sub_group": base.sub_group}
     suffixes = (_suffix(key, value) for key, value in flat.items() if key not in head and value != expected[key])
-    parts = [schedule.method, _text(schedule.tile), _text(schedule.group), *suffixes]
+    parts = [schedule.method, text_of(schedule.tile), text_of(schedule.group), *suffixes]
     # Sizes below zero never reach a kernel, but a message about them may want the name.
     return "_".join(parts).replace("-", "minus")
 
@@ -200,12 +204,12 @@ def _suffix(key: str, value: Value) -> str:
     elif field == "memory":
         text = str(value)
     else:
-        text = f"{word}{'none' if value is None else _text(value)}"
+        text = f"{word}{text_of(value)}"
     return f"{operand}_{text}" if operand else text
 
 
-def _text(value: Value) -> str:
+def text_of(value: Value) -> str:
     """A value as the command line and TOML write it."""
     if isinstance(value, tuple):
         return f"{value[0]}x{value[1]}"
-    return str(value)
+    return "none" if value is None else str(value)

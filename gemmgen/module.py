@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from gemmgen.backends.cuda import STATIC_SHARED_BYTES
 from gemmgen.backends.text import environment
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
@@ -29,10 +30,10 @@ _OPERATORS = {
     "%": ("%", 5),
 }
 
-#: Names that the module's skeleton uses itself.
+#: Names that the modules' skeletons use themselves.
 _TAKEN = frozenset(
-    "BUILD_OPTIONS EXTENSIONS SOURCE buffer cache check cl cl_array default_context default_queue image lru_cache np "
-    "pitch program warnings".split()
+    "ALIGNMENT BUILD_OPTIONS EXTENSIONS MODULE Path SHARED_BYTES SOURCE buffer cache check cl cl_array cp "
+    "default_context default_queue image lru_cache np os pitch platforms program sys tempfile view warnings".split()
 ) | frozenset(dir(builtins))
 
 
@@ -96,7 +97,7 @@ class _Operand:
 
 
 def render_module(source: Source) -> str:
-    """A module of one function named as the kernel, which needs numpy and pyopencl but no gemmgen.
+    """A module of one function named as the kernel, which needs numpy and pyopencl or CuPy, but no gemmgen.
 
     Raises: ScheduleError for a backend that Python cannot run, and for a kernel name that Python or the module uses.
     """
@@ -126,6 +127,10 @@ def render_module(source: Source) -> str:
         promises=_promises(source.spec) if source.operation == "gemm" else [],
         global_size=f"({python(mul(cols, wide))}, {python(mul(rows, high))})",
         local_size=f"({wide}, {high})",
+        groups=f"({python(cols)}, {python(rows)})",
+        shared=entry.local_bytes if entry.local_bytes > STATIC_SHARED_BYTES else 0,
+        alignment=source.alignment,
+        ld_multiple=source.spec.ld_multiple,
         arguments=[_argument(argument, slow, operands[-1].name) for argument in entry.arguments],
         has_images=any(argument.kind == "image" for argument in entry.arguments),
         has_pitches=any(argument.name.startswith("ld") for argument in entry.arguments),

@@ -41,10 +41,12 @@ mul_hi nan nextafter normalize popcount pow pown powr radians remainder remquo r
 select sign signbit sin sincos sinh sinpi smoothstep sqrt step sub_sat tan tanh tanpi tgamma trunc upsample
 """
 _RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_MATH}".split())
-#: Families of built-ins and of macros, and what the standards keep for the implementation.
+#: Families of built-ins and of macros, what the standards keep for the implementation, and the functions and macros
+#: that emitted files define for themselves.
 _FAMILIES = re.compile(
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|cuda\w+"
+    r"|(image_)?block_read[248]?|(COPY|copy)\d+|async_(commit|wait|copy\w*)"
 )
 
 
@@ -55,5 +57,7 @@ def name_problem(name: str) -> str | None:
     if len(name) > _LONGEST:
         return f"name {name!r} has {len(name)} > {_LONGEST} characters: give a shorter one"
     if name in _RESERVED or _FAMILIES.fullmatch(name):
-        return f"name {name!r} is reserved in C, C++, OpenCL C or CUDA: give another, such as `my_{name.strip('_')}`"
+        return (
+            f"name {name!r} is taken by C, C++, OpenCL C, CUDA or gemmgen: give another, such as `my_{name.strip('_')}`"
+        )
     return None

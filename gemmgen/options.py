@@ -11,13 +11,13 @@ from difflib import get_close_matches
 from typing import Literal, get_args
 
 from gemmgen.errors import ScheduleError, SpecError
-from gemmgen.methods import METHODS, Flat, Pair, Value, change, defaults, flatten
+from gemmgen.methods import METHODS, Flat, Pair, Value, change, defaults, flatten, text_of
 from gemmgen.names import name_problem
 from gemmgen.schedule import Memory, Schedule
 from gemmgen.spec import GemmSpec, parse_dtype, parse_orders
 
 DEFAULT_METHOD = "simd"
-Kind = Literal["pair", "int", "lanes", "bool", "memory"]
+Kind = Literal["pair", "maybe_pair", "int", "lanes", "bool", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ _OPERAND = {
     "share": Field("bool", "true"),
     "transposed": Field("bool", "true"),
     "pad": Field("int", "1", 64, least=0),
+    "async_copy": Field("bool", "true"),
 }
 #: Every field that `--set` and TOML can name.
 FIELDS: dict[str, Field] = {
@@ -53,11 +54,14 @@ FIELDS: dict[str, Field] = {
     "prefetch": Field("bool", "true"),
     "register_stages": Field("int", "2", 2),
     "barrier": Field("bool", "true"),
+    "warp": Field("maybe_pair", "4x8 (rows x columns of a warp's lanes)", 32),
+    "across": Field("bool", "true"),
+    "snake": Field("bool", "true"),
     **{f"{operand}.{name}": field for operand in "ab" for name, field in _OPERAND.items()},
 }
 #: Of float32, which is every matrix's type so far.
 _LARGEST = 3.4028234663852886e38
-_SPEC_KEYS = ("m", "n", "k", "dtype", "a_order", "b_order", "c_order", "alpha", "beta", "multiple_of")
+_SPEC_KEYS = ("m", "n", "k", "dtype", "a_order", "b_order", "c_order", "alpha", "beta", "multiple_of", "ld_multiple")
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -77,11 +81,13 @@ def parse_value(key: str, raw: object, problems: list[str]) -> Value:
     field = FIELDS[key]
     text = str(raw).strip().lower() if isinstance(raw, bool | int | str) else ""
     match field.kind:
-        case "pair" if not isinstance(raw, int):
+        case "maybe_pair" if text == "none":
+            return None
+        case "pair" | "maybe_pair" if not isinstance(raw, int):
             return _pair(key, field, text, raw, problems)
         case "lanes" if text == "none":
             return None
-        case "int" | "lanes" if not isinstance(raw, bool) and re.fullmatch(r"[+-]?\d{1,18}", text):
+        case "int" | "lanes" if not isinstance(raw, bool) and re.fullmatch(r"[+-]?[0-9]{1,18}", text):
             return _bounded(key, field, int(text), problems)
         case "bool" if text in ("true", "false"):
             return text == "true"
@@ -98,7 +104,7 @@ def parse_value(key: str, raw: object, problems: list[str]) -> Value:
 
 
 def _pair(key: str, field: Field, text: str, raw: object, problems: list[str]) -> Pair | None:
-    match = re.fullmatch(r"([+-]?\d{1,18})x([+-]?\d{1,18})", text)
+    match = re.fullmatch(r"([+-]?[0-9]{1,18})x([+-]?[0-9]{1,18})", text)
     if match is None:
         limits = f"two whole numbers from {field.least} to {field.most}"
         problems.append(f"{key} {raw!r} is not like {field.like}: give {limits} with an x between")
@@ -174,13 +180,16 @@ def build_schedule(
 def _changes(given: Iterable[tuple[str, object]], problems: list[str]) -> Flat:
     """The fields that are given, each once."""
     changes: Flat = {}
+    texts: dict[str, str] = {}
     for key, raw in given:
         if key not in FIELDS:
             problems.append(f"{key!r} is no field of a schedule: {suggest(key, FIELDS)}")
             continue
+        before = len(problems)
         value = parse_value(key, raw, problems)
-        if key in changes and changes[key] != value:
-            problems.append(f"{key} is given twice, as {changes[key]} and {value}: leave one out")
+        written = str(raw) if len(problems) > before else text_of(value)
+        if texts.setdefault(key, written) != written:
+            problems.append(f"{key} is given twice, as {texts[key]} and {written}: leave one out")
         changes[key] = value
     return changes
 
@@ -279,12 +288,13 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     unknown = (key for key in table if key not in _SPEC_KEYS)
     problems += (f"unknown key {key!r} in [spec]: {suggest(key, _SPEC_KEYS)}" for key in unknown)
     orders = [str(table.get(f"{x}_order", "row")) for x in "abc"]
+    ld_multiple = str(table.get("ld_multiple", 1))
     units = table.get("multiple_of", [1, 1, 1])
     multiple_of = ",".join(map(str, units)) if isinstance(units, list) else str(units)
     m, n, k, alpha, beta = (str(table[key]) if key in table else None for key in ("m", "n", "k", "alpha", "beta"))
     try:
         dtype = str(table.get("dtype", "float32"))
-        return build_spec(m, n, k, dtype, ",".join(orders), alpha, beta, multiple_of)
+        return build_spec(m, n, k, dtype, ",".join(orders), alpha, beta, multiple_of, ld_multiple)
     except SpecError as error:
         problems += error.problems
         return GemmSpec()
@@ -302,6 +312,7 @@ def build_spec(
     alpha: str | None = None,
     beta: str | None = None,
     multiple_of: str | None = None,
+    ld_multiple: str | None = None,
     base: GemmSpec | None = None,
 ) -> GemmSpec:
     """A spec from options as they are written; what is not given is as in `base`.
@@ -313,6 +324,7 @@ def build_spec(
     sizes = [_size(axis, text, problems) for axis, text in (("M", m), ("N", n), ("K", k))]
     factors = [_factor(key, text, problems) for key, text in (("alpha", alpha), ("beta", beta))]
     units = base.multiple_of if multiple_of is None else _units(multiple_of, problems)
+    lines = _size("leading dimensions' multiple", ld_multiple, problems) or base.ld_multiple
     element, orders = base.dtype, (base.a_order, base.b_order, base.c_order)
     try:
         element = base.dtype if dtype is None else parse_dtype(dtype)
@@ -325,7 +337,7 @@ def build_spec(
     alpha_beta = [known if x is None else x for x, known in zip(factors, (base.alpha, base.beta), strict=True)]
     m_n_k = [known if x is None else x for x, known in zip(sizes, (base.m, base.n, base.k), strict=True)]
     try:
-        spec = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, alpha_beta[0], alpha_beta[1], units)
+        spec = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, alpha_beta[0], alpha_beta[1], units, lines)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
     if problems:
@@ -336,7 +348,7 @@ def build_spec(
 def _size(axis: str, text: str | None, problems: list[str]) -> int | None:
     if text is None:
         return None
-    if not re.fullmatch(r"\d{1,9}", text) or not 1 <= int(text) < 2**31 - 1024:
+    if not re.fullmatch(r"[0-9]{1,10}", text) or not 1 <= int(text) < 2**31 - 1024:
         problems.append(f"{axis} = {text!r} is no size: give a whole number from 1 to {2**31 - 1025}")
         return None
     return int(text)
@@ -358,7 +370,7 @@ def _units(text: str, problems: list[str]) -> tuple[int, int, int]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1:
         parts *= 3
-    if len(parts) != 3 or not all(re.fullmatch(r"\d{1,9}", part) for part in parts):
+    if len(parts) != 3 or not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
         problems.append(f"multiple_of {text!r} is not like 32,16,8 (for M, N and K): give three whole numbers")
         return (1, 1, 1)
     m, n, k = map(int, parts)

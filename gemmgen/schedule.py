@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
+
+from gemmgen.errors import ScheduleError
+from gemmgen.fields import field_problems
+from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image"]
 Method = Literal["naive", "slm", "simd", "block_read"]
@@ -21,6 +25,7 @@ class Operand:
         share: whether lanes hold different elements and pass them around the sub-group.
         transposed: whether local memory holds the tile with K as its slow axis for A (fast for B).
         pad: elements added to each row of the local tile.
+        async_copy: whether local memory is filled by asynchronous copies, past the registers.
     """
 
     memory: Memory = "global"
@@ -29,6 +34,14 @@ class Operand:
     share: bool = False
     transposed: bool = False
     pad: int = 0
+    async_copy: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises: ScheduleError with every field of a wrong type; sizes are checked against the rest later."""
+        memories = get_args(Memory)
+        kinds = {"Memory": (f"one of {', '.join(memories)}", lambda x: isinstance(x, str) and x in memories)}
+        if problems := field_problems(self, kinds):
+            raise ScheduleError(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,12 @@ class Schedule:
         prefetch: whether the next tile is loaded into registers before the current tile's arithmetic and
             stored to local memory after it.
         register_stages: 2 where the next step's operands are read from local memory ahead of use.
+        warp: how the lanes of a warp lie over the rows and columns of the group's work-items, so that they read few
+            different elements; None where they follow the group's rows.
+        across: whether that goes on from one tile to the next, whose first operands are read before the last step's
+            arithmetic.
+        snake: whether every other row of the arithmetic goes backwards, so that the element of B at the turn is used
+            twice in a row.
         barrier: whether the group meets after B's load, only to stay in step for the cache.
         name: of the kernel; None derives one (`slug`).
     """
@@ -60,8 +79,25 @@ class Schedule:
     stages: int = 1
     prefetch: bool = False
     register_stages: int = 1
+    warp: tuple[int, int] | None = None
+    across: bool = False
+    snake: bool = False
     barrier: bool = False
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises: ScheduleError with every field of a wrong type, and a name that must not reach a source."""
+        problems = field_problems(
+            self,
+            {
+                "Operand": ("a gemmgen.Operand", lambda x: isinstance(x, Operand)),
+                "str": ("text", lambda x: isinstance(x, str)),
+            },
+        )
+        if isinstance(self.name, str) and (problem := name_problem(self.name)):
+            problems.append(problem)
+        if problems:
+            raise ScheduleError(problems)
 
     @property
     def block_tile(self) -> tuple[int, int]:

@@ -58,6 +58,7 @@ class Source:
         spec: what a `gemm` computes; sizes folded there are no arguments.
         build_options: what the compiler must be told.
         requires: features of the target that the text uses.
+        alignment: bytes that matrices must begin on multiples of.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Source:
     spec: GemmSpec
     build_options: tuple[str, ...] = ()
     requires: frozenset[str] = frozenset()
+    alignment: int = 1
 
 
 def entry_point(kernel: Kernel, local_bytes: int) -> EntryPoint:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from gemmgen.errors import SpecError
+from gemmgen.fields import Kind, field_problems, is_whole
 from gemmgen.ir.dtypes import F32, MATRIX_DTYPES, DType
 
 Order = Literal["row", "col"]
 ORDERS: tuple[str, ...] = ("row", "col")
+#: Of float32, which is every matrix's type so far.
+LARGEST = 3.4028234663852886e38
+#: A tile beyond it must still be counted by 32-bit integers.
+LARGEST_SIZE = 2**31 - 1025
+_KINDS: dict[str, Kind] = {
+    "DType": (
+        f"gemmgen.spec.parse_dtype(name) of {', '.join(MATRIX_DTYPES)}",
+        lambda x: isinstance(x, DType) and x in MATRIX_DTYPES.values(),
+    ),
+    "Order": ("row or col", lambda x: isinstance(x, str) and x in ORDERS),
+    "float": ("a number", lambda x: type(x) in (int, float)),
+    "tuple[int, int, int]": (
+        "three whole numbers, for m, n and k",
+        lambda x: isinstance(x, tuple) and len(x) == 3 and all(map(is_whole, x)),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +56,11 @@ class GemmSpec:
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
-        problems = []
+        if problems := field_problems(self, _KINDS):
+            raise SpecError(problems)
         for axis, size, unit in zip("mnk", (self.m, self.n, self.k), self.multiple_of, strict=True):
+            if size is not None and size > LARGEST_SIZE:
+                problems.append(f"{axis} = {size} > {LARGEST_SIZE}, what 32-bit indices reach: multiply it in parts")
             if size is not None and size < 1:
                 problems.append(f"{axis} = {size} < 1: give a positive size, or leave it out to pass it at run time")
             if unit < 1:
@@ -51,8 +70,11 @@ class GemmSpec:
         if self.ld_multiple < 1:
             problems.append(f"leading dimensions are said to be multiples of {self.ld_multiple} < 1: say 1 if unknown")
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if value is not None and not math.isfinite(value):
-                problems.append(f"{name} = {value} cannot be folded: leave it out and pass it at run time")
+            if value is not None and not abs(value) <= LARGEST:
+                problems.append(
+                    f"{name} = {value} cannot be folded, as it exceeds float32's {LARGEST:g}: "
+                    "leave it out and pass it at run time"
+                )
         if problems:
             raise SpecError(problems)
 

@@ -17,6 +17,7 @@ TOOLS = {
     "clang": "apt-get install clang-22",
     "iga64": "apt-get install libigc-tools",
     "ocloc": "apt-get install intel-opencl-icd",
+    "nvcc": "the CUDA toolkit",
     "oclgrind": "apt-get install oclgrind",
 }
 #: Names under which a tool is looked for, best first.

@@ -16,8 +16,9 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Barrier, Block, Body, Comment, For, If, Let, Move, Stmt, Store
+from gemmgen.ir.stmt import Alloc, AsyncGroup, Barrier, Block, Body, Comment, For, If, Let, Move, Stmt, Store
 from gemmgen.ir.target import Target
+from gemmgen.ir.visit import walk
 
 INDENT = "    "
 #: How tightly operators bind, from C's grammar; higher binds tighter.
@@ -61,8 +62,8 @@ class CLike(ABC):
     types: ClassVar[dict[str, str]]
     words: ClassVar[Words]
 
-    #: The target that is meant where none is named.
-    default_target: ClassVar[str]
+    #: Names of the targets that speak it; the first is meant where none is named.
+    targets: ClassVar[tuple[str, ...]]
 
     target: Target
     kernel: Kernel
@@ -85,6 +86,10 @@ class CLike(ABC):
     def barrier(self) -> str:
         """The statement at which a group meets."""
 
+    def async_group(self, group: AsyncGroup) -> str:
+        """A statement about asynchronous copies, where the language has them."""
+        raise LoweringError(f"{self.name} has no asynchronous copies to {group.verb}")
+
     @abstractmethod
     def wide_move(self, move: Move) -> str:
         """A statement for an instruction that moves more than an element."""
@@ -92,6 +97,12 @@ class CLike(ABC):
     @abstractmethod
     def uses(self) -> frozenset[str]:
         """The features of the target whose names the text uses, beside what the instructions need."""
+
+    def alignment(self) -> int:
+        """Bytes that matrices must begin on multiples of: those of the widest vector that needs alignment."""
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.aligned]
+        touched = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
+        return max((m.width * b.dtype.size for m, b in touched), default=1)
 
     @abstractmethod
     def requirements(self) -> list[str]:
@@ -145,17 +156,19 @@ class CLike(ABC):
             case Alloc(buffer) if isinstance(following, Store) and following.buffer == buffer and not buffer.shape:
                 yield f"{self.types[buffer.dtype.name]} {buffer.name} = {self.expr(following.value)};"
             case Alloc(buffer):
-                yield f"{self.qualifier(buffer)}{self.types[buffer.dtype.name]} {self._declarator(buffer)};"
+                yield from self.declare(buffer)
             case Let(var, value):
                 yield f"const {self.types[var.dtype.name]} {var.name} = {self.expr(value)};"
             case Store(buffer, index, value):
                 yield f"{self.element(buffer, index)} = {self.expr(value)};"
-            case Move() if stmt.width == 1 and not any(stmt.atom.lane_step):
+            case Move() if stmt.width == 1 and not any(stmt.atom.lane_step) and not stmt.atom.is_async:
                 yield f"{self.element(stmt.dst, stmt.dst_index)} = {self.element(stmt.src, stmt.src_index)};"
             case Move():
                 yield self.wide_move(stmt)
             case Barrier():
                 yield self.barrier()
+            case AsyncGroup():
+                yield self.async_group(stmt)
             case For():
                 yield from self._loop(stmt)
             case If(condition, then, orelse):
@@ -182,8 +195,13 @@ class CLike(ABC):
         yield from self._indented(loop.body, 2)
         yield "}"
 
-    def _declarator(self, buffer: Buffer) -> str:
-        return buffer.name + "".join(f"[{extent}]" for extent in buffer.extents)
+    def declare(self, buffer: Buffer) -> list[str]:
+        """The declaration of an array."""
+        return [f"{self.qualifier(buffer)}{self.types[buffer.dtype.name]} {buffer.name}{self.dimensions(buffer)};"]
+
+    def dimensions(self, buffer: Buffer) -> str:
+        """An array's extents as they are declared."""
+        return "".join(f"[{extent}]" for extent in buffer.extents)
 
     # --- expressions ------------------------------------------------------------------------------
 
@@ -254,8 +272,19 @@ def fold_line(line: str, limit: int = 100) -> list[str]:
             return [parts[0], *(part for p in parts[1:] for part in fold_line(" " * (indent + 4) + p, limit))]
         # `condition ? then` over `: other`, the two signs aligned.
         return [line[:colon], *fold_line(" " * (question + 1) + line[colon + 1 :], limit)]
-    cut = line.rfind(", ", indent, limit) + 2
-    return [line] if cut < indent + 2 else [line[: cut - 1], *fold_line(" " * (indent + 4) + line[cut:], limit)]
+    cut = _last_comma(line, limit)
+    return [line] if cut is None else [line[:cut], *fold_line(" " * (indent + 4) + line[cut + 1 :], limit)]
+
+
+def _last_comma(line: str, limit: int) -> int | None:
+    """Where the line is cut: after the last comma that fits, of those inside the fewest parentheses."""
+    best: tuple[int, int] | None = None
+    depth = 0
+    for i, character in enumerate(line[:limit]):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and (best is None or -depth >= best[0]):
+            best = -depth, i + 1
+    return None if best is None else best[1]
 
 
 def _marks(line: str) -> dict[str, int]:
@@ -265,7 +294,8 @@ def _marks(line: str) -> dict[str, int]:
     for i, character in enumerate(line):
         depth += (character in "([{") - (character in ")]}")
         for mark in (" = ", " ? ", " : ") if depth == 0 and character == " " else ():
-            if line.startswith(mark, i):
+            # Not at the line's own beginning, where an earlier fold may have put one.
+            if line.startswith(mark, i) and line[:i].strip():
                 found.setdefault(mark, i)
     return found
 

@@ -25,7 +25,7 @@ class OpenCL(CLike):
     name: ClassVar[str] = "opencl"
     suffix: ClassVar[str] = ".cl"
     words: ClassVar[Words] = Words("work-item", "group", "local memory", "sub-group")
-    default_target: ClassVar[str] = "intel"
+    targets: ClassVar[tuple[str, ...]] = ("intel", "khr", "portable")
     types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
 
     # --- the function -----------------------------------------------------------------------------

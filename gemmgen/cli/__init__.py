@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gemmgen.cli import emit, explain, listing, run
+from gemmgen.cli import bench, emit, explain, listing, run
 from gemmgen.cli.output import complain
 from gemmgen.errors import LoweringError, UserError
 
@@ -49,6 +49,7 @@ def _gemmgen(
 app.command("emit", epilog=emit.EXAMPLES)(emit.emit)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("run", epilog=run.EXAMPLES)(run.run)
+app.command("bench", epilog=bench.EXAMPLES)(bench.bench)
 app.command("presets", epilog=listing.PRESETS_EXAMPLES)(listing.presets)
 app.command("devices", epilog=listing.DEVICES_EXAMPLES)(listing.devices)
 

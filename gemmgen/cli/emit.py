@@ -54,7 +54,8 @@ def emit(
         str, typer.Option(metavar="KIND", help="gemm or transpose.", autocompletion=complete_kernels)
     ] = "gemm",
     python: Annotated[
-        bool, typer.Option("--python", help="A Python module that needs numpy and pyopencl, but no gemmgen.")
+        bool,
+        typer.Option("--python", help="A Python module that needs numpy and pyopencl (CuPy for cuda), but no gemmgen."),
     ] = False,
     stop_after: Annotated[
         str | None, typer.Option(metavar="PASS", help="Print the IR there.", autocompletion=complete_passes)
@@ -72,7 +73,7 @@ def emit(
     if kernel == "transpose":
         deliver(_transpose(request, problems, backend, python, stop_after), output)
         return
-    spec, schedule, target = request.resolve(problems)
+    spec, schedule, target = request.resolve(problems, backend)
 
     from gemmgen import driver
 
@@ -109,7 +110,8 @@ def _choices(backend: str, kernel: str, python: bool, stop_after: str | None) ->
 
 def _option(field: str) -> str:
     """The option that sets a field of the request."""
-    return {"k": "-K", "sets": "--set", "schedule_file": "--schedule"}.get(field, f"--{field.replace('_', '-')}")
+    special = {"m": "-M", "n": "-N", "k": "-K", "sets": "--set", "schedule_file": "--schedule"}
+    return special.get(field, f"--{field.replace('_', '-')}")
 
 
 def _transpose(request: Request, problems: list[str], backend: str, python: bool, stop_after: str | None) -> str:
@@ -118,16 +120,18 @@ def _transpose(request: Request, problems: list[str], backend: str, python: bool
     from gemmgen.names import name_problem
     from gemmgen.options import build_spec
 
-    gemm_only = ("preset", "schedule_file", "method", "tile", "group", "k_step", "sets", "k", "alpha", "beta")
+    gemm_only = (
+        "preset schedule_file method tile group k_step sets m n k multiple_of ld_multiple layout alpha beta".split()
+    )
     given = (_option(name) for name in gemm_only if getattr(request, name) is not None)
     problems += (f"{option} means nothing to --kernel transpose: leave it out" for option in given)
     if request.name is not None and (problem := name_problem(request.name)):
         problems.append(problem)
     block = request.sub_group or "16"
-    if not block.isdecimal():
+    if not (block.isascii() and block.isdecimal()):
         problems.append(f"sub_group {block!r} is no number of lanes: give one such as 16")
-    spec = attempt(problems, build_spec, request.m, request.n, None, request.dtype, request.layout)
-    target = attempt(problems, request.chosen_target)
+    spec = attempt(problems, build_spec, dtype=request.dtype)
+    target = attempt(problems, request.chosen_target, backend)
     if problems or spec is None or target is None:
         raise UserError(problems)
     if stop_after is not None:

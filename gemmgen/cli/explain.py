@@ -18,6 +18,14 @@ EXAMPLES = "\n\n".join(
 @takes_request
 def explain(request: Request) -> None:
     """Draw a schedule: tiles, the way of A and B, registers, local memory, flops per byte."""
+    from gemmgen import driver
+    from gemmgen.backends import BACKENDS
     from gemmgen.explain import explain as picture
+    from gemmgen.ir.target import TARGETS
 
-    say(picture(*request.resolve()))
+    spec, schedule, target = request.resolve()
+    if request.target is None:
+        # Of the languages, the first whose own target takes the schedule.
+        takers = [b for b in BACKENDS.values() if not driver.refusals(spec, schedule, b.name)]
+        target = TARGETS[takers[0].targets[0]] if takers else target
+    say(picture(spec, schedule, target))

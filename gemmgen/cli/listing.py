@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gemmgen.cli.output import say
-from gemmgen.errors import ScheduleError
+from gemmgen.cli.request import attempt
+from gemmgen.errors import DeviceError, ScheduleError
 
 if TYPE_CHECKING:
     from gemmgen.ir.target import Target
+    from gemmgen.runtime.cuda_devices import CudaDeviceInfo
     from gemmgen.runtime.devices import DeviceInfo
 
 PRESETS_EXAMPLES = "\n\n".join(
@@ -38,25 +41,34 @@ def presets(
     """List the presets: ready-made schedules, with a line about each."""
     from gemmgen import presets as library
 
-    if names:
-        say("".join(f"{name}\n" for name in library.names()))
-        return
-
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("preset", "what it is", box=None, pad_edge=False)
-    table.columns[0].no_wrap = True
-    for name in library.names():
-        table.add_row(name, library.load(name).summary)
-    Console().print(table, highlight=False)
+    wide = max(map(len, library.names()))
+    lines = (name if names else f"{name:<{wide}}  {library.load(name).summary}" for name in library.names())
+    # One line each however wide the terminal is: to be read, and to be searched by grep.
+    say("".join(f"{line}\n" for line in lines))
 
 
 def devices() -> None:
-    """List the OpenCL devices, what they offer and which presets they run."""
+    """List the devices of OpenCL and the GPUs of CUDA, what they offer and which presets they run."""
+    found: list[str] = []
+    problems: list[str] = []
+    found += attempt(problems, _opencl_devices) or []
+    if find_spec("cupy"):
+        found += attempt(problems, _cuda_devices) or []
+    if not found:
+        raise DeviceError(problems)
+    say("\n".join(found))
+
+
+def _opencl_devices() -> list[str]:
     from gemmgen.runtime import devices as runtime
 
-    say("\n".join(_describe(info, runtime.target_of(info.handle)) for info in runtime.devices()))
+    return [_describe(info, runtime.target_of(info.handle)) for info in runtime.devices()]
+
+
+def _cuda_devices() -> list[str]:
+    from gemmgen.runtime import cuda_devices as runtime
+
+    return [_describe_cuda(info, runtime.target_of(info)) for info in runtime.cuda_devices()]
 
 
 def _describe(info: DeviceInfo, target: Target) -> str:
@@ -71,6 +83,20 @@ def _describe(info: DeviceInfo, target: Target) -> str:
     }
     body = "".join(f"   {key:<13} {value}\n" for key, value in lines.items())
     return f"{info.number}  {info.name} ({info.type})\n{body}"
+
+
+def _describe_cuda(info: CudaDeviceInfo, target: Target) -> str:
+    major, minor = info.capability
+    lines = {
+        "platform": f"CUDA, compute capability {major}.{minor}",
+        "multiproc.": str(info.multiprocessors),
+        "shared memory": f"{info.shared_bytes // 1024} KiB",
+        "memory": f"{info.memory_bytes >> 30} GiB",
+        "block": f"up to {info.max_threads} threads",
+        "presets": _runs(target),
+    }
+    body = "".join(f"   {key:<13} {value}\n" for key, value in lines.items())
+    return f"{info.number}  {info.name} (gpu, --backend cuda)\n{body}"
 
 
 def _features(info: DeviceInfo) -> str:

@@ -13,7 +13,9 @@ from gemmgen.errors import UserError
 
 
 def complain(problems: Iterable[str]) -> None:
-    """Every problem on standard error."""
+    """Every problem on standard error; nowhere, if that is closed."""
+    if sys.stderr is None:
+        return
     listed = list(problems)
     if len(listed) == 1:
         text = f"gemmgen: {listed[0]}\n"
@@ -22,22 +24,31 @@ def complain(problems: Iterable[str]) -> None:
     sys.stderr.write(text)
 
 
-def path_problems(path: Path | None, option: str = "-o") -> list[str]:
-    """What keeps `path` from being written."""
+def path_problems(path: Path | None, like: str = "kernel.cl") -> list[str]:
+    """What keeps `path`, given by -o, from being written.
+
+    Args:
+        like: an example of a file's name, for messages.
+    """
     if path is None:
         return []
     if path.is_dir():
-        return [f"{option} {path} is a folder: name a file in it, such as {path / 'kernel.cl'}"]
+        return [f"-o {path} is a folder: name a file in it, such as {path / like}"]
     parent = Path(os.path.realpath(path)).parent
     if not parent.is_dir():
-        return [f"{option} {path}: the folder {parent} does not exist: create it first (mkdir -p {parent})"]
+        return [f"-o {path}: the folder {parent} does not exist: create it first (mkdir -p {parent})"]
     if not os.access(parent, os.W_OK):
-        return [f"{option} {path}: the folder {parent} can't be written to: choose another"]
+        return [f"-o {path}: the folder {parent} can't be written to: choose another"]
     return []
 
 
 def say(text: str) -> None:
-    """Text to standard output, at once, so that a full disk is noticed here."""
+    """Text to standard output, at once, so that a full disk is noticed here.
+
+    Raises: UserError if the shell has closed it (`>&-`).
+    """
+    if sys.stdout is None:
+        raise UserError("standard output is closed: open it, or send it to /dev/null")
     sys.stdout.write(text)
     sys.stdout.flush()
 

@@ -119,6 +119,9 @@ class Request:
     multiple_of: Annotated[
         str | None, what("--multiple-of", metavar="M,N,K", text="What sizes are promised to be multiples of.")
     ] = None
+    ld_multiple: Annotated[
+        str | None, what("--ld-multiple", metavar="N", text="What leading dimensions are promised to be multiples of.")
+    ] = None
     dtype: Annotated[str | None, what("--dtype", metavar="TYPE", text="Element type: float32.")] = None
     layout: Annotated[
         str | None, what("--layout", metavar="A[,B[,C]]", text="row or col, for all or for each: row,col.")
@@ -130,16 +133,16 @@ class Request:
         str | None, what("--beta", metavar="X", text="Fold beta; 0 never reads C. Else a run-time argument.")
     ] = None
 
-    def resolve(self, *more: Iterable[str]) -> tuple[GemmSpec, Schedule, Target]:
+    def resolve(self, more: Iterable[str] = (), backend: str = "opencl") -> tuple[GemmSpec, Schedule, Target]:
         """What the options mean.
 
         Raises: UserError with every problem, those that the command has found (`more`) among them.
         """
-        problems = [problem for found in more for problem in found]
+        problems = list(more)
         base = attempt(problems, self._document)
         spec = attempt(problems, self._spec, base)
         schedule = attempt(problems, self._schedule, base)
-        target = attempt(problems, self.chosen_target)
+        target = attempt(problems, self.chosen_target, backend)
         if problems or spec is None or schedule is None or target is None:
             raise UserError(problems)
         return spec, schedule, target
@@ -163,7 +166,8 @@ class Request:
 
         start = base.spec if base else None
         sizes = (self.m, self.n, self.k)
-        return build_spec(*sizes, self.dtype, self.layout, self.alpha, self.beta, self.multiple_of, base=start)
+        promises = (self.multiple_of, self.ld_multiple)
+        return build_spec(*sizes, self.dtype, self.layout, self.alpha, self.beta, *promises, base=start)
 
     def _schedule(self, base: Document | None) -> Schedule:
         from gemmgen.options import build_schedule
@@ -179,12 +183,13 @@ class Request:
             self.name,
         )
 
-    def chosen_target(self) -> Target:
-        """The target. Raises: UserError."""
+    def chosen_target(self, backend: str = "opencl") -> Target:
+        """The target, or the one that the backend means by itself. Raises: UserError."""
+        from gemmgen.backends import BACKENDS
         from gemmgen.ir.target import TARGETS
         from gemmgen.options import suggest
 
-        name = self.target or "intel"
+        name = self.target or (BACKENDS[backend].targets[0] if backend in BACKENDS else "intel")
         if name not in TARGETS:
             raise UserError(f"target {name!r} does not exist: {suggest(name, TARGETS)}")
         return TARGETS[name]

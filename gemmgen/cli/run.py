@@ -14,9 +14,8 @@ from gemmgen.cli.request import Request, attempt, complete_presets, takes_reques
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
+    from gemmgen.cli.engines import Engine, Once
     from gemmgen.cli.matrices import Matrices, Matrix
-    from gemmgen.runtime.devices import DeviceInfo
-    from gemmgen.runtime.opencl import CompiledKernel
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
@@ -28,6 +27,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen run --tile 16x2 --group 4x8 -v",
         "gemmgen run -k naive --a A.npy --b B.npy -o C.npy",
         "gemmgen run -k all -i 0",
+        "gemmgen run --backend cuda -k smem_8x8_double -M 4096 -N 4096 -K 4096 -v",
     )
 )
 WHERE, DATA = "Where", "Matrices"
@@ -66,6 +66,7 @@ def _data(*names: str, metavar: str, text: str) -> object:
 @takes_request
 def run(
     request: Request,
+    backend: Annotated[str, _where("--backend", metavar="NAME", text="opencl or cuda.")] = "opencl",
     platform: Annotated[str | None, _where("-p", "--platform", metavar="P", text="Number or part of its name.")] = None,
     type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu or accelerator.")] = None,
     device: Annotated[str | None, _where("-d", "--device", metavar="D", text="Number or part of its name.")] = None,
@@ -90,17 +91,17 @@ def run(
 
     The sizes are arguments of the kernel here, 1024 if not given; all other options are as of emit.
     """
-    problems = path_problems(output)
+    problems = path_problems(output, "C.npy")
     if request.target is not None:
         problems.append(f"--target {request.target} means nothing here, where the device decides: leave it out")
     plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output)
-    info = attempt(problems, _pick, platform, device, type_)
-    if plan is not None and info is not None:
-        problems += _refusals(plan, info)
-    if problems or plan is None or info is None:
+    engine = attempt(problems, _pick, backend, platform, device, type_)
+    if plan is not None and engine is not None:
+        problems += _refusals(plan, engine)
+    if problems or plan is None or engine is None:
         raise UserError(problems)
-    say(f"{info}\n")
-    results = [_job(plan, spec, schedule, info, output) for spec, schedule in plan.jobs]
+    say(f"{engine.label}\n")
+    results = [_job(plan, spec, schedule, engine, output) for spec, schedule in plan.jobs]
     if not all(results):
         raise typer.Exit(1)
 
@@ -108,10 +109,10 @@ def run(
 # --- before anything runs -------------------------------------------------------------------------
 
 
-def _pick(platform: str | None, device: str | None, type_: str | None) -> DeviceInfo:
-    from gemmgen.runtime.devices import pick
+def _pick(backend: str, platform: str | None, device: str | None, type_: str | None) -> Engine:
+    from gemmgen.cli.engines import pick
 
-    return pick(platform, device, type_)
+    return pick(backend, platform, device, type_)
 
 
 def _plan(
@@ -160,22 +161,22 @@ def _requests(request: Request, kernels: list[str]) -> Iterator[Request]:
 
 
 def _whole(name: str, text: str, problems: list[str]) -> int:
+    """The number; 1, with a problem noted, if it is none."""
     if text.isascii() and text.isdecimal() and len(text) < 10:
         return int(text)
-    problems.append(f"{name} {text!r} is no whole number from 0 on: give one such as 5")
-    return 0
+    problems.append(f"{name} {text!r} is no whole number from 0 to 999999999: give one such as 5")
+    return 1
 
 
 # --- on the device --------------------------------------------------------------------------------
 
 
-def _refusals(plan: Plan, info: DeviceInfo) -> list[str]:
+def _refusals(plan: Plan, engine: Engine) -> list[str]:
     """Why the device can't run what was asked for by name; found before anything runs."""
     from gemmgen.passes.validate import validate
-    from gemmgen.runtime.devices import target_of
 
     problems: list[str] = []
-    target = target_of(info.handle)
+    target = engine.target()
     for spec, schedule in () if plan.tolerant else plan.jobs:
         found: list[str] = []
         attempt(found, validate, spec, schedule, target)
@@ -183,16 +184,14 @@ def _refusals(plan: Plan, info: DeviceInfo) -> list[str]:
     return problems
 
 
-def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, info: DeviceInfo, output: Path | None) -> bool:
+def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output: Path | None) -> bool:
     """Build and run one kernel; whether its result holds.
 
     Raises: UserError where the device can't run it and it was asked for by name.
     """
-    import gemmgen
-
     say(f"\n{schedule.slug()}\n")
     try:
-        kernel = gemmgen.compile(spec, schedule, backend="opencl", device=info.handle)
+        once = engine.compile(spec, schedule)
     except UserError as error:
         if not plan.tolerant:
             raise
@@ -202,7 +201,7 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, info: DeviceInfo, outpu
         say("  built\n")
         return True
     data = plan.matrices.ordered(spec)
-    result = _iterate(plan.iterations, data, kernel)
+    result = _iterate(plan.iterations, data, once)
     good = True
     if plan.validate:
         from gemmgen.cli.matrices import Check
@@ -218,7 +217,7 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, info: DeviceInfo, outpu
     return good
 
 
-def _iterate(iterations: int, data: Matrices, kernel: CompiledKernel) -> Matrix:
+def _iterate(iterations: int, data: Matrices, once: Once) -> Matrix:
     """Run it, print its times and return C."""
     m, n, k = data.sizes
     flops, best = 2 * m * n * k, 0
@@ -226,9 +225,8 @@ def _iterate(iterations: int, data: Matrices, kernel: CompiledKernel) -> Matrix:
     for i in range(iterations):
         # C is updated in place: each iteration starts from the same.
         c = None if data.c is None else data.c.copy(order="K")
-        result, event = kernel(data.a, data.b, c, return_event=True)
-        event.wait()
-        nanoseconds = max(1, int(event.profile.end - event.profile.start))
+        result, measured = once(data.a, data.b, c)
+        nanoseconds = max(1, measured)
         best = min(best or nanoseconds, nanoseconds)
         say(f"  {i + 1:3}   {_speed(nanoseconds, flops)}\n")
     say(f"  best  {_speed(best, flops)}   {m} x {n} x {k}\n")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from gemmgen.ir.expr import Const, Expr
 
-Edge = Literal["clamp", "guard", "undefined"]
+Edge = Literal["clamp", "guard", "undefined", "zero_fill"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,11 @@ class CopyAtom:
         lane_step: from one lane of the sub-group to the next; (0, 0) if lanes address on their own.
         widths: how many elements one instruction can move.
         edge: what happens outside the matrix. `clamp`: single elements, the coordinates can be clamped.
-            `guard`: must not be issued there. `undefined`: allowed, with values to be discarded.
+            `guard`: must not be issued there. `undefined`: allowed, with values to be discarded. `zero_fill`: the
+            instruction is told how many elements are inside and makes the others zero.
         needs: features of the target.
         aligned: whether addresses must be multiples of what one instruction moves.
+        is_async: whether it only begins the copy, which `AsyncGroup` statements wait for.
     """
 
     name: str
@@ -129,6 +131,7 @@ class CopyAtom:
     edge: Edge
     needs: frozenset[str] = frozenset()
     aligned: bool = False
+    is_async: bool = False
 
     def footprint(self, width: int, sub_group: int) -> tuple[int, int]:
         """Extent (slow, fast) of what one instruction touches, over all lanes that share it."""
@@ -142,6 +145,11 @@ SCALAR = CopyAtom("scalar", (0, 1), (0, 0), (1,), "clamp")
 VECTOR = CopyAtom("vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", frozenset({"unaligned_vectors"}))
 #: The same where the hardware's vectors stand on multiples of their size: `float2` and `float4`.
 ALIGNED_VECTOR = CopyAtom("aligned_vector", (0, 1), (0, 0), (2, 4), "guard", aligned=True)
+#: From global to local memory without a register on the way: `cp.async` (PTX ISA, "Data Movement and Conversion
+#: Instructions: cp.async"), of 4, 8 or 16 bytes.
+ASYNC_COPY = CopyAtom(
+    "async_copy", (0, 1), (0, 0), (1, 2, 4), "zero_fill", frozenset({"async_copy"}), aligned=True, is_async=True
+)
 
 
 def block_read(sub_group: int) -> CopyAtom:
@@ -165,16 +173,20 @@ class MmaAtom:
     Attributes:
         name: the key by which passes know how to expand it.
         order: nesting of the loops over rows `i`, depth `k` and columns `j`, outermost first.
+        snake: whether odd rows go through their columns backwards.
         needs: features of the target.
     """
 
     name: str
     order: tuple[Literal["i", "j", "k"], ...]
     needs: frozenset[str] = frozenset()
+    snake: bool = False
 
 
 #: One multiply-add a lane, all operands in its own registers.
 FMA = MmaAtom("fma", ("k", "i", "j"))
+#: The same, odd rows backwards: at each turn an operand stays where the last instruction had it.
+FMA_SNAKE = MmaAtom("fma", ("k", "i", "j"), snake=True)
 #: A multiply-add whose A comes from another lane's register; `k` inside `i`, so that a value of A is
 #: fetched just before its use and registers stay free.
 BROADCAST_FMA = MmaAtom("broadcast_fma", ("i", "k", "j"), frozenset({"sub_groups"}))

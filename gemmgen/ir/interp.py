@@ -28,11 +28,13 @@ from gemmgen.ir.evaluate import (
 )
 from gemmgen.ir.expr import Expr
 from gemmgen.ir.fault import KernelFault
+from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Active, Floats, Index, Lanes, Site
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory
 from gemmgen.ir.stmt import (
     Alloc,
+    AsyncGroup,
     Barrier,
     Block,
     Body,
@@ -86,6 +88,7 @@ class _Run:
         self._evaluator = Evaluator(self._lanes)
         self._sites: list[Site] = []
         self._locals: list[LocalMemory] = []
+        self._flights = Flights()
         self._body = self._block(kernel.body, self._parameters(arguments))
 
     def run(self) -> None:
@@ -94,6 +97,7 @@ class _Run:
         with np.errstate(all="ignore"):
             for first in range(0, self._groups, share):
                 self._lanes.load(first, min(share, self._groups - first))
+                self._flights.clear()
                 self._body(self._lanes.everyone)
 
     def _parameters(self, arguments: Mapping[str, Argument]) -> Scope:
@@ -143,6 +147,8 @@ class _Run:
                 return self._block(body, scope.inner())
             case Barrier():
                 return self._barrier(stmt, site)
+            case AsyncGroup():
+                return self._async_group(stmt, site)
             case Fill() | Copy() | Stage() | Mma() | Update() | PipeOp():
                 raise LoweringError(f"kernel {self._kernel.name}: `{site.text}` is not an instruction: lower it first")
 
@@ -227,9 +233,24 @@ class _Run:
 
         return barrier
 
+    def _async_group(self, stmt: AsyncGroup, site: Site) -> _Step:
+        flights = self._flights
+
+        def group(active: Active) -> None:
+            if not active.full:
+                raise KernelFault("pipe", site.text, "not every work-item comes, so that groups cannot be counted")
+            if stmt.verb == "commit":
+                flights.commit()
+            else:
+                flights.wait(stmt.pending)
+
+        return group
+
     # --- moves ------------------------------------------------------------------------------------
 
     def _move(self, stmt: Move, scope: Scope, site: Site) -> _Step:
+        if stmt.atom.is_async:
+            return self._async_move(stmt, scope, site)
         src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
         src_index = self._indexes(stmt.src_index, scope, site)
         dst_index = self._indexes(stmt.dst_index, scope, site)
@@ -249,6 +270,29 @@ class _Run:
             for e, value in enumerate(values):
                 index = _neighbour(target, e) if loads else self._element(target, stmt.atom, e)
                 dst.write(index, value, active, site)
+
+        return move
+
+    def _async_move(self, stmt: Move, scope: Scope, site: Site) -> _Step:
+        """Begins a copy; elements that are not inside the matrix become zero and are not read."""
+        src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
+        if not isinstance(dst, LocalMemory):
+            raise LoweringError(f"`{site.text}` does not go to local memory")
+        src_index = self._indexes(stmt.src_index, scope, site)
+        dst_index = self._indexes(stmt.dst_index, scope, site)
+        inside = None if stmt.valid is None else self._evaluator.index(stmt.valid, scope, site)
+
+        def move(active: Active) -> None:
+            source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
+            valid = stmt.width if inside is None else inside(active)
+            for e in range(stmt.width):
+                values = np.zeros(len(active.mask), stmt.dst.dtype.name)
+                holds, _ = active.split(valid > e if isinstance(valid, np.ndarray) else np.bool_(valid > e))
+                if holds is not None:
+                    read = src.read(_neighbour(source, e), holds, site)
+                    values[holds.lanes] = read[holds.lanes] if isinstance(read, np.ndarray) else read
+                addresses = dst.begin(_neighbour(target, e), active, site)
+                self._flights.begin(Flight(dst, addresses, values[active.lanes], active.lanes, site))
 
         return move
 

@@ -203,6 +203,21 @@ class LocalMemory(_Shared):
         self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
         self._written[addresses] = True
 
+    def begin(self, index: Sequence[Index], active: Active, site: Site) -> Ints:
+        """An asynchronous store begins: gives its addresses, whose content is undefined until it lands."""
+        addresses = self._locate(index, active, site) + self._base[active.lanes]
+        conflict = self._accesses.write(addresses, active.lanes, site.number)
+        if conflict is not None:
+            self._clash(conflict, "writes", index, active, site)
+        self._written[addresses] = False
+        return addresses
+
+    def land(self, addresses: Ints, value: Floats, lanes: Ints, site: Site) -> None:
+        """What was begun is there, as if each lane had just stored it."""
+        self._accesses.write(addresses, lanes, site.number)
+        self._data[addresses] = value
+        self._written[addresses] = True
+
     def publish(self, active: Active) -> None:
         """What was written before is ordered before what follows, in each active group."""
         if active.full:

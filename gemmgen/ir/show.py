@@ -10,6 +10,7 @@ from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
+    AsyncGroup,
     Barrier,
     Block,
     Body,
@@ -186,7 +187,7 @@ def _for(stmt: For) -> str:
     return f"for {stmt.var.name} in {bounds}{step}{note}:"
 
 
-def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | Comment) -> str:
+def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | AsyncGroup | Comment) -> str:
     match stmt:
         case Alloc(buffer):
             return f"alloc {_declared(buffer)}"
@@ -197,9 +198,14 @@ def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | Comment) -> str:
         case Move():
             dst = show_index(stmt.dst, stmt.dst_index)
             src = show_index(stmt.src, stmt.src_index)
-            return f"{dst} <- move {stmt.atom.name} x{stmt.width} {src}"
+            valid = "" if stmt.valid is None else f", {show_expr(stmt.valid)} of them inside"
+            return f"{dst} <- move {stmt.atom.name} x{stmt.width} {src}{valid}"
         case Barrier(memory):
             return "barrier local" if memory == "local" else "barrier (no memory)"
+        case AsyncGroup("commit"):
+            return "commit async group"
+        case AsyncGroup(_, pending):
+            return f"wait until {pending} async groups are pending"
         case Comment(text):
             return f"# {text}"
 

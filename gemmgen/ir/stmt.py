@@ -26,15 +26,19 @@ class Pipe:
         name: for reading the IR.
         stages: slots; 1 means that producer and consumer take turns.
         sync: how the hand-over is made visible: `barrier` between work-items of a group, `none` where a
-            work-item hands over to itself (registers).
+            work-item hands over to itself (registers), `async_group` for asynchronous copies, waited for by groups and
+            then a barrier.
+        across: whether, in a loop of a loop, the last step's prefetch is the first of the next outer round, so that
+            the ring never runs dry between two tiles.
         through_registers: whether the producer loads the next slot into registers before the consumer's
             work and stores it after, to hide the loads' latency.
     """
 
     name: str
     stages: int
-    sync: Literal["barrier", "none"]
+    sync: Literal["barrier", "none", "async_group"]
     through_registers: bool = False
+    across: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,9 @@ class Move:
     """`width` elements by one instruction, between memory and registers or between memories.
 
     Both indexes name the first element; in registers and local memory the elements are neighbours.
+
+    Attributes:
+        valid: how many of the elements are inside the matrix, for an atom that makes the others zero; None for all.
     """
 
     dst: Buffer
@@ -191,6 +198,7 @@ class Move:
     src_index: tuple[Expr, ...]
     atom: CopyAtom
     width: int
+    valid: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +244,19 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True)
+class AsyncGroup:
+    """Bookkeeping of a work-item's own asynchronous copies.
+
+    Attributes:
+        verb: `commit` makes a group of those begun since the last; `wait` until at most `pending` groups, the
+            newest, are under way. Other work-items see what has landed after a barrier.
+    """
+
+    verb: Literal["commit", "wait"]
+    pending: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PipeOp:
     """One of the four verbs on a pipe."""
 
@@ -251,5 +272,5 @@ class Comment:
 
 
 TileStmt = Fill | Copy | Stage | Mma | Update | PipeOp
-Stmt = TileStmt | Alloc | Let | Store | Move | For | If | Block | Barrier | Comment
+Stmt = TileStmt | Alloc | Let | Store | Move | For | If | Block | Barrier | AsyncGroup | Comment
 Body = tuple[Stmt, ...]

@@ -11,6 +11,7 @@ FEATURES: dict[str, str] = {
     "required_sub_group_size": "a kernel can fix its sub-group size",
     "block_read": "a sub-group reads neighbouring elements of a buffer by one instruction",
     "image_block_read": "the same from a 2D image",
+    "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
 }
 
@@ -38,19 +39,20 @@ class Target:
     sub_group_register_bytes: int = 4096
 
 
-_ALL = frozenset(FEATURES)
+_INTEL = frozenset(FEATURES) - {"async_copy"}
 _WARP = frozenset({"sub_groups"})
 
 
 def _nvidia(name: str, shared_bytes: int) -> Target:
     """A compute capability; a sub-group is a warp or an even part of one (CUDA C++ Programming Guide, 16.2)."""
-    return Target(name, _WARP, (8, 16, 32), 1024, shared_bytes, register_bytes=1020, sub_group_register_bytes=32640)
+    features = _WARP | ({"async_copy"} if int(name[3:]) >= 80 else set())
+    return Target(name, features, (8, 16, 32), 1024, shared_bytes, register_bytes=1020, sub_group_register_bytes=32640)
 
 
 #: The targets that can be named; a device's own limits replace them at run time. Those of a language whose vectors
 #: need alignment lack `unaligned_vectors`.
 TARGETS: dict[str, Target] = {
-    "intel": Target("intel", _ALL, (8, 16, 32), max_group=1024),
+    "intel": Target("intel", _INTEL, (8, 16, 32), max_group=1024),
     "khr": Target("khr", frozenset({"sub_groups", "unaligned_vectors"}), (8, 16, 32, 64)),
     "portable": Target("portable", frozenset({"unaligned_vectors"})),
     "sm_75": _nvidia("sm_75", 65536),

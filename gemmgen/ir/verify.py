@@ -14,6 +14,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import headline, show_expr
 from gemmgen.ir.stmt import (
     Alloc,
+    AsyncGroup,
     Barrier,
     Block,
     Body,
@@ -142,6 +143,9 @@ class _Verifier:
                 self._body(orelse, scope.inner(varies))
             case Block(body):
                 self._body(body, scope.inner(False))
+            case AsyncGroup(_, pending):
+                self._needs(frozenset({"async_copy"}), "an asynchronous group")
+                self._require(pending >= 0, f"{pending} groups cannot be pending")
             case Barrier():
                 self._require(not scope.divergent, "a barrier where work-items of a group may have parted ways")
             case Fill() | Copy() | Stage() | Mma() | Update():
@@ -180,6 +184,13 @@ class _Verifier:
         self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
         if any(stmt.atom.lane_step):
             self._sub_group(f"atom {stmt.atom.name}")
+        if stmt.valid is not None:
+            self._require(stmt.atom.edge == "zero_fill", f"atom {stmt.atom.name} cannot fill with zeros")
+            self._integer(stmt.valid)
+            self._expr(stmt.valid, scope)
+        if stmt.atom.is_async:
+            there = (stmt.src.space, stmt.dst.space) == (Space.GLOBAL, Space.LOCAL)
+            self._require(there, f"atom {stmt.atom.name} goes from global to local memory")
 
     def _atom_width(self, stmt: Move | Copy, src: Buffer) -> None:
         atom, width = stmt.atom, stmt.width

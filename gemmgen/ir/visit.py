@@ -120,6 +120,7 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
                 stmt,
                 dst_index=map_index(stmt.dst_index, rewrite),
                 src_index=map_index(stmt.src_index, rewrite),
+                valid=None if stmt.valid is None else map_expr(stmt.valid, rewrite),
             )
         case For():
             return replace(
@@ -197,7 +198,7 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
         case Store(_, index, value):
             yield from (*index, value)
         case Move():
-            yield from (*stmt.dst_index, *stmt.src_index)
+            yield from (*stmt.dst_index, *stmt.src_index, *(() if stmt.valid is None else (stmt.valid,)))
         case For():
             yield from (stmt.start, stmt.stop)
         case If(condition, _, _):

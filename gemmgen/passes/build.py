@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmgen.ir.atoms import BROADCAST_FMA, FMA, Spread
+from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div
 from gemmgen.ir.kernel import Kernel
@@ -68,7 +68,7 @@ class _Gemm(Plan):
         logical = (ROW0, k0) if path.matrix.name == "a" else (k0, COL0)
         origin = logical[::-1] if path.transposed else logical
         source = Tile(path.matrix, origin, path.staged.rows, path.staged.cols, path.transposed)
-        atom, width = self.vector(operand.width)
+        atom, width = self.stage_atom(path, operand)
         return (Stage(path.staged, source, atom, width, via=self.via(path, width)),)
 
     def _inner_steps(self, k0: Expr) -> Body:
@@ -78,7 +78,7 @@ class _Gemm(Plan):
         fills = tuple(s for p in per_step for s in self._fill(p, k0, KK))
         allocs = tuple(Alloc(p.registers.buffer) for p in per_step)
         a_k = KK if self.a.per_block else Const(0)
-        atom = BROADCAST_FMA if self.a.per_block else FMA
+        atom = BROADCAST_FMA if self.a.per_block else FMA_SNAKE if self.schedule.snake else FMA
         mma = Mma(self.acc, self.a.registers, self.b.registers, a_k, Const(0), self.depth, atom)
         body: Body
         if pipe is not None:
@@ -89,7 +89,7 @@ class _Gemm(Plan):
             body = (*allocs, *fills, *step_barrier, mma)
         unroll = pipe is not None or self.a.per_block or self.schedule.k_step <= MOST_UNROLLED
         steps = For(KK, Const(0), Const(self.schedule.k_step), self.depth, body, unroll, exact=True)
-        return (*allocs, steps) if pipe is not None else (steps,)
+        return (*allocs, steps) if pipe is not None and not pipe.across else (steps,)
 
     def _step(self, k0: Expr) -> Body:
         """One step of K: stage, fill, multiply."""
@@ -129,8 +129,10 @@ class _Gemm(Plan):
         for path, operand in ((self.a, self.schedule.a), (self.b, self.schedule.b)):
             if path.staged is not None:
                 out.append(Alloc(path.staged.buffer))
-                via = self.via(path, self.vector(operand.width)[1])
+                via = self.via(path, self.stage_atom(path, operand)[1])
                 out += [] if via is None else [Alloc(via)]
+            if self.schedule.across:
+                out.append(Alloc(path.registers.buffer))
         return tuple(out)
 
     # --- the kernel -------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute
 
 ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
+#: The number of the work-item in its group, by which `build` lets it be called.
+WORK_ITEM = Var("local_index")
 
 
 def expand(kernel: Kernel) -> Kernel:
@@ -107,23 +109,17 @@ class _Expander:
     def _update(self, update: Update) -> Body:
         """C, element by element."""
         fragment, dst = update.acc.fragment, update.dst
-        slow, fast = (fragment.cols, fragment.rows) if dst.transposed else (fragment.rows, fragment.cols)
-        slow_var, fast_var = (COL, ROW) if dst.transposed else (ROW, COL)
-        place = (
-            self._named(dst.origin[0], slow) + slow.step(slow_var),
-            self._named(dst.origin[1], fast) + fast.step(fast_var),
-        )
-        value: Expr = Load(update.acc.buffer, update.acc.at(ROW, COL))
-        if not is_const(update.alpha, 1.0):
-            value = Bin("*", update.alpha, value)
-        old, dtype = Load(dst.buffer, place), update.acc.buffer.dtype
-        if is_const(update.beta, 0.0):
-            return self._each(update.acc, Store(dst.buffer, place, value))
-        if is_const(update.beta, 1.0):
-            return self._each(update.acc, Store(dst.buffer, place, Bin("+", value, old)))
-        blended = Call("fma", (update.beta, old, value), dtype)
-        value = select(compare("==", update.beta, Const(0.0, dtype)), value, blended)
-        return self._each(update.acc, Store(dst.buffer, place, value))
+        slow, fast = dst.origin[::-1] if dst.transposed else dst.origin
+        row = self._named(slow, fragment.rows) + fragment.rows.step(ROW)
+        col = self._named(fast, fragment.cols) + fragment.cols.step(COL)
+        # A row of many parts stands in each access of its columns: it gets a name.
+        many = fragment.rows.lanes > 1 and 1 < fragment.rows.run < fragment.rows.values
+        names: Body = (Let(Var("c_row"), row),) if many else ()
+        row = Var("c_row") if many else row
+        place = (col, row) if dst.transposed else (row, col)
+        store = Store(dst.buffer, place, _blend(update, Load(dst.buffer, place)))
+        columns = loop(COL, fragment.cols.values, (store,))
+        return loop(ROW, fragment.rows.values, (*names, *columns))
 
     def _stage(self, stage: Stage) -> Body:
         """Local memory, filled by all work-items: vector v of the tile by work-item v % group size."""
@@ -140,25 +136,19 @@ class _Expander:
         along = src.transposed == dst.transposed
         body = _stage_vector(stage, src_at, dst_at, along)
         if vectors % work_items:
-            index = self._work_item() + ROW * work_items
+            index = WORK_ITEM + ROW * work_items
             body = (If(index < vectors, body),)
         return loop(ROW, rounds, body)
 
     def _share(self, stage: Stage, per_row: int, work_items: int) -> tuple[Expr, Expr]:
         """Which (slow, fast) coordinate of the tile a work-item moves in round `i`."""
-        own, name = self._work_item(), stage.src.buffer.name
+        own, name = WORK_ITEM, stage.src.buffer.name
         if work_items % per_row == 0:
             slow = self._hoist(f"{name}_slow", own // per_row)
             fast = self._hoist(f"{name}_fast", own % per_row * stage.width)
             return slow + ROW * (work_items // per_row), fast
         index = own + ROW * work_items
         return index // per_row, index % per_row * stage.width
-
-    def _work_item(self) -> Expr:
-        """The linear index of the work-item in its group."""
-        rows, cols = self.kernel.group
-        by_row = Var("local_row") * cols if rows > 1 else Const(0)
-        return self._hoist("local_index", by_row + (Var("local_col") if cols > 1 else Const(0)))
 
     def _hoist(self, name: str, value: Expr) -> Expr:
         """`value`, under a name at the kernel's top where that says more than the value itself."""
@@ -170,6 +160,20 @@ class _Expander:
                 raise LoweringError(f"{name} stands for two things: {value}")
             self.hoisted.append(let)
         return let.var
+
+
+def _blend(update: Update, old: Expr) -> Expr:
+    """alpha * acc + beta * old for one element; factors of zero and one leave nothing behind."""
+    value: Expr = Load(update.acc.buffer, update.acc.at(ROW, COL))
+    dtype = update.acc.buffer.dtype
+    if not is_const(update.alpha, 1.0):
+        value = Bin("*", update.alpha, value)
+    if is_const(update.beta, 0.0):
+        return value
+    if is_const(update.beta, 1.0):
+        return Bin("+", value, old)
+    blended = Call("fma", (update.beta, old, value), dtype)
+    return select(compare("==", update.beta, Const(0.0, dtype)), value, blended)
 
 
 def _stage_vector(stage: Stage, src_at: tuple[Expr, ...], dst_at: tuple[Expr, ...], along: bool) -> Body:
@@ -220,15 +224,20 @@ def _mma(mma: Mma) -> Body:
     """Multiply-adds over rows, columns and depth, nested as the atom asks."""
     acc, a, b = mma.acc, mma.a, mma.b
     a_k, b_k = mma.a_k + DEPTH, mma.b_k + DEPTH
+    counts = {"i": acc.fragment.rows.values, "j": acc.fragment.cols.values, "k": mma.depth}
+    turn = Var("turn")
+    column: Expr = turn if mma.atom.snake and counts["i"] > 1 else COL
     broadcast = mma.atom is BROADCAST_FMA
     a_value = _shared(a, ROW, a_k) if broadcast else Load(a.buffer, a.at(ROW, a_k))
-    b_value = Load(b.buffer, b.at(b_k, COL))
-    at, dtype = acc.at(ROW, COL), acc.buffer.dtype
-    counts = {"i": acc.fragment.rows.values, "j": acc.fragment.cols.values, "k": mma.depth}
+    b_value = Load(b.buffer, b.at(b_k, column))
+    at, dtype = acc.at(ROW, column), acc.buffer.dtype
     names = {"i": ROW, "j": COL, "k": DEPTH}
     shared = Var("a_value", dtype)
     factor = shared if broadcast else a_value
     body: Body = (Store(acc.buffer, at, Call("fma", (factor, b_value, Load(acc.buffer, at)), dtype)),)
+    if column is turn:
+        forward = compare("==", ROW % 2, 0)
+        body = (Let(turn, select(forward, COL, Const(counts["j"] - 1) - COL)), *body)
     for axis in reversed(mma.atom.order):
         body = loop(names[axis], counts[axis], body)
         if axis == "j" and broadcast:

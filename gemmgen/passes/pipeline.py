@@ -21,6 +21,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.expr import Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
+    AsyncGroup,
     Barrier,
     Body,
     Copy,
@@ -68,8 +69,20 @@ def _split(body: Body, pipe: Pipe) -> _Parts:
     return _Parts(body[:acquire], body[acquire + 1 : commit], body[wait + 1 : release], body[release + 1 :])
 
 
-def _barrier(pipe: Pipe) -> Body:
-    return (Barrier(),) if pipe.sync == "barrier" else ()
+def _free(pipe: Pipe) -> Body:
+    """Wait until nobody reads the slot that is filled next."""
+    return () if pipe.sync == "none" else (Barrier(),)
+
+
+def _ready(pipe: Pipe, ahead: int) -> Body:
+    """Wait until a slot is filled, while those of `ahead` later steps may still be on their way."""
+    landed = (AsyncGroup("wait", ahead),) if pipe.sync == "async_group" else ()
+    return (*landed, *_free(pipe))
+
+
+def _committed(pipe: Pipe) -> Body:
+    """The copies of a step as one group; a step past the end makes an empty one, so that counts stay right."""
+    return (AsyncGroup("commit"),) if pipe.sync == "async_group" else ()
 
 
 def _in_slot(body: Body, pipe: Pipe, slot: Expr) -> Body:
@@ -108,7 +121,7 @@ def _only(body: Body, part: str) -> Body:
 def _lower_loop(stmt: Stmt) -> Body:
     """A loop whose body has a pipe, as prologue and steady state."""
     pipe = _pipe_of(stmt.body) if isinstance(stmt, For) else None
-    if not isinstance(stmt, For) or pipe is None:
+    if not isinstance(stmt, For) or pipe is None or pipe.across:
         return (stmt,)
     parts = _split(stmt.body, pipe)
     if pipe.stages == 1 and not pipe.through_registers:
@@ -119,16 +132,85 @@ def _lower_loop(stmt: Stmt) -> Body:
     step = stmt.var // stmt.step
     names, (slot, next_slot) = _slots(pipe, step % pipe.stages, (step + ahead) % pipe.stages)
     following = produce(stmt.var + ahead * stmt.step, next_slot)
-    consume = _in_slot(parts.consume, pipe, slot)
-    wait = _barrier(pipe)
-    if not pipe.through_registers:
-        body = (*names, *parts.before, *wait, *following, *consume, *parts.after)
-    else:
+    steady = _Steady(pipe, _ready(pipe, ahead - 1), following, partial(_in_slot, parts.consume, pipe), slot)
+    head = (*names, *parts.before)
+    inner = _across_in(parts.consume)
+    if inner is None:
+        return (*prologue, replace(stmt, body=(*head, *steady.body(), *parts.after)))
+    first, body = steady.across(stmt, inner)
+    return (*prologue, *first, replace(stmt, body=(*head, *body, *parts.after)))
+
+
+@dataclass(frozen=True)
+class _Steady:
+    """One round of a pipelined loop.
+
+    Attributes:
+        ready: waits until the slot that is read is filled.
+        following: the producer's half for a later round.
+        consume: the consumer's half, by the slot that it reads.
+        slot: that slot.
+    """
+
+    pipe: Pipe
+    ready: Body
+    following: Body
+    consume: Callable[[Expr], Body]
+    slot: Expr
+
+    def body(self) -> Body:
+        """The halves in order: wait, begin later copies, compute, and store what went through registers."""
+        consume = self.consume(self.slot)
+        if not self.pipe.through_registers:
+            return (*self.ready, *self.following, *consume)
         # One slot: its readers must be done before it is overwritten.
-        turn = wait if pipe.stages == 1 else ()
-        load, store = _only(following, "load"), _only(following, "store")
-        body = (*names, *parts.before, *wait, *load, *consume, *turn, *store, *parts.after)
-    return (*prologue, replace(stmt, body=body))
+        turn = _free(self.pipe) if self.pipe.stages == 1 else ()
+        return (*self.ready, *_only(self.following, "load"), *consume, *turn, *_only(self.following, "store"))
+
+    def across(self, loop: For, inner: For) -> tuple[Body, Body]:
+        """What goes before the loop, and the round, where operands of the next tile are read before it begins.
+
+        The wait for the next tile stands before the last inner step; what is read there fills the slot of
+        registers with which the next round starts.
+        """
+        fragments = _pipe_of(inner.body)
+        if fragments is None:
+            raise LoweringError("a loop across tiles without a pipe")
+        next_tile = (loop.var // loop.step + 1) % self.pipe.stages
+
+        def step(slot: Expr) -> tuple[Callable[[Expr], Body], Callable[[Expr], Body]]:
+            """(fill, compute) of an inner step, reading the tile in `slot`."""
+            tile = next(s for s in self.consume(slot) if isinstance(s, For))
+            parts = _split(tile.body, fragments)
+
+            def at(body: Body, position: Expr) -> Body:
+                shifted = map_body_exprs(body, substitute({inner.var: position}))
+                return _in_slot(shifted, fragments, position // inner.step % fragments.stages)
+
+            return partial(at, parts.produce), partial(at, parts.consume)
+
+        fill, compute = step(self.slot)
+        fill_first, fill_next = step(Const(0))[0], step(next_tile)[0]
+        last = as_int(inner.stop)
+        if last is None:
+            raise LoweringError("a loop across tiles needs a known number of inner steps")
+        final = Const(last - inner.step)
+        steps = replace(inner, stop=final, body=(*fill(inner.var + inner.step), *compute(inner.var)))
+        through = self.pipe.through_registers
+        begin = _only(self.following, "load") if through else self.following
+        finish = _only(self.following, "store") if through else ()
+        follows = loop.var + 2 * loop.step <= loop.stop
+        round_ = (*begin, steps, *finish, *self.ready, If(follows, fill_next(Const(0))), *compute(final))
+        first = (*self.ready, If(loop.start + loop.step <= loop.stop, fill_first(Const(0))))
+        return first, round_
+
+
+def _across_in(body: Body) -> For | None:
+    """The inner loop whose pipe goes on from one tile to the next, if there is one."""
+    for stmt in body:
+        if isinstance(stmt, For) and (pipe := _pipe_of(stmt.body)) is not None and pipe.across:
+            return stmt
+    return None
 
 
 def _slots(pipe: Pipe, slot: Expr, next_slot: Expr) -> tuple[Body, tuple[Expr, Expr]]:
@@ -145,12 +227,12 @@ def _produce_at(loop: For, pipe: Pipe, produce: Body, position: Expr, slot: Expr
     # Said so that guards inside follow from it: a whole step is there, not only its first element.
     whole = loop.exact and as_int(loop.stop) is None
     reached = position + loop.step <= loop.stop if whole else position < loop.stop
-    return (If(reached, _in_slot(shifted, pipe, slot)),)
+    return (If(reached, _in_slot(shifted, pipe, slot)), *_committed(pipe))
 
 
 def _in_turn(parts: _Parts, pipe: Pipe) -> Body:
-    wait = _barrier(pipe)
-    return (*parts.before, *wait, *parts.produce, *wait, *parts.consume, *parts.after)
+    produce = (*_free(pipe), *parts.produce, *_committed(pipe))
+    return (*parts.before, *produce, *_ready(pipe, 0), *parts.consume, *parts.after)
 
 
 def _serialise_all(body: Body) -> Body:
@@ -160,6 +242,8 @@ def _serialise_all(body: Body) -> Body:
         match stmt:
             case If(condition, then, orelse):
                 out.append(If(condition, _serialise_all(then), _serialise_all(orelse)))
+            case For() if (pipe := _pipe_of(stmt.body)) is not None:
+                out += _lower_loop(_alone(stmt, pipe))
             case _:
                 out.append(stmt)
     pipe = _pipe_of(tuple(out))
@@ -168,3 +252,23 @@ def _serialise_all(body: Body) -> Body:
     slot: Callable[[Body], Body] = partial(_in_slot, pipe=pipe, slot=Const(0))
     parts = _split(tuple(out), pipe)
     return _in_turn(replace(parts, produce=slot(parts.produce), consume=slot(parts.consume)), pipe)
+
+
+def _alone(loop: For, pipe: Pipe) -> For:
+    """A loop with its pipe ending where the loop ends: what stands outside of a loop over tiles."""
+    plain = replace(pipe, across=False)
+
+    def own(registers: Registers) -> Registers:
+        return replace(registers, pipe=plain) if registers.pipe == pipe else registers
+
+    def rewrite(stmt: Stmt) -> Body:
+        match stmt:
+            case PipeOp(verb, other) if other == pipe:
+                return (PipeOp(verb, plain),)
+            case Copy():
+                return (replace(stmt, dst=own(stmt.dst)),)
+            case Mma():
+                return (replace(stmt, a=own(stmt.a), b=own(stmt.b)),)
+        return (stmt,)
+
+    return replace(loop, body=map_body(loop.body, rewrite))

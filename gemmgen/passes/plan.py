@@ -7,6 +7,7 @@ from functools import cached_property
 
 from gemmgen.ir.atoms import (
     ALIGNED_VECTOR,
+    ASYNC_COPY,
     IMAGE_BLOCK_READ,
     SCALAR,
     VECTOR,
@@ -23,6 +24,7 @@ from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
+LOCAL_INDEX = Var("local_index")
 LOCAL_ROW, LOCAL_COL, LANE = Var("local_row"), Var("local_col"), Var("lane")
 ROW0, COL0, ROW, COL = Var("row0"), Var("col0"), Var("row"), Var("col")
 K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
@@ -35,6 +37,12 @@ WIDTHS = (2, 4, 8, 16)
 def call(function: str, *args: int) -> Call:
     """A built-in id."""
     return Call(function, tuple(map(Const, args)), I32)
+
+
+def linear(group: tuple[int, int], row: Expr, col: Expr) -> Expr:
+    """The number of a work-item in its group, whose rows follow each other."""
+    rows, cols = group
+    return (row * cols if rows > 1 else Const(0)) + (col if cols > 1 else Const(0))
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,9 @@ class Plan:
         self.alpha: Expr = Var("alpha", spec.dtype) if spec.alpha is None else Const(spec.alpha, spec.dtype)
         self.beta: Expr = Var("beta", spec.dtype) if spec.beta is None else Const(spec.beta, spec.dtype)
         self.uses_sub_group = schedule.sub_group is not None
-        self.pipe = Pipe("tiles", schedule.stages, "barrier", schedule.prefetch)
-        self.register_pipe = Pipe("fragments", schedule.register_stages, "none")
+        asynchronous = schedule.a.async_copy or schedule.b.async_copy
+        self.pipe = Pipe("tiles", schedule.stages, "async_group" if asynchronous else "barrier", schedule.prefetch)
+        self.register_pipe = Pipe("fragments", schedule.register_stages, "none", across=schedule.across)
 
     # --- sizes and positions --------------------------------------------------------------------
 
@@ -113,19 +122,33 @@ class Plan:
         """Where this work-item stands; names that nothing uses are dropped by `simplify`."""
         block_rows, block_cols = self.schedule.block_tile
         lets: list[Stmt] = [
-            Let(LOCAL_ROW, call("local_id", 1)),
-            Let(LOCAL_COL, call("local_id", 0)),
+            *self._work_item(),
             Let(ROW0, call("group_id", 1) * block_rows),
             Let(COL0, call("group_id", 0) * block_cols),
         ]
         if self.uses_sub_group:
-            lets.insert(2, Let(LANE, call("lane_id")))
+            lets.insert(len(self._work_item()), Let(LANE, call("lane_id")))
         for var, origin, spread in ((ROW, ROW0, self.rows), (COL, COL0, self.cols)):
             if spread.lanes > 1:
                 lets.append(Let(var, origin + spread.start))
         if self.k_stop == K_MAIN:
             lets.append(Let(K_MAIN, self.k - self.k % self.schedule.k_step))
+        if self.schedule.warp is None:
+            lets.append(Let(LOCAL_INDEX, linear(self.schedule.group, LOCAL_ROW, LOCAL_COL)))
         return tuple(lets)
+
+    def _work_item(self) -> Body:
+        """Row and column of the work-item in its group: as it is numbered, or by where its warp's lanes lie."""
+        if self.schedule.warp is None:
+            return Let(LOCAL_ROW, call("local_id", 1)), Let(LOCAL_COL, call("local_id", 0))
+        rows, cols = self.schedule.warp
+        across = self.schedule.group[1] // cols
+        warp, lane = LOCAL_INDEX // (rows * cols), LOCAL_INDEX % (rows * cols)
+        return (
+            Let(LOCAL_INDEX, linear(self.schedule.group, call("local_id", 1), call("local_id", 0))),
+            Let(LOCAL_ROW, warp // across * rows + lane // cols),
+            Let(LOCAL_COL, warp % across * cols + lane % cols),
+        )
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -204,6 +227,13 @@ class Plan:
             run = axis.run if axis.lanes > 1 else axis.values
             width = next(w for w in (4, 2, 1) if run % w == 0)
         return self.vector(width)
+
+    def stage_atom(self, path: Path, operand: Operand) -> tuple[CopyAtom, int]:
+        """The instruction that fills local memory, and how many neighbours it moves."""
+        if not operand.async_copy:
+            return self.vector(operand.width)
+        along = path.staged is not None and path.staged.transposed == path.transposed
+        return ASYNC_COPY, operand.width if along else 1
 
     def vector(self, width: int) -> tuple[CopyAtom, int]:
         """The instruction of a single work-item that moves `width` neighbours, or as many as the target can."""

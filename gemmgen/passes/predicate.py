@@ -90,6 +90,8 @@ class _Guard:
             else:
                 conditions.append(condition)
         inside = replace(move, src_index=tuple(clamped))
+        if move.atom.edge == "zero_fill":
+            return self._zero_filled(inside, outside, scope)
         if not conditions:
             return (inside,)
         if move.atom.edge == "clamp":
@@ -98,10 +100,34 @@ class _Guard:
 
     def _misaligned(self, move: Move) -> list[Expr]:
         """The condition that lines of the matrix begin on multiples of the vector, unless that is promised."""
-        if not move.atom.aligned:
+        if not move.atom.aligned or move.width == 1:
             return []
         condition = compare("==", move.src.layout.strides[0] % move.width, 0)
         return [] if condition in self.kernel.promises else [condition]
+
+    def _zero_filled(self, move: Move, outside: tuple[Expr | None, ...], scope: Scope) -> Body:
+        """A copy that is told how many of its elements are inside the matrix."""
+        slow, fast = outside
+        valid: Expr = Const(move.width)
+        if fast is not None and (move.width > 1 or move.src.contracted == 1):
+            place, size = move.src_index[1], move.src.shape[1]
+            part = select(place < size, size - place, Const(0)) if move.width > 1 else Const(0)
+            valid = select(fast, valid, part)
+        if slow is not None and move.src.contracted == 0:
+            valid = select(slow, valid, Const(0))
+        name: Body = ()
+        if not isinstance(valid, Const):
+            inside = Var(f"{move.src.name}_inside")
+            name, valid = (Let(inside, valid),), inside
+        whole: Body = (*name, replace(move, valid=None if is_const(valid, move.width) else valid))
+        misaligned = self._misaligned(move) if move.width > 1 else []
+        if not misaligned:
+            return whole
+        single = replace(move, width=1)
+        dst_index, src_index = self._element(single, ELEMENT)
+        single = replace(single, dst_index=dst_index, src_index=src_index)
+        inner = scope.with_upper(ELEMENT, wrap(move.width - 1))
+        return (If(all_of(misaligned), whole, loop(ELEMENT, move.width, self._load(single, inner))),)
 
     def _element(self, move: Move, element: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         """(index in the destination, coordinates in the source) of one element of this lane."""

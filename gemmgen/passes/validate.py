@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
+from gemmgen.names import name_problem
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
 WIDTHS = (1, 2, 4, 8, 16)
+WARP = 32
 BLOCK_WIDTHS = (1, 2, 4, 8)
 COLUMN_MAJOR_B = (
     "b is column-major, so a block read would bring a column to one lane: "
@@ -20,13 +22,17 @@ COLUMN_MAJOR_B = (
 def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
     """Raises: ScheduleError."""
     problems = list(_positive(schedule))
+    if schedule.name is not None and (problem := name_problem(schedule.name)) is not None:
+        problems.append(problem)
     if not problems:
         problems += _shape(schedule, target)
         problems += _sub_group(schedule, target)
+        problems += _warp(schedule)
         problems += _operand("a", schedule.a, spec.a_order, schedule, target)
         problems += _operand("b", schedule.b, spec.b_order, schedule, target)
         problems += _pipeline(schedule)
         problems += _alignment(schedule, target)
+        problems += _async(schedule, target)
         problems += _depths(spec, schedule)
     if not problems:
         problems += _capacity(spec, schedule, target)
@@ -64,6 +70,19 @@ def _shape(s: Schedule, target: Target) -> Iterator[str]:
             f"group {s.group[0]}x{s.group[1]} has {work_items} work-items > {target.max_group} on this target: "
             f"use a smaller group"
         )
+
+
+def _warp(s: Schedule) -> Iterator[str]:
+    """How the lanes of a warp lie over the group."""
+    if s.warp is None:
+        return
+    (rows, cols), (high, wide) = s.warp, s.group
+    if rows < 1 or cols < 1 or rows * cols != WARP:
+        yield f"warp {rows}x{cols} has {rows * cols} lanes, not {WARP}: use 4x8, 8x4, 2x16 or 1x32, say"
+    elif high % rows or wide % cols:
+        yield f"warp {rows}x{cols} does not divide the group's {high}x{wide}: use a group of multiples of it"
+    if s.sub_group is not None:
+        yield "warp arranges lanes that share nothing, but sub_group has lanes share A: drop one of them"
 
 
 def _sub_group(s: Schedule, target: Target) -> Iterator[str]:
@@ -197,6 +216,21 @@ def _pipeline(s: Schedule) -> Iterator[str]:
             yield f"{name} works on tiles in local memory, but neither operand passes there: set a.memory = 'local'"
 
 
+def _async(s: Schedule, target: Target) -> Iterator[str]:
+    """Asynchronous copies."""
+    for name, o in (("a", s.a), ("b", s.b)):
+        if not o.async_copy:
+            continue
+        if "async_copy" not in target.features:
+            yield f"{name}.async_copy, but target {target.name!r} has none: drop it, or use sm_80 or later"
+        if o.memory != "local":
+            yield f"{name}.async_copy fills local memory, but {name}.memory is {o.memory!r}: use 'local'"
+        if s.prefetch:
+            yield f"prefetch keeps the next tile in registers, which {name}.async_copy passes by: drop one of them"
+    if s.a.async_copy != s.b.async_copy and "local" == s.a.memory == s.b.memory:
+        yield "a and b hand over together: set async_copy for both or for none"
+
+
 def _alignment(s: Schedule, target: Target) -> Iterator[str]:
     """Vectors that must stand on multiples of their size."""
     if "unaligned_vectors" in target.features:
@@ -216,6 +250,14 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield _divide("the depth of one load", deep, "k_step", s.k_step, WIDTHS)
     if s.register_stages > 1 and deep > 1:
         yield f"register_stages = {s.register_stages} moves single steps of K, but a load brings {deep}: use width 1"
+    if s.across and s.register_stages != 2:
+        yield f"across goes on with operands read a step ahead, but register_stages = {s.register_stages}: use 2"
+    if s.across and s.stages < 2:
+        yield f"across reads the next tile while this one is in use, but stages = {s.stages}: use 2 or more"
+    if s.across and s.k_step % 2:
+        yield f"across alternates two slots of registers, but k_step = {s.k_step} is odd: use an even one"
+    if s.snake and s.a.share:
+        yield "snake orders multiply-adds with both operands in registers, but a.share is set: drop one of them"
     if s.register_stages > 2:
         yield f"register_stages = {s.register_stages} > 2: one step ahead is all that registers serve"
     if s.barrier and s.method == "slm":

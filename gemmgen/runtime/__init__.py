@@ -14,3 +14,9 @@ def require_pyopencl() -> None:
     """Raises: DeviceError with the command that installs it."""
     if find_spec("pyopencl") is None:
         raise DeviceError(f"pyopencl is not installed, so no device can be reached: {INSTALL}")
+
+
+def require_cupy() -> None:
+    """Raises: DeviceError with the command that installs it."""
+    if find_spec("cupy") is None:
+        raise DeviceError('CuPy is not installed, so no GPU can be reached: pip install "gemmgen[cuda]"')

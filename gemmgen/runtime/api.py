@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
 from gemmgen.runtime import require_pyopencl
@@ -11,30 +11,65 @@ from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 if TYPE_CHECKING:
+    from gemmgen.runtime.cuda import CudaKernel
+    from gemmgen.runtime.cuda_devices import CudaDeviceLike
     from gemmgen.runtime.opencl import CompiledKernel, DeviceLike
 
 #: What `compile` uses where no schedule is given: on devices with sub-groups, and on others.
 DEFAULT_PRESET = "L3_SIMD_32x2_1x8"
 PORTABLE_PRESET = "lds_8x8_16x16_k8"
+#: What it uses on CUDA.
+CUDA_PRESET = "smem_8x8_double"
+#: Backends whose kernels can be run from Python.
+RUNNABLE = ("opencl", "cuda")
 
-_HOMES = {"CompiledKernel": "opencl", "devices": "devices"}
+_OF_CUDA = {"CudaKernel": "cuda", "cuda_devices": "cuda_devices"}
+_HOMES = {"CompiledKernel": "opencl", "devices": "devices", **_OF_CUDA}
+
+
+@overload
+def compile(  # noqa: A001
+    spec: GemmSpec | None = None,
+    schedule: Schedule | str | None = None,
+    backend: Literal["opencl"] = "opencl",
+    device: DeviceLike = None,
+) -> CompiledKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    spec: GemmSpec | None = None,
+    schedule: Schedule | str | None = None,
+    *,
+    backend: Literal["cuda"],
+    device: CudaDeviceLike = None,
+) -> CudaKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    spec: GemmSpec | None = None,
+    schedule: Schedule | str | None = None,
+    backend: str = "opencl",
+    device: DeviceLike | CudaDeviceLike = None,
+) -> CompiledKernel | CudaKernel: ...
 
 
 def compile(  # noqa: A001  (called as gemmgen.compile)
     spec: GemmSpec | None = None,
     schedule: Schedule | str | None = None,
     backend: str = "opencl",
-    device: DeviceLike = None,
-) -> CompiledKernel:
+    device: DeviceLike | CudaDeviceLike = None,
+) -> CompiledKernel | CudaKernel:
     """Emit a kernel for a device, and build it.
 
     Args:
         spec: what to compute; None for the preset's, or float32 with run-time sizes, alpha and beta.
         schedule: how; the name of a preset (`gemmgen presets`), or None for `DEFAULT_PRESET` where the device
-            has sub-groups, else `PORTABLE_PRESET`.
-        backend: `opencl`, the one that can be run so far.
-        device: None for the best, a number or part of a name (`gemmgen devices`), or a device, context or queue of
-            pyopencl.
+            has sub-groups, else `PORTABLE_PRESET`; on CUDA `CUDA_PRESET`.
+        backend: `opencl` for a `CompiledKernel`, `cuda` for a `CudaKernel`.
+        device: None for the best (of CUDA the current one), a number or part of a name (`gemmgen devices`), or a
+            device, context or queue of pyopencl; of CUDA a device of CuPy or torch.
 
     Raises: SpecError, ScheduleError, DeviceError with every problem.
     """
@@ -42,8 +77,14 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
         raise SpecError(f"spec is of type {type(spec).__name__}: pass a GemmSpec, or None for float32 of any size")
     if schedule is not None and not isinstance(schedule, Schedule | str):
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
+    if backend == "cuda":
+        return _compile_cuda(spec, schedule, device)
     if backend != "opencl":
-        raise DeviceError(f"backend {backend!r} cannot be run from Python: use backend='opencl'")
+        raise DeviceError(f"backend {backend!r} cannot be run from Python: use one of {', '.join(RUNNABLE)}")
+    return _compile_opencl(spec, schedule, device)
+
+
+def _compile_opencl(spec: GemmSpec | None, schedule: Schedule | str | None, device: DeviceLike) -> CompiledKernel:
     from gemmgen import presets
     from gemmgen.driver import emit
     from gemmgen.runtime.devices import target_of
@@ -57,7 +98,21 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
     if preset is not None:
         spec, schedule = spec or preset.spec, preset.schedule
     assert isinstance(schedule, Schedule)
-    return CompiledKernel.from_source(emit(spec or GemmSpec(), schedule, backend, target), queue)
+    return CompiledKernel.from_source(emit(spec or GemmSpec(), schedule, "opencl", target), queue)
+
+
+def _compile_cuda(spec: GemmSpec | None, schedule: Schedule | str | None, device: CudaDeviceLike) -> CudaKernel:
+    from gemmgen import presets
+    from gemmgen.driver import emit
+    from gemmgen.runtime.cuda import CudaKernel
+    from gemmgen.runtime.cuda_devices import pick, target_of
+
+    preset = None if isinstance(schedule, Schedule) else presets.load(schedule or CUDA_PRESET)
+    target = target_of(pick(device))
+    if preset is not None:
+        spec, schedule = spec or preset.spec, preset.schedule
+    assert isinstance(schedule, Schedule)
+    return CudaKernel.from_source(emit(spec or GemmSpec(), schedule, "cuda", target), device)
 
 
 def wishes(schedule: Schedule | str | None) -> frozenset[str]:
@@ -77,6 +132,7 @@ def wishes(schedule: Schedule | str | None) -> frozenset[str]:
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    require_pyopencl()
+    if name not in _OF_CUDA:
+        require_pyopencl()
     value: object = getattr(import_module(f"gemmgen.runtime.{_HOMES[name]}"), name)
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeGuard, cast
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import SpecError
+from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.spec import GemmSpec, Order
 
 #: Kernels index with 32-bit integers.
@@ -89,7 +90,9 @@ class Request:
 
 
 def is_device_array(value: object) -> bool:
-    """Whether it is a `pyopencl.array.Array`, without importing that module."""
+    """Whether it is a `GpuMatrix` or a `pyopencl.array.Array`, without importing that module."""
+    if isinstance(value, GpuMatrix):
+        return True
     module = sys.modules.get("pyopencl.array")
     return module is not None and isinstance(value, module.Array)
 
@@ -100,17 +103,24 @@ def is_array(value: object) -> TypeGuard[ArrayLike]:
 
 
 def check_gemm(
-    spec: GemmSpec, a: object, b: object, c: object = None, alpha: object = None, beta: object = None
+    spec: GemmSpec,
+    a: object,
+    b: object,
+    c: object = None,
+    alpha: object = None,
+    beta: object = None,
+    kinds: Callable[[Mapping[str, object]], list[str]] | None = None,
 ) -> Request:
     """Check the arguments of C = alpha * A @ B + beta * C.
 
     Args:
         a, b, c: [m, k], [k, n] and [m, n] of `spec.dtype`; c may be None.
         alpha, beta: real numbers; None for what is folded in the spec, else 1 and 0.
+        kinds: what is wrong with the kinds of arrays; None for `check_kinds`.
 
     Raises: SpecError with every problem.
     """
-    problems = check_kinds({"a": a, "b": b, "c": c})
+    problems = (kinds or check_kinds)({"a": a, "b": b, "c": c})
     alpha_value = check_scalar("alpha", alpha, spec.alpha, 1.0, problems)
     beta_value = check_scalar("beta", beta, spec.beta, 0.0, problems)
     if c is None and beta_value != 0:
@@ -123,6 +133,7 @@ def check_gemm(
         if is_array(value)
     }
     check_output("c", c, {"a": a, "b": b}, problems)
+    problems += pitch_problems(views, spec.ld_multiple)
     if problems:
         raise SpecError(problems)
     view_a, view_b = views["a"], views["b"]
@@ -138,6 +149,16 @@ def check_gemm(
         loads_output=beta_value != 0,
         on_device=is_device_array(a),
     )
+
+
+def pitch_problems(views: Mapping[str, View | None], unit: int) -> list[str]:
+    """Leading dimensions that break the promise of `GemmSpec.ld_multiple`; that of a single line is never used."""
+    return [
+        f"{name} has leading dimension {view.ld}, not the multiple of {unit} that the GemmSpec promises: "
+        "pad its lines, or use ld_multiple=1"
+        for name, view in views.items()
+        if view is not None and view.slow > 1 and view.ld % unit
+    ]
 
 
 def check_transpose(dtype: str, a: object, out: object = None) -> Request:
@@ -206,7 +227,11 @@ def check_scalar(name: str, value: object, folded: float | None, default: float,
     if not isinstance(value, numbers.Real | np.bool_):
         problems.append(f"{name} = {value!r} is of type {type(value).__name__}: pass a real number")
         return default
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # of an int or a Fraction beyond float64
+        problems.append(f"{name} exceeds float32's {np.finfo(np.float32).max:g}: scale a or b instead")
+        return default
     if math.isfinite(number) and abs(number) > float(np.finfo(np.float32).max):
         problems.append(f"{name} = {number:g} exceeds float32's {np.finfo(np.float32).max:g}: scale a or b instead")
     elif folded is not None and number != folded:
@@ -337,15 +362,19 @@ def outline(array: ArrayLike) -> tuple[int, npt.NDArray[np.generic]]:
     """A number for the memory that an array lies in (0 for the host's), and its place there as a NumPy array."""
     if isinstance(array, np.ndarray):
         return 0, array
-    device_array = cast(_DeviceArray, array)
+    if isinstance(array, GpuMatrix):
+        memory, address = -1 - array.device, array.pointer
+    else:
+        device_array = cast(_DeviceArray, array)
+        memory, address = getattr(device_array.base_data, "int_ptr", id(array)), (1 << 30) + device_array.offset
     place = {
         "version": 3,
-        "data": ((1 << 30) + device_array.offset, True),
+        "data": (address, True),
         "shape": array.shape,
         "strides": array.strides,
         "typestr": array.dtype.str,
     }
-    return getattr(device_array.base_data, "int_ptr", id(array)), np.asarray(_Outline(place))
+    return memory, np.asarray(_Outline(place))
 
 
 def check_spans(views: Mapping[str, View]) -> None:

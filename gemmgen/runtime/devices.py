@@ -188,7 +188,7 @@ def pick(
     """
     everything = devices()
     if type is not None and type.lower() not in (*TYPES, "all", "default"):
-        raise DeviceError(f"device type {type!r} is not one of {', '.join(TYPES)}")
+        raise DeviceError(f"device type {type!r} does not exist: use one of {', '.join(TYPES)}")
     left = [d for d in everything if _on_platform(d, platform, everything)]
     if type is not None and type.lower() in TYPES:
         left = [d for d in left if d.type == type.lower()]

@@ -123,5 +123,5 @@ def platforms() -> list[pyopencl.Platform]:
 def nothing_found() -> str:
     """One sentence: why there is no platform, and what brings one."""
     if chosen := os.environ.get(VENDORS):
-        return f"{VENDORS}={chosen} leads to no OpenCL platform: unset it, or let it name an ICD library or folder"
+        return f"{VENDORS}={chosen} leads to no OpenCL platform: unset it; if there is none then, {INSTALL} brings one"
     return f"no OpenCL platform found on this machine: {INSTALL} brings one for the CPU"

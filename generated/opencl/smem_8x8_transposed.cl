@@ -137,14 +137,15 @@ __kernel void smem_8x8_transposed(int m, int n, int k, float alpha,
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        if (row + i / 4 * 64 + i % 4 < m) {
+        const int c_row = row + i / 4 * 64 + i % 4;
+        if (c_row < m) {
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
                 if (col + j / 4 * 64 + j % 4 < n) {
-                    c[(row + i / 4 * 64 + i % 4) * ldc + col + j / 4 * 64 + j % 4] =
+                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
                         beta == 0.0f ? alpha * acc[i][j]
-                                     : fma(beta,
-                                         c[(row + i / 4 * 64 + i % 4) * ldc + col + j / 4 * 64 + j % 4], alpha * acc[i][j]);
+                                     : fma(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
+                                         alpha * acc[i][j]);
                 }
             }
         }

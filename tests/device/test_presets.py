@@ -30,8 +30,12 @@ def compiled(name: str, device: DeviceInfo, spec: GemmSpec) -> CompiledKernel:
 
 def needs(schedule: Schedule) -> frozenset[str]:
     """Features of a device without which a preset is refused."""
-    image = "image" in (schedule.a.memory, schedule.b.memory)
-    return frozenset({"sub_groups"} if schedule.sub_group else ()) | ({"image_block_read"} if image else frozenset())
+    asked = {
+        "sub_groups": schedule.sub_group is not None,
+        "image_block_read": "image" in (schedule.a.memory, schedule.b.memory),
+        "async_copy": schedule.a.async_copy or schedule.b.async_copy,
+    }
+    return frozenset(feature for feature, needed in asked.items() if needed)
 
 
 @pytest.mark.parametrize("name", presets.names())

@@ -76,6 +76,37 @@ def test_module_of_its_own(device: DeviceInfo, name: str, tmp_path: Path) -> Non
     assert result.stdout == "done\n", result.stderr
 
 
+@pytest.mark.skipif(icd.intel_cpu_library() is None, reason="Intel's CPU runtime is not installed")
+@pytest.mark.parametrize("code", ["gemm(x, x).sum()", "cl_array.empty(gemm_module.default_queue(), 16, 'f').size"])
+def test_a_module_finds_the_runtime_that_pip_brings(code: str, tmp_path: Path) -> None:
+    preset = presets.load("L3_SIMD_32x2_1x8")
+    tmp_path.joinpath("gemm_module.py").write_text(
+        render_module(driver.emit(preset.spec, replace(preset.schedule, name="gemm")))
+    )
+    program = f"""
+import os, numpy as np, pyopencl.array as cl_array, gemm_module
+from gemm_module import gemm
+x = np.ones((4, 4), np.float32)
+print({code}, [p.name for p in gemm_module.platforms()], "OCL_ICD_VENDORS" in os.environ)
+"""
+    environment = {**{k: v for k, v in os.environ.items() if k != icd.VENDORS}, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert "Intel(R) OpenCL" in result.stdout, result.stderr
+    assert result.stdout.endswith("False\n")
+
+
+def test_a_module_without_a_device_names_the_command(tmp_path: Path) -> None:
+    tmp_path.joinpath("gemm_module.py").write_text(render_module(driver.emit(GemmSpec(), Schedule(name="gemm"))))
+    program = "import numpy as np, gemm_module\ngemm_module.gemm(*[np.ones((4, 4), np.float32)] * 2)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OCL_ICD_VENDORS": "/nowhere"}
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    if result.returncode == 0:
+        pytest.skip("pyopencl brings a runtime of its own here")
+    assert "ValueError: no OpenCL device among []: pip install intel-opencl-rt" in result.stderr
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", NAMES)
 def test_compile_a_preset(device: DeviceInfo, name: str, rng: np.random.Generator) -> None:
@@ -100,9 +131,9 @@ def test_what_cannot_be_compiled() -> None:
     with pytest.raises(ScheduleError, match="L3_SIMD_32x2_1x8"):
         gemmgen.compile(None, "L3_SIMD_32x2_1x9")
     with pytest.raises(SpecError, match="pass a GemmSpec"):
-        gemmgen.compile("float32")  # type: ignore[arg-type]
+        gemmgen.compile("float32")  # type: ignore[call-overload]
     with pytest.raises(ScheduleError, match="pass a Schedule"):
-        gemmgen.compile(None, 32)  # type: ignore[arg-type]
+        gemmgen.compile(None, 32)  # type: ignore[call-overload]
     with pytest.raises(gemmgen.DeviceError, match="backend 'cuda'"):
         gemmgen.compile(None, None, "cuda")
 

@@ -11,10 +11,20 @@ from pathlib import Path
 import pytest
 
 from gemmgen import driver, presets
+from gemmgen.backends import backend as find_backend
 from gemmgen.ir.show import show
+from gemmgen.ir.target import TARGETS
 from tests.support.golden import Golden
 
-NAMES = tuple(presets.names())
+
+def expressible(backend: str) -> tuple[str, ...]:
+    """The presets that a backend's default target can take; goldens of others would be orphans."""
+    loaded = [presets.load(name) for name in presets.names()]
+    return tuple(p.name for p in loaded if not driver.refusals(p.spec, p.schedule, backend))
+
+
+NAMES = expressible("opencl")
+CUDA_NAMES = expressible("cuda")
 #: One each of: shuffles from buffers, a ring in local memory, block reads from images.
 SHOWN = ("L3_SIMD_32x2_1x8", "smem_8x8_double", "block_read_32x1_1x8")
 
@@ -28,14 +38,16 @@ from gemmgen import driver, presets
 digest = hashlib.sha256()
 for name in presets.names():
     preset = presets.load(name)
-    digest.update(driver.emit(preset.spec, preset.schedule, "opencl").text.encode())
+    for backend in ("opencl", "cuda"):
+        if not driver.refusals(preset.spec, preset.schedule, backend):
+            digest.update(driver.emit(preset.spec, preset.schedule, backend).text.encode())
 print(digest.hexdigest())
 """
 
 
-def emit(name: str) -> str:
+def emit(name: str, backend: str = "opencl") -> str:
     preset = presets.load(name)
-    return driver.emit(preset.spec, preset.schedule, "opencl").text
+    return driver.emit(preset.spec, preset.schedule, backend).text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -43,9 +55,15 @@ def test_emitted_file(name: str, golden: Golden) -> None:
     golden.check(golden.root / "generated" / "opencl" / f"{name}.cl", emit(name))
 
 
-def test_no_orphans(golden: Golden) -> None:
-    folder = golden.root / "generated" / "opencl"
-    golden.check_no_orphans(folder.glob("*.cl"), {folder / f"{name}.cl" for name in NAMES})
+@pytest.mark.parametrize("name", CUDA_NAMES)
+def test_emitted_cuda_file(name: str, golden: Golden) -> None:
+    golden.check(golden.root / "generated" / "cuda" / f"{name}.cu", emit(name, "cuda"))
+
+
+@pytest.mark.parametrize(("backend", "suffix"), [("opencl", ".cl"), ("cuda", ".cu")])
+def test_no_orphans(backend: str, suffix: str, golden: Golden) -> None:
+    folder = golden.root / "generated" / backend
+    golden.check_no_orphans(folder.glob(f"*{suffix}"), {folder / f"{name}{suffix}" for name in expressible(backend)})
 
 
 def test_text_is_independent_of_hash_seed() -> None:
@@ -60,6 +78,39 @@ def test_text_is_independent_of_hash_seed() -> None:
         for seed in ("0", "1", "random")
     }
     assert len(digests) == 1
+
+
+NVCC = ("-std=c++17", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-Xptxas", "-v", "-cubin")
+
+
+@pytest.mark.parametrize("name", CUDA_NAMES)
+def test_nvcc_takes_it_without_warnings_or_spills(
+    name: str, root: Path, needs_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    file = root / "generated" / "cuda" / f"{name}.cu"
+    report = nvcc(needs_tool("nvcc"), file, "sm_80", tmp_path)
+    assert "0 bytes spill stores" in report
+
+
+@pytest.mark.parametrize("arch", find_backend("cuda").targets)
+@pytest.mark.parametrize("name", ["naive", "L3_SIMD_32x2_1x8", "smem_8x8_double", "async_8x8"])
+def test_nvcc_for_each_target(name: str, arch: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    preset = presets.load(name)
+    target = TARGETS[arch]
+    if "async_copy" not in target.features and preset.schedule.a.async_copy:
+        assert "use sm_80 or later" in driver.refusals(preset.spec, preset.schedule, "cuda", target)[0]
+        return
+    file = tmp_path / f"{name}.cu"
+    file.write_text(driver.emit(preset.spec, preset.schedule, "cuda", target).text)
+    nvcc(needs_tool("nvcc"), file, arch, tmp_path)
+
+
+def nvcc(path: str, file: Path, arch: str, folder: Path) -> str:
+    """What ptxas says of a file that compiles."""
+    command = [path, *NVCC, f"-arch={arch}", str(file), "-o", str(folder / "kernel.cubin")]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stderr
 
 
 @pytest.mark.parametrize("stop_after", driver.PASS_NAMES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +22,10 @@ def zeros(*shape: int, order: str = "C") -> F:
     return np.zeros(shape, np.float32, order="F" if order == "F" else "C")
 
 
-def problems(spec: GemmSpec, *args: object, **kwargs: object) -> tuple[str, ...]:
+def problems(spec: GemmSpec, *args: object, alpha: object = None, beta: object = None) -> tuple[str, ...]:
     a, b, c = (*args, None)[:3]
     with pytest.raises(SpecError) as caught:
-        check_gemm(spec, a, b, c, **kwargs)
+        check_gemm(spec, a, b, c, alpha, beta)
     return caught.value.problems
 
 
@@ -121,6 +122,12 @@ def test_folded_values_and_promises_hold() -> None:
 def test_beta_needs_c() -> None:
     assert "pass c" in problems(GemmSpec(), zeros(2, 2), zeros(2, 2), beta=1)[0]
     assert "pass c" in problems(GemmSpec(beta=1.0), zeros(2, 2), zeros(2, 2))[0]
+
+
+@pytest.mark.parametrize("value", [10**400, Fraction(10**400), 1e39, -(10**50)])
+def test_factors_beyond_float32(value: float) -> None:
+    (problem,) = problems(GemmSpec(), zeros(2, 2), zeros(2, 2), alpha=value)
+    assert "exceeds float32's 3.4" in problem
 
 
 def test_not_a_number_is_a_number() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gemmgen import presets
 from gemmgen.cli import app
 from gemmgen.cli.matrices import Check, Matrices
 from gemmgen.errors import UserError
@@ -81,6 +82,14 @@ def test_transpose() -> None:
     text = refused("emit", "--kernel", "transpose", "--tile", "3x3", "--set", "stages=2", "--name", "1x", "-o", "/")
     for part in ("--tile", "--set", "'1x'", "folder"):
         assert part in text
+
+
+def test_transpose_takes_no_option_that_would_change_nothing() -> None:
+    given = "-M 3 -N 4 -K 5 --layout col --multiple-of 16 --alpha 2 --tile 4x4".split()
+    problems = refused("emit", "--kernel", "transpose", *given, "--sub-group", "１６")
+    for option in ("-M", "-N", "-K", "--layout", "--multiple-of", "--alpha", "--tile"):
+        assert f"{option} means nothing to --kernel transpose" in problems
+    assert "'１６' is no number of lanes" in problems
 
 
 def test_python_module() -> None:
@@ -161,6 +170,23 @@ def test_a_full_disk_is_told() -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="closes streams in a POSIX shell")
+@pytest.mark.parametrize("arguments", ["emit", "presets", "presets --names", "explain"])
+def test_a_closed_stream_is_told(arguments: str) -> None:
+    command = [*COMMAND, *arguments.split()]
+    result = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, encoding="utf-8")
+    assert result.returncode == 2
+    assert result.stderr == "gemmgen: standard output is closed: open it, or send it to /dev/null\n"
+    assert subprocess.run(["sh", "-c", '"$@" >&- 2>&-', "sh", *command]).returncode == 2
+
+
+def test_a_file_needs_no_standard_output(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cl"
+    command = [*COMMAND, "emit", "-o", str(path)]
+    assert subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True).returncode == 0
+    assert path.read_text() == printed("emit")
+
+
 @pytest.mark.parametrize("arguments", ["emit", "presets", "presets --names", "explain", "--help", "emit --help"])
 def test_a_broken_pipe_is_silent(arguments: str) -> None:
     script = f"set -o pipefail; {sys.executable} -m gemmgen.cli {arguments} | true"
@@ -195,7 +221,10 @@ def test_explain() -> None:
 
 def test_presets() -> None:
     assert printed("presets", "--names").splitlines()[0] == "naive"
-    assert "block_read_32x2_1x8" in printed("presets")
+    lines = printed("presets").splitlines()
+    assert len(lines) == len(presets.names())
+    for line, name in zip(lines, presets.names(), strict=True):
+        assert line.split(None, 1) == [name, presets.load(name).summary]
 
 
 def test_version() -> None:
@@ -270,8 +299,16 @@ def test_bad_runs(tmp_path: Path) -> None:
     text = refused(
         *("run", "-k", "nave", "-i", "-1", "--seed", "x", "-o", tmp_path, "--target", "intel", "--tile", "0x1"),
     )
-    for part in ("did you mean naive", "iterations '-1'", "seed 'x'", "folder", "--target", "rows = 0"):
+    for part in (
+        "did you mean naive",
+        "iterations '-1'",
+        "seed 'x'",
+        f"such as {tmp_path}/C.npy",
+        "--target",
+        "rows = 0",
+    ):
         assert part in text, part
+    assert "-i 0" not in text
     text = refused("run", "-k", "naive", "--a", tmp_path / "a.npy", "--b", tmp_path / "b.npy", "-M", "7")
     for part in ("float64", "astype('float32')", "7 by -M", "3 by the rows of --a"):
         assert part in text, part

@@ -18,6 +18,7 @@ FUNCTION_LINES = 50
 #: Part of gemmgen -> its layer. A part imports from layers below its own and from itself; within a layer, see PEERS.
 LAYERS = {
     "errors": 0,
+    "fields": 0,
     "ir": 1,
     "names": 2,
     "spec": 3,
@@ -30,6 +31,7 @@ LAYERS = {
     "options": 5,
     "driver": 5,
     "runtime": 5,
+    "bench": 5,
     "module": 5,
     "explain": 5,
     "cli": 6,
@@ -37,7 +39,7 @@ LAYERS = {
 #: Layers whose parts may import one another (cycles are then Python's to refuse). Passes and backends may not.
 PEERS = {3, 5}
 #: They choose a backend; all others ask the target's features.
-MAY_NAME_BACKENDS = {"backends", "cli", "driver", "runtime"}
+MAY_NAME_BACKENDS = {"backends", "bench", "cli", "driver", "runtime"}
 BACKENDS = {"opencl", "sycl", "cuda"}
 
 

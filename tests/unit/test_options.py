@@ -30,6 +30,7 @@ operands = st.builds(
     share=st.booleans(),
     transposed=st.booleans(),
     pad=st.integers(0, 4),
+    async_copy=st.booleans(),
 )
 anything = st.builds(
     Schedule,
@@ -44,6 +45,9 @@ anything = st.builds(
     prefetch=st.booleans(),
     register_stages=st.integers(1, 2),
     barrier=st.booleans(),
+    warp=st.none() | st.sampled_from([(4, 8), (2, 16)]),
+    across=st.booleans(),
+    snake=st.booleans(),
 )
 #: Nearer to what people ask for, where names are shortest and most alike.
 usual = st.builds(
@@ -136,14 +140,29 @@ def test_lanes_can_be_taken_away() -> None:
 
 
 @pytest.mark.parametrize(
-    "tile", ["32x", "x2", "0x2", "-1x2", "axb", "", "32", "2.5x2", "32x2x1", "100000x100000", "9" * 5000 + "x1", "³x2"]
+    "tile",
+    [
+        "32x",
+        "x2",
+        "0x2",
+        "-1x2",
+        "axb",
+        "",
+        "32",
+        "2.5x2",
+        "32x2x1",
+        "100000x100000",
+        "9" * 5000 + "x1",
+        "³x2",
+        "３２x2",
+    ],
 )
 @pytest.mark.parametrize("key", ["tile", "group"])
 def test_bad_pairs(key: str, tile: str) -> None:
     assert any(key in problem for problem in problems_of(**{key: tile}))
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5", "", "9" * 30, "1e3"])
+@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5", "", "9" * 30, "1e3", "８"])
 @pytest.mark.parametrize("key", ["k_step", "sub_group"])
 def test_bad_numbers(key: str, number: str) -> None:
     assert len(problems_of(**{key: number})) == 1
@@ -184,6 +203,12 @@ def test_every_problem_at_once() -> None:
         assert any(part in problem for problem in found), part
 
 
+def test_a_field_given_twice_is_told_as_it_is_written() -> None:
+    assert problems_of(tile="4x4", sets=["tile=3x3"]) == ("tile is given twice, as 4x4 and 3x3: leave one out",)
+    assert problems_of(sub_group="none", sets=["sub_group=8"])[0].startswith("sub_group is given twice, as none and 8")
+    assert problems_of(sets=["stages=0", "stages=2"])[1] == "stages is given twice, as 0 and 2: leave one out"
+
+
 def test_a_method_cannot_contradict_the_base() -> None:
     assert "naive" in problems_of(method="slm", base=build_schedule("naive"))[0]
     assert build_schedule("naive", base=build_schedule("naive"), tile="2x2").tile == (2, 2)
@@ -194,7 +219,8 @@ def test_a_method_cannot_contradict_the_base() -> None:
     [
         "float", "kernel", "__kernel", "get_global_id", "min", "dot", "float4", "class", "template", "_Bool", "main",
         "a__b", "as_float4", "convert_int", "intel_sub_group_shuffle", "sub_group_any", "threadIdx", "barrier",
-        "CLK_X", "NULL", "", "2x", "a b", "a-b", "é", "a;", "a\n", "x" * 65,
+        "CLK_X", "NULL", "block_read", "block_read8", "image_block_read4", "COPY4", "copy4", "async_commit",
+        "", "2x", "a b", "a-b", "é", "a;", "a\n", "x" * 65,
     ],
 )  # fmt: skip
 def test_bad_names(name: str) -> None:
@@ -308,6 +334,13 @@ def test_spec() -> None:
     assert (spec.a_order, spec.b_order, spec.c_order, spec.multiple_of) == ("row", "col", "row", (4, 1, 8))
     changed = build_spec(beta="1", base=spec)
     assert (changed.m, changed.alpha, changed.beta, changed.b_order) == (64, 2.0, 1.0, "col")
+
+
+@pytest.mark.parametrize("size", [1, 2**31 - 1025])
+def test_the_limits_that_a_message_names_are_taken(size: int) -> None:
+    assert build_spec(m=str(size)).m == size
+    with pytest.raises(SpecError, match=f"from 1 to {2**31 - 1025}"):
+        build_spec(m=str(2**31 - 1024))
 
 
 def test_every_problem_of_a_spec_at_once() -> None:

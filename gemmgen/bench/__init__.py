@@ -1,0 +1,1 @@
+"""`gemmgen bench`: kernels against libraries, in one process, interleaved, correctness first."""

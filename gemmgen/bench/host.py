@@ -1,0 +1,120 @@
+"""Contenders that are timed from the host: NumPy in a process of its own, and OpenCL kernels by their events."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemmgen.bench.measure import launches
+from gemmgen.bench.records import Accuracy, Size
+from gemmgen.errors import DeviceError, SpecError
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+Matrix = NDArray[np.floating]
+#: A result of more flops than this is checked against float64 on some rows only.
+WHOLE_FLOPS = 2**33
+SOME_ROWS = 64
+
+
+def random_matrices(size: Size, dtype: str, seed: int) -> tuple[Matrix, Matrix]:
+    """A and B, normal numbers."""
+    rng = np.random.default_rng(seed)
+    shapes = (size.m, size.k), (size.k, size.n)
+    a, b = (cast("Matrix", rng.standard_normal(shape, dtype=np.float32).astype(dtype)) for shape in shapes)
+    return a, b
+
+
+def accuracy(a: Matrix, b: Matrix, c: Matrix) -> Accuracy:
+    """Of a result, on all rows or on some of them, the last among them; every element must be finite."""
+    rows = np.arange(a.shape[0])
+    if 2 * a.size * b.shape[1] > WHOLE_FLOPS and len(rows) > SOME_ROWS:
+        rows = np.unique(np.append(np.random.default_rng(0).choice(rows, SOME_ROWS - 1, replace=False), rows[-1]))
+    left, right = a[rows].astype(np.float64), b.astype(np.float64)
+    reference = left @ right
+    unit = (a.shape[1] + 2) * float(np.finfo(a.dtype).eps) / 2
+    off = np.abs(c[rows] - reference)
+    off[~np.isfinite(off)] = np.inf
+    worst = float((off / (np.abs(left) @ np.abs(right) * (unit / (1 - unit)))).max())
+    return Accuracy(
+        float(np.linalg.norm(off) / np.linalg.norm(reference)), worst if np.isfinite(c).all() else float("inf")
+    )
+
+
+class NumpyProcess:
+    """numpy.matmul in another process, whose threads then disturb no one's."""
+
+    def __init__(self, size: Size, dtype: str, seed: int) -> None:
+        self.name = "numpy"
+        command = [sys.executable, "-m", "gemmgen.bench.worker", *map(str, (size.m, size.n, size.k)), dtype, str(seed)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        error, worst = self._ask("check")
+        self.accuracy = Accuracy(error, worst)
+
+    def block(self) -> float:
+        return self._ask("block")[0]
+
+    def cold(self) -> float:
+        return self._ask("cold")[0]
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process.wait()
+
+    def _ask(self, what: str) -> tuple[float, ...]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(f"{what}\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except OSError:
+            answer = ""
+        if not answer:
+            raise DeviceError("the process that measures numpy ended early: is there memory for matrices of this size?")
+        return tuple(map(float, answer.split()))
+
+
+class OpenclKernel:
+    """A kernel of gemmgen on an OpenCL device, timed by its events; `estimate` is the seconds of one run."""
+
+    def __init__(self, size: Size, spec: GemmSpec, schedule: Schedule, device: object, seed: int) -> None:
+        import pyopencl.array as cl_array
+
+        from gemmgen.driver import emit
+        from gemmgen.runtime.devices import DeviceInfo, target_of
+        from gemmgen.runtime.opencl import CompiledKernel
+
+        if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
+            raise SpecError(f"{schedule.slug()} has alpha or beta folded in: leave them run-time")
+        assert isinstance(device, DeviceInfo)
+        source = emit(spec, schedule, "opencl", target_of(device.handle))
+        self.name = schedule.slug()
+        self._kernel = CompiledKernel.from_source(source, device)
+        queue = self._kernel.queue
+        a, b = random_matrices(size, spec.dtype.name, seed)
+        poison = np.full((size.m, size.n), np.nan, spec.dtype.name)
+        orders = (a, spec.a_order), (b, spec.b_order), (poison, spec.c_order)
+        arrays = [cl_array.to_device(queue, np.array(x, order="C" if o == "row" else "F")) for x, o in orders]
+        self._arrays = arrays
+        self._kernel(*arrays)
+        self.accuracy = accuracy(a, b, cast("Matrix", arrays[2].get()))
+        self.estimate = self._kernel.time(*arrays, iterations=2)[1]
+        self._count = launches(self.estimate)
+
+    def block(self) -> float:
+        seconds = self._kernel.time(*self._arrays, iterations=2 * self._count)
+        return float(np.mean(seconds[self._count :]))
+
+    def cold(self) -> float:
+        return float(np.mean(self._kernel.time(*self._arrays, iterations=self._count)))
+
+    def close(self) -> None:
+        self._arrays = []

@@ -1,0 +1,69 @@
+"""Contenders taking turns: shuffled blocks, the first half of each to warm up, medians over rounds."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gemmgen.bench.records import Accuracy, Timing
+
+#: Half of a block, in seconds: long enough for clocks to settle under the load, and for events to be exact.
+HALF_BLOCK = 0.025
+#: Products of one block at most.
+MOST_LAUNCHES = 2000
+
+
+class Contender(Protocol):
+    """A kernel or a library on one size, its result already checked."""
+
+    name: str
+    accuracy: Accuracy
+
+    def block(self) -> float:
+        """Seconds of one product in the second half of a block."""
+
+    def cold(self) -> float:
+        """Seconds of one product in half a block without warming up."""
+
+    def close(self) -> None:
+        """Give memory and processes back."""
+
+
+def launches(seconds: float) -> int:
+    """How many products of that duration make half a block."""
+    return max(1, min(MOST_LAUNCHES, round(HALF_BLOCK / max(seconds, 1e-9))))
+
+
+def measure(
+    contenders: Sequence[Contender],
+    rounds: int,
+    pause: float = 0.0,
+    seed: int = 0,
+    tick: Callable[[], None] = lambda: None,
+) -> list[Timing]:
+    """Each contender's timing, in the order given.
+
+    Args:
+        rounds: blocks of each contender.
+        pause: seconds to wait before each contender's cold block; 0 for none.
+        tick: called after each round.
+    """
+    shuffle = random.Random(seed)
+    hot: dict[int, list[float]] = {index: [] for index in range(len(contenders))}
+    for _ in range(rounds):
+        order = list(hot)
+        shuffle.shuffle(order)
+        for index in order:
+            hot[index].append(contenders[index].block())
+        tick()
+    cold: list[float | None] = [None] * len(contenders)
+    if pause > 0:
+        for index, contender in enumerate(contenders):
+            time.sleep(pause)
+            cold[index] = contender.cold()
+    return [
+        Timing(contender.name, tuple(hot[index]), contender.accuracy, cold[index])
+        for index, contender in enumerate(contenders)
+    ]

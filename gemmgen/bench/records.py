@@ -1,0 +1,193 @@
+"""What is measured and what came of it: sizes, timings, rows; as JSON and as CSV. Nothing heavy is imported."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from gemmgen.errors import SpecError, UserError
+
+#: Peers that can be measured -> what they are.
+PEERS = {
+    "cublas": "NVIDIA's library, by torch.mm (TF32 off) or else cupy.matmul",
+    "numpy": "numpy.matmul in a process of its own, on the CPU",
+}
+#: Peers that are known and can't be measured yet -> what to do instead.
+UNSUPPORTED = {
+    "mkl": "numpy measures the CPU by whatever BLAS NumPy is linked to, MKL among them",
+    "clblast": "cublas measures the same GPU",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One product."""
+
+    m: int
+    n: int
+    k: int
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.m * self.n * self.k
+
+    def __str__(self) -> str:
+        return str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How far a result is from float64.
+
+    Attributes:
+        error: |C - reference| / |reference|, in the Frobenius norm.
+        worst: the largest error of an element, as a part of its bound gamma_(K+2) |A| |B|; infinite for a NaN.
+    """
+
+    error: float
+    worst: float
+
+    @property
+    def passed(self) -> bool:
+        """NaN never passes."""
+        return self.worst <= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One contender on one size.
+
+    Attributes:
+        rounds: seconds of one product, hot, one value per round.
+        cold: seconds of one product right after a pause; None where none was asked for.
+    """
+
+    name: str
+    rounds: tuple[float, ...]
+    accuracy: Accuracy
+    cold: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The median of the rounds."""
+        return median(self.rounds)
+
+    @property
+    def spread(self) -> float:
+        """(Slowest - fastest) / median."""
+        return (max(self.rounds) - min(self.rounds)) / self.seconds
+
+    def rate(self, size: Size) -> float:
+        """TFLOP/s."""
+        return size.flops / self.seconds / 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A kernel against a peer, or alone."""
+
+    size: Size
+    ours: Timing
+    peer: Timing | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How much faster ours is: the peer's time over ours."""
+        return None if self.peer is None else self.peer.seconds / self.ours.seconds
+
+    @property
+    def cold_ratio(self) -> float | None:
+        """The same, right after a pause."""
+        if self.peer is None or self.peer.cold is None or self.ours.cold is None:
+            return None
+        return self.peer.cold / self.ours.cold
+
+    def flat(self) -> dict[str, object]:
+        """The row as a record without nesting."""
+        record: dict[str, object] = {
+            "size": str(self.size),
+            "m": self.size.m,
+            "n": self.size.n,
+            "k": self.size.k,
+            "preset": self.ours.name,
+            "peer": self.peer.name if self.peer else None,
+            "ratio": self.ratio,
+            "cold_ratio": self.cold_ratio,
+        }
+        for who, timing in (("ours", self.ours), ("peer", self.peer)):
+            record |= {
+                f"{who}_tflops": timing.rate(self.size) if timing else None,
+                f"{who}_us": timing.seconds * 1e6 if timing else None,
+                f"{who}_spread": timing.spread if timing else None,
+                f"{who}_cold_us": timing.cold * 1e6 if timing and timing.cold is not None else None,
+                f"{who}_error": timing.accuracy.error if timing else None,
+                f"{who}_of_bound": timing.accuracy.worst if timing else None,
+            }
+        return record
+
+
+def to_json(rows: Iterable[Row], about: Mapping[str, object]) -> str:
+    """Every row with its rounds, after what is known of the machine."""
+    records = [
+        row.flat()
+        | {
+            "ours_rounds_us": [s * 1e6 for s in row.ours.rounds],
+            "peer_rounds_us": [s * 1e6 for s in row.peer.rounds] if row.peer else None,
+        }
+        for row in rows
+    ]
+    return json.dumps({"about": dict(about), "rows": records}, indent=1) + "\n"
+
+
+def to_csv(rows: Iterable[Row]) -> str:
+    """One line a row."""
+    records = [row.flat() for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(records[0]) if records else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def parse_sizes(text: str) -> tuple[Size, ...]:
+    """Sizes such as `512,4095,128x14336x4096` (M x N x K). Raises: SpecError with every problem."""
+    problems = []
+    sizes = []
+    for part in (part.strip() for part in text.split(",")):
+        if not re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9}x[0-9]{1,9})?", part):
+            problems.append(f"size {part!r} is not like 4096 or 128x14336x4096 (M x N x K)")
+            continue
+        extents = [int(number) for number in part.split("x")]
+        m, n, k = extents * 3 if len(extents) == 1 else extents
+        if not all(0 < extent < 2**31 - 1024 for extent in (m, n, k)):
+            problems.append(f"size {part}: give whole numbers from 1 to {2**31 - 1025}")
+            continue
+        too_long = [f"{x} x {y}" for x, y in ((m, k), (k, n), (m, n)) if x * y >= 2**31]
+        problems += (f"size {part} has a matrix of {what} >= 2^31 elements: give a smaller one" for what in too_long)
+        sizes.append(Size(m, n, k))
+    if problems:
+        raise SpecError(problems)
+    return tuple(dict.fromkeys(sizes))
+
+
+def parse_peers(text: str) -> tuple[str, ...]:
+    """Peers such as `cublas,numpy`; none for an empty text. Raises: UserError with every problem."""
+    names = [part.strip().lower() for part in text.split(",") if part.strip()]
+    problems = [
+        f"peer {name!r} can't be measured yet: {UNSUPPORTED[name]}"
+        if name in UNSUPPORTED
+        else f"peer {name!r} does not exist: give some of {', '.join(PEERS)}"
+        for name in names
+        if name not in PEERS
+    ]
+    if problems:
+        raise UserError(problems)
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,146 @@
+"""A whole run of `gemmgen bench`: for each size the kernels, the peers, and the turns they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from gemmgen.bench.measure import Contender, measure
+from gemmgen.bench.records import Row, Size
+from gemmgen.errors import UserError
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+if TYPE_CHECKING:
+    from gemmgen.bench.gpu import GpuProblem
+
+#: Kernels of `--best` that are measured in full after a first look at all.
+FINALISTS = 3
+
+Job = tuple[GemmSpec, Schedule]
+
+
+class Kernel(Contender, Protocol):
+    """A kernel of gemmgen, and about how long one product takes."""
+
+    estimate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure.
+
+    Attributes:
+        best: whether only the fastest of `jobs` counts for each size, and those that can't run are left out.
+        pause: seconds before a cold measurement; 0 for none.
+        warn: told about what is left out.
+        tick: told about what is being done.
+    """
+
+    backend: str
+    jobs: tuple[Job, ...]
+    sizes: tuple[Size, ...]
+    peers: tuple[str, ...]
+    best: bool = False
+    rounds: int = 5
+    pause: float = 0.0
+    seed: int = 0
+    device: object = None
+    warn: Callable[[str], None] = lambda _: None
+    tick: Callable[[str], None] = lambda _: None
+
+
+def run(plan: Plan) -> Iterator[Row]:
+    """Row by row, size by size. Raises: UserError where a kernel that was asked for by name can't run."""
+    for size in plan.sizes:
+        with ExitStack() as stack:
+            yield from _run_size(plan, size, stack)
+
+
+def _run_size(plan: Plan, size: Size, stack: ExitStack) -> Iterator[Row]:
+    plan.tick(f"{size}: reference")
+    maker = Makers(plan, size)
+    kernels: list[Kernel] = []
+    for spec, schedule in plan.jobs:
+        plan.tick(f"{size}: {schedule.slug()}")
+        with _tolerated(plan, size, schedule):
+            kernel = maker.kernel(spec, schedule)
+            stack.callback(kernel.close)
+            kernels.append(kernel)
+        if plan.best:
+            kernels = _finalists(kernels)
+    if not kernels:
+        plan.warn(f"{size}: no kernel can run")
+        return
+    peers = []
+    for name in plan.peers:
+        plan.tick(f"{size}: {name}")
+        peer = maker.peer(name)
+        stack.callback(peer.close)
+        peers.append(peer)
+    plan.tick(f"{size}: rounds")
+    tick = lambda: plan.tick(f"{size}: rounds")  # noqa: E731
+    timings = measure([*kernels, *peers], plan.rounds, plan.pause, plan.seed, tick)
+    own, others = timings[: len(kernels)], timings[len(kernels) :]
+    if plan.best:
+        own = [min(own, key=lambda timing: timing.seconds)]
+    for timing in own:
+        yield from [Row(size, timing, other) for other in others] or [Row(size, timing)]
+
+
+def _finalists(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """The fastest by the first look; the others are closed."""
+    ranked = sorted(kernels, key=lambda kernel: kernel.estimate)
+    for kernel in ranked[FINALISTS:]:
+        kernel.close()
+    return ranked[:FINALISTS]
+
+
+@contextmanager
+def _tolerated(plan: Plan, size: Size, schedule: Schedule) -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        if not plan.best:
+            raise type(error)(f"{schedule.slug()} at {size}: {problem}" for problem in error.problems) from error
+        plan.warn(f"{size}: {schedule.slug()} is left out: {error.problems[0]}")
+
+
+class Makers:
+    """Makes contenders of one size; a GPU's are given the same matrices."""
+
+    def __init__(self, plan: Plan, size: Size) -> None:
+        self._plan, self._size = plan, size
+        self._problem: GpuProblem | None = None
+
+    def kernel(self, spec: GemmSpec, schedule: Schedule) -> Kernel:
+        """A kernel of gemmgen. Raises: UserError."""
+        if self._plan.backend == "cuda":
+            from gemmgen.bench.gpu import ours
+
+            return ours(self._gpu(spec.dtype.name), spec, schedule)
+        from gemmgen.bench.host import OpenclKernel
+
+        return OpenclKernel(self._size, spec, schedule, self._plan.device, self._plan.seed)
+
+    def peer(self, name: str) -> Contender:
+        """A library. Raises: UserError."""
+        dtype = self._plan.jobs[0][0].dtype.name
+        if name == "cublas":
+            from gemmgen.bench.gpu import cublas
+
+            return cublas(self._gpu(dtype))
+        from gemmgen.bench.host import NumpyProcess
+
+        return NumpyProcess(self._size, dtype, self._plan.seed)
+
+    def _gpu(self, dtype: str) -> GpuProblem:
+        if self._problem is None:
+            from gemmgen.bench.gpu import GpuProblem
+            from gemmgen.runtime.cuda_devices import pick
+
+            device = pick(self._plan.device if self._plan.backend == "cuda" else None)
+            self._problem = GpuProblem(self._size, dtype, self._plan.seed, device)
+        return self._problem

@@ -1,0 +1,227 @@
+"""`gemmgen bench`: kernels against libraries."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gemmgen.cli.output import complain, deliver, path_problems
+from gemmgen.cli.request import Request, attempt, complete_presets
+from gemmgen.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from gemmgen.bench.records import Row
+    from gemmgen.bench.session import Job, Plan
+
+EXAMPLES = "\n\n".join(
+    (
+        "[bold]Examples[/bold]",
+        "gemmgen bench --backend cuda --preset smem_8x8_double --sizes 1024,4095,128x14336x4096",
+        "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096 --vs cublas,numpy --json bench.json",
+        "gemmgen bench --backend opencl --preset L3_SIMD_32x2_1x8 --sizes 1024 --vs numpy -d xeon",
+    )
+)
+
+
+def bench(
+    backend: Annotated[str, typer.Option("--backend", metavar="NAME", help="cuda or opencl.")] = "cuda",
+    preset: Annotated[
+        list[str] | None,
+        typer.Option("--preset", metavar="NAME[,NAME]", help="Can be repeated.", autocompletion=complete_presets),
+    ] = None,
+    schedule: Annotated[
+        list[Path] | None, typer.Option("--schedule", metavar="FILE.toml", help="A schedule in TOML. Can be repeated.")
+    ] = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="The fastest preset per size; of those named, if any, else of all.")
+    ] = False,
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N|MxNxK,...", help="Such as 512,4095,128x14336x4096 (M x N x K).")
+    ] = "4096",
+    vs: Annotated[str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, numpy; '' for none.")] = "cublas",
+    dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE", help="Element type: float32.")] = "float32",
+    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="Blocks of each contender, 5 or more.")] = 5,
+    pause: Annotated[float, typer.Option("--pause", metavar="SECONDS", help="Also measure cold, after a pause.")] = 0.0,
+    device: Annotated[str | None, typer.Option("-d", "--device", metavar="D", help="Number or part of a name.")] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")] = 0,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Where every figure is written as JSON.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Where the rows are written as CSV.")
+    ] = None,
+) -> None:
+    """Measure kernels against libraries: the ratio first, above 1 where ours is faster.
+
+    Results are checked against float64 before anything is timed. Contenders take turns in one process, by device time
+    (graph replays on CUDA, events on OpenCL), each block warmed up by its first half; medians of the rounds are shown,
+    and the spread (slowest - fastest) / median. Clocks are left as they are. Exit code 1 if a result is wrong.
+    """
+    from gemmgen.bench import records
+    from gemmgen.bench.session import Plan
+
+    problems = _option_problems(backend, rounds, pause, seed, {"--json": json, "--csv": csv})
+    measured = attempt(problems, records.parse_sizes, sizes)
+    peers = attempt(problems, records.parse_peers, vs)
+    jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best, dtype)
+    if problems or measured is None or peers is None or jobs is None:
+        raise UserError(problems)
+    plan = Plan(backend, jobs, measured, peers, best, rounds, pause, seed, _device(backend, device))
+    rows = _measure(plan)
+    if json is not None:
+        deliver(records.to_json(rows, _about(plan)), json)
+    if csv is not None:
+        deliver(records.to_csv(rows), csv)
+    if not all(row.ours.accuracy.passed for row in rows):
+        raise typer.Exit(1)
+
+
+def _option_problems(backend: str, rounds: int, pause: float, seed: int, files: Mapping[str, Path | None]) -> list[str]:
+    problems = [
+        problem.replace("-o ", f"{option} ", 1)
+        for option, path in files.items()
+        for problem in path_problems(path, f"bench.{option[2:]}")
+    ]
+    if backend not in ("cuda", "opencl"):
+        problems.append(f"backend {backend!r} can't be measured: use cuda or opencl")
+    if rounds < 1:
+        problems.append(f"--rounds {rounds} < 1: give 5 or more")
+    if not 0 <= pause <= 600:
+        problems.append(f"--pause {pause:g}: give seconds from 0 to 600")
+    if seed < 0:
+        problems.append(f"--seed {seed} < 0: give 0 or more")
+    return problems
+
+
+def _jobs(backend: str, named: list[str], files: list[Path], best: bool, dtype: str) -> tuple[Job, ...]:
+    """What to measure. Raises: UserError with every problem."""
+    from gemmgen.presets import names
+
+    presets = [name.strip() for text in named for name in text.split(",") if name.strip()]
+    if best and not presets and not files:
+        presets = [name for name in names() if backend == "opencl" or _fits_cuda(name)]
+    problems = [] if presets or files else ["nothing to measure: give --preset, --schedule or --best"]
+    requests = [Request(preset=name, dtype=dtype) for name in dict.fromkeys(presets)]
+    requests += [Request(schedule_file=path, dtype=dtype) for path in files]
+    found = [attempt(problems, request.resolve) for request in requests]
+    if problems:
+        raise UserError(problems)
+    return tuple((job[0], job[1]) for job in found if job is not None)
+
+
+def _fits_cuda(name: str) -> bool:
+    """Whether a preset can be expressed in CUDA at all."""
+    from gemmgen.errors import ScheduleError
+    from gemmgen.ir.target import TARGETS
+    from gemmgen.passes.validate import validate
+    from gemmgen.presets import load
+
+    preset = load(name)
+    try:
+        validate(preset.spec, preset.schedule, TARGETS["sm_90"])
+    except ScheduleError:
+        return False
+    return True
+
+
+def _device(backend: str, device: str | None) -> object:
+    if backend == "cuda":
+        from gemmgen.runtime.cuda_devices import pick as pick_cuda
+
+        return pick_cuda(device)
+    from gemmgen.runtime.devices import pick
+
+    return pick(device=device)
+
+
+def _about(plan: Plan) -> dict[str, object]:
+    """What the figures depend on."""
+    import platform
+
+    from gemmgen import __version__
+
+    found: dict[str, object] = {
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": shlex.join(["gemmgen", *sys.argv[1:]]),
+        "gemmgen": __version__,
+        "python": platform.python_version(),
+        "seed": plan.seed,
+    }
+    found |= {"rounds": plan.rounds, "pause_s": plan.pause, "device": str(plan.device)}
+    if plan.backend == "cuda" or "cublas" in plan.peers:
+        from gemmgen.bench.gpu import about
+
+        found |= about(plan.device if plan.backend == "cuda" else None)
+    return found
+
+
+def _measure(plan: Plan) -> list[Row]:
+    """Measure under a progress bar on standard error, and print the table."""
+    from dataclasses import replace
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from gemmgen.bench.session import run
+
+    steps = len(plan.sizes) * (2 + len(plan.jobs) + len(plan.peers) + plan.rounds)
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    warnings: list[str] = []
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=steps)
+        plan = replace(plan, warn=warnings.append, tick=lambda text: _advance(progress, task, text))
+        rows = list(run(plan))
+    if warnings:
+        complain(warnings)
+    _show(plan, rows)
+    return rows
+
+
+def _advance(progress: Progress, task: object, text: str) -> None:
+    from rich.progress import TaskID
+
+    progress.update(TaskID(int(str(task))), advance=1, description=text)
+
+
+def _show(plan: Plan, rows: list[Row]) -> None:
+    """The table, the ratio first."""
+    from rich.console import Console
+    from rich.table import Table
+
+    cold = ["cold ratio"] if plan.pause > 0 else []
+    table = Table(box=None, pad_edge=False)
+    for title in ("ratio", *cold, "size", "preset", "TFLOP/s", "peer", "TFLOP/s", "us", "spread", "error", "peer's"):
+        table.add_column(title, justify="left" if title in ("preset", "peer") else "right", no_wrap=True)
+    for row in rows:
+        peer, failed = row.peer, "" if row.ours.accuracy.passed else " WRONG"
+        table.add_row(
+            "-" if row.ratio is None else f"{row.ratio:.3f}",
+            *(["-" if row.cold_ratio is None else f"{row.cold_ratio:.3f}"] if cold else []),
+            str(row.size),
+            row.ours.name,
+            f"{row.ours.rate(row.size):.2f}",
+            peer.name if peer else "-",
+            f"{peer.rate(row.size):.2f}" if peer else "-",
+            f"{row.ours.seconds * 1e6:.1f}",
+            f"{row.ours.spread:.1%}" + (f"/{peer.spread:.1%}" if peer else ""),
+            f"{row.ours.accuracy.error:.2e}{failed}",
+            f"{peer.accuracy.error:.2e}" if peer else "-",
+        )
+    console = Console()
+    console = console if console.is_terminal else Console(width=160)
+    console.print(table, highlight=False)
+    worst = max((row.ours.accuracy.worst for row in rows), default=0.0)
+    console.print(
+        f"{plan.device}; medians of {plan.rounds} rounds; errors are |C - float64| / |float64|, elements reach "
+        f"{worst:.2g} of their bound gamma_(K+2) |A| |B| at most",
+        highlight=False,
+        soft_wrap=True,
+    )

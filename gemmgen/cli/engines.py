@@ -1,0 +1,103 @@
+"""Where `gemmgen run` runs kernels: an OpenCL device or a GPU of CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from gemmgen.errors import DeviceError, UserError
+
+if TYPE_CHECKING:
+    from gemmgen.cli.matrices import Matrix
+    from gemmgen.ir.target import Target
+    from gemmgen.runtime.cuda_devices import CudaDeviceInfo
+    from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.schedule import Schedule
+    from gemmgen.spec import GemmSpec
+
+#: A kernel, from A, B and C in the host's memory to the result and the nanoseconds that the device took.
+Once: TypeAlias = "Callable[[Matrix, Matrix, Matrix | None], tuple[Matrix, int]]"
+BACKENDS = ("opencl", "cuda")
+
+
+class Engine(Protocol):
+    """A device, and how kernels are made and timed there."""
+
+    label: str
+
+    def target(self) -> Target: ...
+    def compile(self, spec: GemmSpec, schedule: Schedule) -> Once: ...
+
+
+def pick(backend: str, platform: str | None, device: str | None, type_: str | None) -> Engine:
+    """The device that the options mean. Raises: DeviceError, UserError with every problem."""
+    if backend not in BACKENDS:
+        raise UserError(f"backend {backend!r} cannot be run: use one of {', '.join(BACKENDS)}")
+    if backend == "opencl":
+        from gemmgen.runtime import devices
+
+        return OpenclEngine(devices.pick(platform, device, type_))
+    given = {"--platform": platform, "--type": type_}
+    if problems := [f"{name} {value} means nothing to CUDA: leave it out" for name, value in given.items() if value]:
+        raise DeviceError(problems)
+    from gemmgen.runtime import cuda_devices
+
+    return CudaEngine(cuda_devices.pick(device))
+
+
+class OpenclEngine:
+    """An OpenCL device; times by the profile of the kernel's event."""
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self.label, self._info = str(info), info
+
+    def target(self) -> Target:
+        from gemmgen.runtime.devices import target_of
+
+        return target_of(self._info.handle)
+
+    def compile(self, spec: GemmSpec, schedule: Schedule) -> Once:
+        import gemmgen
+
+        kernel = gemmgen.compile(spec, schedule, backend="opencl", device=self._info.handle)
+
+        def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
+            result, event = kernel(a, b, c, return_event=True)
+            event.wait()
+            return result, int(event.profile.end - event.profile.start)
+
+        return once
+
+
+class CudaEngine:
+    """A GPU of CUDA; times between events before and after the launch."""
+
+    def __init__(self, info: CudaDeviceInfo) -> None:
+        self.label, self._info = str(info), info
+
+    def target(self) -> Target:
+        from gemmgen.runtime.cuda_devices import target_of
+
+        return target_of(self._info)
+
+    def compile(self, spec: GemmSpec, schedule: Schedule) -> Once:
+        import cupy
+
+        import gemmgen
+        from gemmgen.runtime.cuda_devices import translated
+
+        kernel = gemmgen.compile(spec, schedule, backend="cuda", device=self._info)
+
+        def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
+            with translated(self._info.name), cupy.cuda.Device(self._info.number):
+                left, right = cupy.asarray(a, order="K"), cupy.asarray(b, order="K")
+                if c is None:
+                    order = "C" if spec.c_order == "row" else "F"
+                    out = cupy.full((a.shape[0], b.shape[1]), cupy.nan, a.dtype, order=order)
+                else:
+                    out = cupy.asarray(c, order="K")
+                (seconds,) = kernel.time(left, right, out, iterations=1)
+                result: Matrix = out.get(order="A")
+                return result, int(seconds * 1e9)
+
+        return once

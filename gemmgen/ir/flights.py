@@ -1,0 +1,49 @@
+"""Asynchronous copies that are under way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemmgen.ir.lanes import Floats, Ints, Site
+from gemmgen.ir.memory import LocalMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One copy of one element for each of `lanes`, begun and not yet landed."""
+
+    memory: LocalMemory
+    addresses: Ints
+    values: Floats
+    lanes: Ints
+    site: Site
+
+
+class Flights:
+    """The copies begun since the last commit, and the groups committed before, oldest first.
+
+    All work-items count their groups alike, since only uniform control flow may commit and wait.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[Flight] = []
+        self._groups: list[list[Flight]] = []
+
+    def clear(self) -> None:
+        """Other work-items run now."""
+        self._open, self._groups = [], []
+
+    def begin(self, flight: Flight) -> None:
+        """A copy begins."""
+        self._open.append(flight)
+
+    def commit(self) -> None:
+        """What was begun since the last commit is one group."""
+        self._groups.append(self._open)
+        self._open = []
+
+    def wait(self, pending: int) -> None:
+        """All groups but the newest `pending` land."""
+        while len(self._groups) > pending:
+            for flight in self._groups.pop(0):
+                flight.memory.land(flight.addresses, flight.values, flight.lanes, flight.site)

@@ -1,0 +1,321 @@
+"""A CUDA source, ready to be called with arrays that lie on a GPU."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Literal, Protocol, TypeVar, cast, overload
+
+import numpy as np
+
+from gemmgen.errors import DeviceError, LoweringError, SpecError
+from gemmgen.runtime import require_cupy
+from gemmgen.runtime.arrays import Request, View, check_gemm, check_transpose
+from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
+from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
+from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
+from gemmgen.source import EntryPoint, Source
+
+#: Sizes for which a kernel remembers its launch geometry.
+REMEMBERED = 256
+
+#: An array in a GPU's memory: CuPy's, torch's, or one that offers `__cuda_array_interface__` or DLPack.
+Matrix = TypeVar("Matrix")
+
+
+class CudaEvent(Protocol):
+    """What is used of a `cupy.cuda.Event`."""
+
+    def synchronize(self) -> None: ...
+
+
+class CudaKernel:
+    """A kernel that can be called with arrays on a GPU. Safe to call from several threads.
+
+    It is built once for each GPU, when that is first needed.
+
+    Attributes:
+        source: what was compiled.
+    """
+
+    def __init__(self, source: Source, device: CudaDeviceLike = None) -> None:
+        self.source = source
+        self._bound = device is not None
+        self._wish = device
+        self._info: CudaDeviceInfo | None = None
+        self._built: dict[int, CudaBuilt] = {}
+        self._lock = threading.Lock()
+        self._remembered: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        self._cupy = CupyLibrary()
+
+    @classmethod
+    def from_source(cls, source: Source, device: CudaDeviceLike = None) -> CudaKernel:
+        """Choose the GPU and build at once.
+
+        Args:
+            device: a number or part of a name (`gemmgen devices`), a `cupy.cuda.Device` or `torch.device`, to which
+                the kernel is bound; None for the current one, and later for those of the arrays.
+
+        Raises: DeviceError, ScheduleError with everything that is amiss.
+        """
+        kernel = cls(source, device)
+        kernel.build()
+        return kernel
+
+    @property
+    def device(self) -> CudaDeviceInfo:
+        """The GPU that it was compiled for first."""
+        if self._info is None:
+            self._info = pick(self._wish)
+        return self._info
+
+    @property
+    def resources(self) -> tuple[Resources, ...]:
+        """Registers, spills and shared memory of each kernel of the source, by the compiler's word."""
+        with translated(self.device.name), on_device(self.device.number):
+            return self._kernels(self.device.number).resources()
+
+    def build(self) -> None:
+        """Compile now; later calls find it done. Raises: DeviceError, ScheduleError."""
+        self._kernels(self.device.number)
+
+    def __repr__(self) -> str:
+        return f"<gemmgen kernel {self.source.name}>"
+
+    @overload
+    def __call__(
+        self,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix | None = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        stream: object = None,
+        return_event: Literal[False] = False,
+    ) -> Matrix: ...
+
+    @overload
+    def __call__(
+        self,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix | None = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        stream: object = None,
+        return_event: Literal[True],
+    ) -> tuple[Matrix, CudaEvent]: ...
+
+    def __call__(
+        self,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix | None = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        stream: object = None,
+        return_event: bool = False,
+    ) -> Matrix | tuple[Matrix, CudaEvent]:
+        """C = alpha * A @ B + beta * C.
+
+        Args:
+            a, b: [m, k] and [k, n], float32, on one GPU: CuPy arrays, torch tensors, or what offers
+                `__cuda_array_interface__` or DLPack. Lines may lie apart (slices), elements of a line may not. A
+                matrix that the spec calls column-major must be Fortran-ordered.
+            c: [m, n], written in place; None allocates it. It must share no memory with a or b.
+            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
+            stream: CuPy's, torch's, or a `cudaStream_t` as an integer; None for torch's current stream where an array
+                is torch's, else for CuPy's current stream.
+            return_event: whether to return an event that passes when c is there, too.
+
+        Returns: c, of a's library (CuPy's for what is neither CuPy's nor torch's). It is being computed: work that is
+        queued on the same stream finds it done.
+
+        Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
+        """
+        self._expect("gemm")
+        found: list[str] = []
+        wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in (("a", a), ("b", b), ("c", c))}
+        found += self._misplaced(wrapped, "c")
+        operands = wrapped["a"], wrapped["b"], wrapped["c"]
+        request = check_gemm(self.source.spec, *operands, alpha, beta, kinds=lambda _: found)
+        result, event = self._run(request, stream, return_event)
+        return (cast("Matrix", result), cast(CudaEvent, event)) if return_event else cast("Matrix", result)
+
+    def transpose(self, a: Matrix, out: Matrix | None = None, *, stream: object = None) -> Matrix:
+        """The transposed matrix, for a kernel whose operation that is.
+
+        Args:
+            a: [rows, cols], float32, row-major.
+            out: [cols, rows], written in place; None allocates it.
+
+        Raises: SpecError, DeviceError, ScheduleError.
+        """
+        self._expect("transpose")
+        found: list[str] = []
+        wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in (("a", a), ("out", out))}
+        found += self._misplaced(wrapped, "out")
+        if found:
+            raise SpecError(found)
+        result, _ = self._run(check_transpose(self.source.spec.dtype.name, wrapped["a"], wrapped["out"]), stream, False)
+        return cast("Matrix", result)
+
+    def time(
+        self,
+        a: object,
+        b: object,
+        c: object = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        iterations: int = 10,
+    ) -> list[float]:
+        """Run several times on the same arrays; the seconds between events before and after each run.
+
+        c is computed `iterations` times. A run is the replay of a graph, which the host queues within microseconds;
+        for careful measurements, see `gemmgen bench`.
+
+        Raises: SpecError, DeviceError, ScheduleError.
+        """
+        import cupy
+
+        out = self(a, b, c, alpha=alpha, beta=beta) if c is None else c
+        if not self._built:
+            self.build()
+        with translated(self.device.name), on_device(self.device.number):
+            cupy.cuda.Device().synchronize()  # the arrays may still be on their way
+            stream = cupy.cuda.Stream(non_blocking=True)
+            with stream:
+                stream.begin_capture()
+                try:
+                    self(a, b, out, alpha=alpha, beta=beta, stream=stream)
+                finally:
+                    graph = stream.end_capture()
+            begin, end, seconds = cupy.cuda.Event(), cupy.cuda.Event(), []
+            for _ in range(iterations):
+                begin.record(stream)
+                graph.launch(stream)
+                end.record(stream)
+                end.synchronize()
+                seconds.append(float(cupy.cuda.get_elapsed_time(begin, end)) * 1e-3)
+        return seconds
+
+    def _expect(self, operation: str) -> None:
+        require_cupy()
+        if self.source.operation != operation:
+            remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
+            raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
+
+    def _misplaced(self, matrices: Mapping[str, object], output: str) -> list[str]:
+        bound = self.device.number if self._bound else None
+        return placement_problems(matrices, self.source.alignment, bound, output)
+
+    def _kernels(self, device: int) -> CudaBuilt:
+        with self._lock:
+            if device not in self._built:
+                info = self._info if self._info is not None and self._info.number == device else info_of(device)
+                self._built[device] = build(self.source, info)
+            return self._built[device]
+
+    def _grids(self, built: CudaBuilt, sizes: dict[str, int]) -> list[tuple[int, int]]:
+        """Blocks along (rows, columns) of each kernel; remembered, for that is most of a call's work.
+
+        Raises: SpecError for more than CUDA can launch.
+        """
+        key = tuple(sizes.values())
+        if (known := self._remembered.get(key)) is not None:
+            return known
+        grids = [entry.groups(sizes) for entry, _, _ in built.kernels]
+        pairs = zip(built.kernels, grids, strict=True)
+        if problems := [p for (entry, _, _), groups in pairs for p in grid_problems(entry, groups)]:
+            raise SpecError(problems)
+        if len(self._remembered) >= REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = grids
+        return grids
+
+    def _run(self, request: Request, stream: object, want_event: bool) -> tuple[object, object]:
+        import cupy
+
+        inputs = {name: (cast(GpuMatrix, matrix), view) for name, (matrix, view) in request.inputs.items()}
+        name, output, view = request.output
+        matrices = [matrix for matrix, _ in inputs.values()] + ([cast(GpuMatrix, output)] if output is not None else [])
+        device = matrices[0].device
+        built = self._kernels(device)
+        sizes = _sizes(request, inputs, view)
+        grids = self._grids(built, sizes)
+        pointer = stream_pointer(stream, matrices, device)
+        with translated(f"GPU {device}"), on_device(device), on_stream(pointer):
+            result = cast(GpuMatrix, output) if output is not None else self._allocate(view, matrices[0], pointer)
+            values: dict[str, object] = {**sizes, **request.scalars}
+            values |= {x: matrix.pointer for x, (matrix, _) in inputs.items()}
+            # The transpose kernel calls its result b.
+            values |= {name: result.pointer, "b" if name == "out" else name: result.pointer}
+            for (entry, kernel, dynamic), (rows, cols) in zip(built.kernels, grids, strict=True):
+                high, wide = entry.group
+                kernel((cols, rows, 1), (wide, high, 1), arguments(entry, values), shared_mem=dynamic)
+            event = cupy.cuda.Event(disable_timing=True) if want_event else None
+            if event is not None:
+                event.record()
+        return result.array, event
+
+    def _allocate(self, view: View, like: GpuMatrix, stream: int) -> GpuMatrix:
+        """An empty matrix without gaps, of the library that `like` belongs to, on the stream."""
+        dtype = self.source.spec.dtype.name
+        if like.maker != "torch":
+            import cupy
+
+            array = cupy.empty((view.rows, view.cols), dtype, order="C" if view.order == "row" else "F")
+            return GpuMatrix(array.shape, array.strides, array.dtype, array.data.ptr, like.device, "cupy", False, array)
+        import torch
+
+        shape = (view.rows, view.cols) if view.order == "row" else (view.cols, view.rows)
+        place = torch.device("cuda", like.device)
+        try:
+            with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place)):
+                tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=place)
+        except torch.OutOfMemoryError as error:
+            first = str(error).splitlines()[0]
+            raise DeviceError(f"GPU {like.device} is out of memory ({first}): use smaller matrices") from error
+        tensor = tensor if view.order == "row" else tensor.t()
+        strides = tuple(int(step) * 4 for step in tensor.stride())
+        pointer = int(tensor.data_ptr())
+        return GpuMatrix(tuple(tensor.shape), strides, np.dtype(dtype), pointer, like.device, "torch", False, tensor)
+
+
+class CupyLibrary:
+    """CuPy, as `as_matrix` asks it."""
+
+    def device_of(self, pointer: int) -> int:
+        """The GPU that an address belongs to."""
+        import cupy
+
+        return int(cupy.cuda.runtime.pointerGetAttributes(pointer).device)
+
+    def from_dlpack(self, value: object) -> CupyArray:
+        """An array over the same memory."""
+        import cupy
+
+        return cast(CupyArray, cupy.from_dlpack(value))
+
+
+def _sizes(request: Request, inputs: Mapping[str, tuple[GpuMatrix, View]], output: View) -> dict[str, int]:
+    """Every integer argument."""
+    name = "b" if request.output[0] == "out" else request.output[0]
+    return {**request.sizes, **{f"ld{x}": view.ld for x, (_, view) in inputs.items()}, f"ld{name}": output.ld}
+
+
+def arguments(entry: EntryPoint, values: Mapping[str, object]) -> tuple[object, ...]:
+    """The kernel's arguments in the types that it declares; addresses as 64-bit integers."""
+    listed: list[object] = []
+    for argument in entry.arguments:
+        if argument.name not in values:
+            raise LoweringError(f"{entry.name} has an argument {argument.name!r} that the runtime knows nothing of")
+        value = values[argument.name]
+        dtype = argument.dtype if argument.kind in ("int", "scalar") else "uint64"
+        listed.append(np.dtype(dtype).type(value))
+    return tuple(listed)

@@ -1,0 +1,114 @@
+// L3_SIMD_8x4_1x8: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x4 of C per thread, 1x8 threads per block (8x32 of C), 8 along K per iteration
+// A          buffer, single loads, passed around the warp by shuffles
+// B          buffer, single loads
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     block (8, 1), grid ((n + 31) / 32, (m + 7) / 8)
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c L3_SIMD_8x4_1x8.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+
+extern "C" __global__ void __launch_bounds__(8)
+L3_SIMD_8x4_1x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
+                const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
+{
+    const int lane = int(threadIdx.x);
+    const int row0 = int(blockIdx.y) * 8;
+    const int col = int(blockIdx.x) * 32 + lane;
+    const int k_main = k - k % 8;
+
+    float acc[8][4];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        float a_frag[8];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] = a[min(row0 + i, m - 1) * lda + k0 + lane];
+        }
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            float b_frag[4];
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                b_frag[j] = b[(k0 + kk) * ldb + min(col + j * 8, n - 1)];
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const float a_value = __shfl_sync(0xffu, a_frag[i], kk, 8);
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = fmaf(a_value, b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        float a_frag[8];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] = k_main + lane < k ? a[min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+        }
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            float b_frag[4];
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                b_frag[j] =
+                    k_main + kk < k ? b[(k_main + kk) * ldb + min(col + j * 8, n - 1)] : 0.0f;
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const float a_value = __shfl_sync(0xffu, a_frag[i], kk, 8);
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = fmaf(a_value, b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        if (row0 + i < m) {
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                if (col + j * 8 < n) {
+                    c[(row0 + i) * ldc + col + j * 8] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : fmaf(beta, c[(row0 + i) * ldc + col + j * 8],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+// Queues the kernel on a stream; matrices are in the device's memory.
+extern "C" cudaError_t L3_SIMD_8x4_1x8_launch(int m, int n, int k, float alpha, const float *a,
+                                              int lda, const float *b, int ldb, float beta,
+                                              float *c, int ldc, cudaStream_t stream)
+{
+    if (m < 1 || n < 1) {
+        return cudaSuccess;
+    }
+    const dim3 grid((n + 31) / 32, (m + 7) / 8);
+    const dim3 block(8, 1);
+    L3_SIMD_8x4_1x8<<<grid, block, 0, stream>>>(
+        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    return cudaGetLastError();
+}
+#endif

@@ -1,0 +1,125 @@
+// L3_SIMD_8x4_8x8_barrier: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x4 of C per thread, 8x8 threads per block (64x32 of C), 8 along K per iteration, a
+//            barrier after B's load to keep the block in step for the cache
+// A          buffer, single loads, passed around the warp by shuffles
+// B          buffer, single loads
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     block (8, 8), grid ((n + 31) / 32, (m + 63) / 64)
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c L3_SIMD_8x4_8x8_barrier.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+
+extern "C" __global__ void __launch_bounds__(64)
+L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
+                        const float *__restrict__ b, int ldb, float beta, float *__restrict__ c,
+                        int ldc)
+{
+    const int lane = int(threadIdx.x);
+    const int row = int(blockIdx.y) * 64 + int(threadIdx.y) * 8;
+    const int col = int(blockIdx.x) * 32 + lane;
+    const int k_main = k - k % 8;
+
+    float acc[8][4];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        float a_frag[8];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] = a[min(row + i, m - 1) * lda + k0 + lane];
+        }
+        float b_frag[8][4];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                b_frag[i][j] = b[(k0 + i) * ldb + min(col + j * 8, n - 1)];
+            }
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int p = 0; p < 8; ++p) {
+                const float a_value = __shfl_sync(0xffffffffu, a_frag[i], p, 8);
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = fmaf(a_value, b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        float a_frag[8];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] = k_main + lane < k ? a[min(row + i, m - 1) * lda + k_main + lane] : 0.0f;
+        }
+        float b_frag[8][4];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                b_frag[i][j] =
+                    k_main + i < k ? b[(k_main + i) * ldb + min(col + j * 8, n - 1)] : 0.0f;
+            }
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int p = 0; p < 8; ++p) {
+                const float a_value = __shfl_sync(0xffffffffu, a_frag[i], p, 8);
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = fmaf(a_value, b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        if (row + i < m) {
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                if (col + j * 8 < n) {
+                    c[(row + i) * ldc + col + j * 8] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : fmaf(beta, c[(row + i) * ldc + col + j * 8],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+// Queues the kernel on a stream; matrices are in the device's memory.
+extern "C" cudaError_t L3_SIMD_8x4_8x8_barrier_launch(int m, int n, int k, float alpha,
+                                                      const float *a, int lda, const float *b,
+                                                      int ldb, float beta, float *c, int ldc,
+                                                      cudaStream_t stream)
+{
+    if (m < 1 || n < 1) {
+        return cudaSuccess;
+    }
+    const dim3 grid((n + 31) / 32, (m + 63) / 64);
+    const dim3 block(8, 8);
+    L3_SIMD_8x4_8x8_barrier<<<grid, block, 0, stream>>>(
+        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    return cudaGetLastError();
+}
+#endif

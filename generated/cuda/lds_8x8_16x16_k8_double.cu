@@ -1,0 +1,218 @@
+// lds_8x8_16x16_k8_double: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 8 along K per iteration,
+//            2 tiles in shared memory at a time, the next tile loaded into registers before the
+//            current one's arithmetic
+// A          buffer, loads of 4 elements, through shared memory, transposed
+// B          buffer, loads of 4 elements, through shared memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
+// Needs      16,384 bytes of shared memory
+//            matrices that begin on multiples of 16 bytes
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c lds_8x8_16x16_k8_double.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+
+// 4 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+lds_8x8_16x16_k8_double(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
+                        const float *__restrict__ b, int ldb, float beta, float *__restrict__ c,
+                        int ldc)
+{
+    const int local_row = int(threadIdx.y);
+    const int local_col = int(threadIdx.x);
+    const int row0 = int(blockIdx.y) * 128;
+    const int col0 = int(blockIdx.x) * 128;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int k_main = k - k % 8;
+    const int local_index = local_row * 16 + local_col;
+    const int a_slow = local_index / 2;
+    const int a_fast = local_index % 2 * 4;
+    const int b_slow = local_index / 32;
+    const int b_fast = local_index % 32 * 4;
+
+    __shared__ __align__(16) float a_shared[2][8][128];
+    __align__(16) float a_next[4];
+    __shared__ __align__(16) float b_shared[2][8][128];
+    __align__(16) float b_next[4];
+    float acc[8][8];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    if (8 <= k_main) {
+        __align__(16) float a_vector[4];
+        if (lda % 4 == 0) {
+            copy4(a_vector, &a[min(row0 + a_slow, m - 1) * lda + a_fast]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                a_vector[e] = a[min(row0 + a_slow, m - 1) * lda + a_fast + e];
+            }
+        }
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            a_shared[0][a_fast + e][a_slow] = a_vector[e];
+        }
+        if (ldb % 4 == 0 && col0 + b_fast + 4 <= n) {
+            copy4(&b_shared[0][b_slow][b_fast], &b[b_slow * ldb + col0 + b_fast]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                b_shared[0][b_slow][b_fast + e] = b[b_slow * ldb + min(col0 + b_fast + e, n - 1)];
+            }
+        }
+    }
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        const int slot = k0 / 8 % 2;
+        const int next_slot = (k0 / 8 + 1) % 2;
+        __syncthreads();
+        if (k0 + 16 <= k_main) {
+            if (lda % 4 == 0) {
+                copy4(a_next, &a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast + 8]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    a_next[e] =
+                        k0 + a_fast + e + 8 < k
+                            ? a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast + e + 8]
+                            : 0.0f;
+                }
+            }
+            if (ldb % 4 == 0 && col0 + b_fast + 4 <= n) {
+                copy4(b_next, &b[(k0 + b_slow + 8) * ldb + col0 + b_fast]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_next[e] = b[(k0 + b_slow + 8) * ldb + min(col0 + b_fast + e, n - 1)];
+                }
+            }
+        }
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            __align__(16) float a_frag[8];
+            __align__(16) float b_frag[8];
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                copy4(&a_frag[i * 4], &a_shared[slot][kk][local_row * 4 + i * 64]);
+            }
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[slot][kk][local_col * 4 + j * 64]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = fmaf(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+        if (k0 + 16 <= k_main) {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                a_shared[next_slot][a_fast + e][a_slow] = a_next[e];
+            }
+            copy4(&b_shared[next_slot][b_slow][b_fast], b_next);
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        __syncthreads();
+        __align__(16) float a_vector[4];
+        if (lda % 4 == 0 && k_main + a_fast + 4 <= k) {
+            copy4(a_vector, &a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                a_vector[e] =
+                    k_main + a_fast + e < k
+                        ? a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast + e]
+                        : 0.0f;
+            }
+        }
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            a_shared[0][a_fast + e][a_slow] = a_vector[e];
+        }
+        if (ldb % 4 == 0 && k_main + b_slow < k && col0 + b_fast + 4 <= n) {
+            copy4(&b_shared[0][b_slow][b_fast], &b[(k_main + b_slow) * ldb + col0 + b_fast]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                b_shared[0][b_slow][b_fast + e] =
+                    k_main + b_slow < k ? b[(k_main + b_slow) * ldb + min(col0 + b_fast + e, n - 1)]
+                                        : 0.0f;
+            }
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            __align__(16) float a_frag[8];
+            __align__(16) float b_frag[8];
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                copy4(&a_frag[i * 4], &a_shared[0][kk][local_row * 4 + i * 64]);
+            }
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[0][kk][local_col * 4 + j * 64]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = fmaf(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int c_row = row + i / 4 * 64 + i % 4;
+        if (c_row < m) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                if (col + j / 4 * 64 + j % 4 < n) {
+                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : fmaf(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+// Queues the kernel on a stream; matrices are in the device's memory.
+extern "C" cudaError_t lds_8x8_16x16_k8_double_launch(int m, int n, int k, float alpha,
+                                                      const float *a, int lda, const float *b,
+                                                      int ldb, float beta, float *c, int ldc,
+                                                      cudaStream_t stream)
+{
+    if (m < 1 || n < 1) {
+        return cudaSuccess;
+    }
+    const dim3 grid((n + 127) / 128, (m + 127) / 128);
+    const dim3 block(16, 16);
+    lds_8x8_16x16_k8_double<<<grid, block, 0, stream>>>(
+        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    return cudaGetLastError();
+}
+#endif

@@ -1,0 +1,42 @@
+"""Every preset that CUDA can express, on a GPU: ragged sizes, canaries, exact integers, repeats, two streams."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen.errors import ScheduleError
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
+from tests.support import cuda
+
+SKIP = cuda.why_no_gpu()
+pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
+
+
+@pytest.fixture(scope="module")
+def gpu() -> CudaDeviceInfo:
+    return pick()
+
+
+@pytest.mark.parametrize("name", cuda.names())
+def test_any_size(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
+    kernel = cuda.compiled(name, gpu)
+    cuda.check_ragged(kernel, rng, cuda.SIZES)
+    cuda.check_exact(kernel, rng)
+
+
+@pytest.mark.parametrize("name", cuda.names())
+def test_repeats_and_streams(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
+    kernel = cuda.compiled(name, gpu)
+    cuda.check_repeats(kernel, rng, (513, 517, 301), 20)
+    cuda.check_two_streams(kernel, rng)
+
+
+@pytest.mark.parametrize("name", cuda.names())
+def test_layouts(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
+    for spec in cuda.orders():
+        try:
+            kernel = cuda.compiled(name, gpu, spec)
+        except ScheduleError:
+            continue
+        cuda.check_ragged(kernel, rng, [(45, 70, 29), (130, 129, 64)])

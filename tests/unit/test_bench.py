@@ -1,0 +1,107 @@
+"""`gemmgen bench` as far as it goes without a GPU: options, turns, figures, files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from gemmgen.bench.host import NumpyProcess, accuracy, random_matrices
+from gemmgen.bench.measure import MOST_LAUNCHES, launches, measure
+from gemmgen.bench.records import Accuracy, Row, Size, Timing, parse_peers, parse_sizes, to_csv, to_json
+from gemmgen.errors import SpecError, UserError
+
+GOOD = Accuracy(1e-7, 0.01)
+
+
+class Fake:
+    """A contender that is slower in its first block, and notes when it is asked."""
+
+    def __init__(self, name: str, seconds: float, log: list[str]) -> None:
+        self.name, self.accuracy, self._seconds, self._log = name, GOOD, seconds, log
+
+    def block(self) -> float:
+        self._log.append(self.name)
+        return self._seconds * (1.5 if self._log.count(self.name) == 1 else 1.0)
+
+    def cold(self) -> float:
+        return self._seconds * 2
+
+    def close(self) -> None:
+        self._log.append(f"{self.name} closed")
+
+
+def test_sizes() -> None:
+    assert parse_sizes("512, 128x14336x4096,512") == (Size(512, 512, 512), Size(128, 14336, 4096))
+    assert [str(size) for size in parse_sizes("512,128x14336x4096")] == ["512", "128x14336x4096"]
+    with pytest.raises(SpecError) as error:
+        parse_sizes("12y,0,1x2,65536")
+    assert len(error.value.problems) == 6
+    assert "2^31" in error.value.problems[-1]
+
+
+def test_peers() -> None:
+    assert parse_peers("cublas, numpy,cublas") == ("cublas", "numpy")
+    assert parse_peers("") == ()
+    with pytest.raises(UserError) as error:
+        parse_peers("mkl,fastblas")
+    assert "can't be measured yet" in error.value.problems[0]
+    assert "does not exist" in error.value.problems[1]
+
+
+def test_turns_are_shuffled_and_medians_forgive_one_slow_round() -> None:
+    log: list[str] = []
+    ticks: list[None] = []
+    fast, slow = measure([Fake("a", 1e-3, log), Fake("b", 2e-3, log)], 5, 0.001, tick=lambda: ticks.append(None))
+    assert log.count("a") == log.count("b") == len(ticks) == 5
+    assert log != ["a", "b"] * 5
+    assert all({*log[i : i + 2]} == {"a", "b"} for i in range(0, 10, 2))
+    assert (fast.seconds, slow.seconds, fast.cold) == (1e-3, 2e-3, 2e-3)
+    assert fast.spread == pytest.approx(0.5)
+    row = Row(Size(100, 100, 100), fast, slow)
+    assert row.ratio == pytest.approx(2.0)
+    assert row.cold_ratio == pytest.approx(2.0)
+    assert fast.rate(row.size) == pytest.approx(2e6 / 1e-3 / 1e12)
+
+
+def test_half_a_block() -> None:
+    assert launches(1.0) == 1
+    assert launches(0.001) == 25
+    assert launches(0.0) == MOST_LAUNCHES
+
+
+def test_files() -> None:
+    row = Row(Size(8, 8, 8), Timing("mine", (1e-6, 2e-6, 3e-6), GOOD), Timing("cublas", (4e-6,) * 3, GOOD))
+    alone = Row(Size(8, 8, 8), Timing("mine", (1e-6,), GOOD))
+    content = json.loads(to_json([row, alone], {"device": "none"}))
+    assert content["about"] == {"device": "none"}
+    assert content["rows"][0]["ratio"] == pytest.approx(2.0)
+    assert content["rows"][0]["ours_rounds_us"] == pytest.approx([1, 2, 3])
+    assert content["rows"][1]["peer"] is None
+    lines = list(csv.DictReader(io.StringIO(to_csv([row, alone]))))
+    assert [line["preset"] for line in lines] == ["mine", "mine"]
+    assert lines[1]["ratio"] == ""
+
+
+def test_accuracy_sees_a_wrong_element_and_one_not_written() -> None:
+    a, b = random_matrices(Size(30, 20, 10), "float32", 0)
+    c = a @ b
+    assert accuracy(a, b, c).passed
+    wrong = c.copy()
+    wrong[-1, -1] += 1e-3
+    assert not accuracy(a, b, wrong).passed
+    wrong[-1, -1] = np.nan
+    assert accuracy(a, b, wrong).worst == float("inf")
+
+
+def test_numpy_in_a_process_of_its_own() -> None:
+    peer = NumpyProcess(Size(64, 48, 32), "float32", 0)
+    try:
+        assert peer.accuracy.passed
+        assert 0 < peer.block() < 1
+        assert 0 < peer.cold() < 1
+    finally:
+        peer.close()

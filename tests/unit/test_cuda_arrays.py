@@ -1,0 +1,148 @@
+"""What the CUDA runtime makes of arrays, as far as it goes without a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+import gemmgen
+from gemmgen import driver, presets
+from gemmgen.errors import DeviceError, ScheduleError, SpecError
+from gemmgen.ir.expr import Var, ceil_div
+from gemmgen.runtime.arrays import check_gemm
+from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
+from gemmgen.runtime.cuda_build import build_failure, check_device, grid_problems
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
+from gemmgen.spec import GemmSpec
+
+H200 = CudaDeviceInfo(0, "H200", (9, 0), 132, 232448, 1024, 1 << 37)
+
+
+class Library:
+    """Stands for CuPy: an address's GPU is its high part."""
+
+    def device_of(self, pointer: int) -> int:
+        return pointer >> 40
+
+    def from_dlpack(self, value: object) -> CupyArray:
+        raise AssertionError(value)
+
+
+@dataclass
+class Foreign:
+    """An array of some library."""
+
+    __cuda_array_interface__: dict[str, object]
+
+
+def foreign(*shape: int, pointer: int = 1 << 20, readonly: bool = False, typestr: str = "<f4") -> Foreign:
+    return Foreign({"shape": shape, "typestr": typestr, "data": (pointer, readonly), "strides": None, "version": 3})
+
+
+def problems(spec: GemmSpec, alignment: int = 1, device: int | None = None, **arrays: object) -> tuple[str, ...]:
+    found: list[str] = []
+    known = {name: as_matrix(name, arrays.get(name), Library(), found) for name in "abc"}
+    found += placement_problems(known, alignment, device, "c")
+    with pytest.raises(SpecError) as caught:
+        check_gemm(spec, known["a"], known["b"], known["c"], kinds=lambda _: found)
+    return caught.value.problems
+
+
+def test_interface() -> None:
+    found: list[str] = []
+    matrix = as_matrix("a", foreign(3, 4), Library(), found)
+    assert isinstance(matrix, GpuMatrix)
+    assert (matrix.shape, matrix.strides, matrix.dtype, matrix.device) == ((3, 4), (16, 4), np.dtype("f4"), 0)
+    assert as_matrix("c", None, Library(), found) is None
+    assert not found
+
+
+def test_every_problem_at_once() -> None:
+    listed = problems(
+        GemmSpec(ld_multiple=4),
+        alignment=16,
+        a=foreign(3, 4, pointer=(1 << 20) + 4),
+        b=foreign(4, 5, pointer=1 << 40),
+        c=foreign(3, 5, readonly=True),
+    )
+    for text in (
+        "several GPUs (a on 0, b on 1, c on 0)",
+        "a begins 4 bytes past a multiple of 16",
+        "c is read-only",
+        "c overlaps a",
+        "b has leading dimension 5, not the multiple of 4",
+    ):
+        assert any(text in problem for problem in listed), (text, listed)
+
+
+def test_host_arrays_and_other_things() -> None:
+    listed = problems(GemmSpec(), a=np.zeros((2, 2), np.float32), b="x")
+    assert "a is a NumPy array, in the host's memory: pass cupy.asarray(a)" in listed
+    assert any("b is of type str, not an array in a GPU's memory" in problem for problem in listed)
+
+
+def test_bound_to_another_gpu() -> None:
+    listed = problems(GemmSpec(), device=1, a=foreign(2, 2), b=foreign(2, 2))
+    assert any("arrays lie on GPU 0, but the kernel was compiled for GPU 1" in problem for problem in listed)
+
+
+@pytest.mark.parametrize(("capability", "name"), [((7, 5), "sm_75"), ((8, 7), "sm_86"), ((9, 0), "sm_90")])
+def test_nearest_target(capability: tuple[int, int], name: str) -> None:
+    assert target_of(replace(H200, capability=capability)).name == name
+
+
+def test_too_old() -> None:
+    with pytest.raises(DeviceError, match=r"older than compute capability 7\.5"):
+        target_of(replace(H200, capability=(7, 0)))
+
+
+def test_limits_of_a_gpu() -> None:
+    preset = presets.load("smem_8x8_double")
+    source = driver.emit(preset.spec, preset.schedule, "cuda")
+    check_device(source, H200)
+    with pytest.raises(ScheduleError) as error:
+        check_device(source, replace(H200, shared_bytes=16384, max_threads=128))
+    assert len(error.value.problems) == 2
+    with pytest.raises(DeviceError, match="needs image_block_read"):
+        check_device(replace(source, requires=frozenset({"image_block_read"})), H200)
+    entry = replace(source.entry_points[0], grid=(ceil_div(Var("m"), 8), ceil_div(Var("n"), 8)))
+    assert not grid_problems(entry, entry.groups({"m": 65_535 * 8, "n": 2**30}))
+    assert "65,536 blocks along the rows of C > 65,535" in grid_problems(entry, (65_536, 1))[0]
+
+
+def test_a_log_quotes_the_line() -> None:
+    preset = presets.load("naive")
+    source = driver.emit(preset.spec, preset.schedule, "cuda")
+    text = build_failure(source, H200, "/tmp/x.cu(1): error: nonsense\n1 error detected")
+    assert text.splitlines()[0] == "NVRTC does not compile naive for H200; its log:"
+    assert text.splitlines()[-1] == f"    1 | {source.text.splitlines()[0]}"
+
+
+def without_cupy(call: Callable[[], object]) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gemmgen.runtime.find_spec", lambda _: None)
+        with pytest.raises(DeviceError) as error:
+            call()
+    return str(error.value)
+
+
+def test_without_cupy() -> None:
+    assert 'pip install "gemmgen[cuda]"' in without_cupy(lambda: gemmgen.compile(backend="cuda"))
+    assert 'pip install "gemmgen[cuda]"' in without_cupy(gemmgen.cuda_devices)
+
+
+def test_importing_a_shipped_kernel_needs_no_gpu() -> None:
+    script = """
+import sys
+import gemmgen.generated.cuda as shipped
+for name in shipped.__all__[:1]:
+    getattr(shipped, name)
+assert not {"cupy", "torch", "pyopencl"} & set(sys.modules)
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -47,6 +47,9 @@ _ORDER = (
     "smem_8x8_transposed",
     "smem_8x8_reg_double",
     "smem_8x8_double",
+    "async_8x8_16x16",
+    "async_8x8_8x16",
+    "async_4x4_8x16",
 )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_PRESET = "L3_SIMD_32x2_1x8"
 PORTABLE_PRESET = "lds_8x8_16x16_k8"
 #: What it uses on CUDA.
-CUDA_PRESET = "smem_8x8_double"
+CUDA_PRESET = "async_8x8_8x16"
 #: Backends whose kernels can be run from Python.
 RUNNABLE = ("opencl", "cuda")
 

@@ -93,7 +93,7 @@ def test_nvcc_takes_it_without_warnings_or_spills(
 
 
 @pytest.mark.parametrize("arch", find_backend("cuda").targets)
-@pytest.mark.parametrize("name", ["naive", "L3_SIMD_32x2_1x8", "smem_8x8_double", "async_8x8"])
+@pytest.mark.parametrize("name", ["naive", "L3_SIMD_32x2_1x8", "smem_8x8_double", "async_8x8_16x16"])
 def test_nvcc_for_each_target(name: str, arch: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     preset = presets.load(name)
     target = TARGETS[arch]

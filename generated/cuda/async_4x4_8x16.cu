@@ -1,14 +1,14 @@
-// async_8x8: C = alpha * A * B + beta * C; float32
+// async_4x4_8x16: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 16 along K per iteration,
-//            3 tiles in shared memory at a time, operands read from shared memory a step ahead
+// Schedule   4x4 of C per thread, 8x16 threads per block (32x64 of C), 32 along K per iteration, 3
+//            tiles in shared memory at a time, operands read from shared memory a step ahead
 // A          buffer, loads of 4 elements, through shared memory, transposed, rows padded by 4
 // B          buffer, loads of 4 elements, through shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
-// Needs      49,920 bytes of shared memory
+// Launch     block (16, 8), grid ((n + 63) / 64, (m + 31) / 32)
+// Needs      38,400 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c async_8x8.cu
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c async_4x4_8x16.cu
 
 #ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
@@ -57,46 +57,45 @@ __device__ __forceinline__ void async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-async_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
-          const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
+extern "C" __global__ void __launch_bounds__(128)
+async_4x4_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
+               const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int local_row = local_index / 32 / 2 * 4 + local_index % 32 / 8;
     const int local_col = local_index / 32 % 2 * 8 + local_index % 32 % 8;
-    const int row0 = int(blockIdx.y) * 128;
-    const int col0 = int(blockIdx.x) * 128;
+    const int row0 = int(blockIdx.y) * 32;
+    const int col0 = int(blockIdx.x) * 64;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 16;
-    const int a_slow = local_index / 16;
-    const int a_fast = local_index % 16;
-    const int b_slow = local_index / 32;
-    const int b_fast = local_index % 32 * 4;
+    const int k_main = k - k % 32;
+    const int a_slow = local_index / 32;
+    const int a_fast = local_index % 32;
+    const int b_slow = local_index / 16;
+    const int b_fast = local_index % 16 * 4;
 
-    extern __shared__ __align__(16) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<float(*)[3][16][132]>(shared);
-    __align__(16) float a_frag[2][8];
-    auto &b_shared = *reinterpret_cast<float(*)[3][16][128]>(shared + 25344);
-    __align__(16) float b_frag[2][8];
-    float acc[8][8];
+    __shared__ __align__(16) float a_shared[3][32][36];
+    __align__(16) float a_frag[2][4];
+    __shared__ __align__(16) float b_shared[3][32][64];
+    __align__(16) float b_frag[2][4];
+    float acc[4][4];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 4; ++i) {
         #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < 4; ++j) {
             acc[i][j] = 0.0f;
         }
     }
 
-    // Whole steps of 16 along K.
-    if (16 <= k_main) {
+    // Whole steps of 32 along K.
+    if (32 <= k_main) {
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            async_copy(&a_shared[0][a_fast][a_slow + i * 16],
-                &a[min(row0 + a_slow + i * 16, m - 1) * lda + a_fast]);
+            async_copy(&a_shared[0][a_fast][a_slow + i * 4],
+                &a[min(row0 + a_slow + i * 4, m - 1) * lda + a_fast]);
         }
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < 4; ++i) {
             if (ldb % 4 == 0) {
                 const int b_inside =
                     col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0;
@@ -112,24 +111,24 @@ async_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda
         }
     }
     async_commit();
-    if (32 <= k_main) {
+    if (64 <= k_main) {
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            async_copy(&a_shared[1][a_fast][a_slow + i * 16],
-                &a[min(row0 + a_slow + i * 16, m - 1) * lda + a_fast + 16]);
+            async_copy(&a_shared[1][a_fast][a_slow + i * 4],
+                &a[min(row0 + a_slow + i * 4, m - 1) * lda + a_fast + 32]);
         }
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < 4; ++i) {
             if (ldb % 4 == 0) {
                 const int b_inside =
                     col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0;
                 async_copy4_inside(&b_shared[1][b_slow + i * 8][b_fast],
-                    &b[(b_slow + i * 8 + 16) * ldb + col0 + b_fast], b_inside);
+                    &b[(b_slow + i * 8 + 32) * ldb + col0 + b_fast], b_inside);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     async_copy(&b_shared[1][b_slow + i * 8][b_fast + e],
-                        &b[(b_slow + i * 8 + 16) * ldb + min(col0 + b_fast + e, n - 1)]);
+                        &b[(b_slow + i * 8 + 32) * ldb + min(col0 + b_fast + e, n - 1)]);
                 }
             }
         }
@@ -137,40 +136,34 @@ async_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda
     async_commit();
     async_wait<1>();
     __syncthreads();
-    if (16 <= k_main) {
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            copy4(&a_frag[0][i * 4], &a_shared[0][0][local_row * 4 + i * 64]);
-        }
-        #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            copy4(&b_frag[0][j * 4], &b_shared[0][0][local_col * 4 + j * 64]);
-        }
+    if (32 <= k_main) {
+        copy4(a_frag[0], &a_shared[0][0][local_row * 4]);
+        copy4(b_frag[0], &b_shared[0][0][local_col * 4]);
     }
-    for (int k0 = 0; k0 < k_main; k0 += 16) {
-        const int slot = k0 / 16 % 3;
-        const int next_slot = (k0 / 16 + 2) % 3;
-        if (k0 + 48 <= k_main) {
+    for (int k0 = 0; k0 < k_main; k0 += 32) {
+        const int slot = k0 / 32 % 3;
+        const int next_slot = (k0 / 32 + 2) % 3;
+        if (k0 + 96 <= k_main) {
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                async_copy(&a_shared[next_slot][a_fast][a_slow + i * 16],
-                    &a[min(row0 + a_slow + i * 16, m - 1) * lda + k0 + a_fast + 32]);
+                async_copy(&a_shared[next_slot][a_fast][a_slow + i * 4],
+                    &a[min(row0 + a_slow + i * 4, m - 1) * lda + k0 + a_fast + 64]);
             }
             #pragma unroll
-            for (int i = 0; i < 2; ++i) {
+            for (int i = 0; i < 4; ++i) {
                 if (ldb % 4 == 0) {
                     const int b_inside =
-                        k0 + b_slow + i * 8 + 32 < k
+                        k0 + b_slow + i * 8 + 64 < k
                             ? (col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0)
                             : 0;
                     async_copy4_inside(&b_shared[next_slot][b_slow + i * 8][b_fast],
-                        &b[(k0 + b_slow + i * 8 + 32) * ldb + col0 + b_fast], b_inside);
+                        &b[(k0 + b_slow + i * 8 + 64) * ldb + col0 + b_fast], b_inside);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        const int b_inside = k0 + b_slow + i * 8 + 32 < k ? 1 : 0;
+                        const int b_inside = k0 + b_slow + i * 8 + 64 < k ? 1 : 0;
                         async_copy_inside(&b_shared[next_slot][b_slow + i * 8][b_fast + e],
-                            &b[(k0 + b_slow + i * 8 + 32) * ldb + min(col0 + b_fast + e, n - 1)],
+                            &b[(k0 + b_slow + i * 8 + 64) * ldb + min(col0 + b_fast + e, n - 1)],
                                 b_inside);
                     }
                 }
@@ -178,43 +171,29 @@ async_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda
         }
         async_commit();
         #pragma unroll
-        for (int kk = 0; kk < 15; ++kk) {
+        for (int kk = 0; kk < 31; ++kk) {
+            copy4(a_frag[(kk + 1) % 2], &a_shared[slot][kk + 1][local_row * 4]);
+            copy4(b_frag[(kk + 1) % 2], &b_shared[slot][kk + 1][local_col * 4]);
             #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                copy4(&a_frag[(kk + 1) % 2][i * 4],
-                    &a_shared[slot][kk + 1][local_row * 4 + i * 64]);
-            }
-            #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                copy4(&b_frag[(kk + 1) % 2][j * 4],
-                    &b_shared[slot][kk + 1][local_col * 4 + j * 64]);
-            }
-            #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < 4; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
-                    const int turn = i % 2 == 0 ? j : 7 - j;
+                for (int j = 0; j < 4; ++j) {
+                    const int turn = i % 2 == 0 ? j : 3 - j;
                     acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
                 }
             }
         }
         async_wait<1>();
         __syncthreads();
-        if (k0 + 32 <= k_main) {
-            #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                copy4(&a_frag[0][i * 4], &a_shared[(k0 / 16 + 1) % 3][0][local_row * 4 + i * 64]);
-            }
-            #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                copy4(&b_frag[0][j * 4], &b_shared[(k0 / 16 + 1) % 3][0][local_col * 4 + j * 64]);
-            }
+        if (k0 + 64 <= k_main) {
+            copy4(a_frag[0], &a_shared[(k0 / 32 + 1) % 3][0][local_row * 4]);
+            copy4(b_frag[0], &b_shared[(k0 / 32 + 1) % 3][0][local_col * 4]);
         }
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < 4; ++i) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                const int turn = i % 2 == 0 ? j : 7 - j;
+            for (int j = 0; j < 4; ++j) {
+                const int turn = i % 2 == 0 ? j : 3 - j;
                 acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
             }
         }
@@ -225,11 +204,11 @@ async_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
             const int a_inside = k_main + a_fast < k ? 1 : 0;
-            async_copy_inside(&a_shared[0][a_fast][a_slow + i * 16],
-                &a[min(row0 + a_slow + i * 16, m - 1) * lda + k_main + a_fast], a_inside);
+            async_copy_inside(&a_shared[0][a_fast][a_slow + i * 4],
+                &a[min(row0 + a_slow + i * 4, m - 1) * lda + k_main + a_fast], a_inside);
         }
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < 4; ++i) {
             if (ldb % 4 == 0) {
                 const int b_inside =
                     k_main + b_slow + i * 8 < k
@@ -250,33 +229,19 @@ async_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda
         async_commit();
         async_wait<0>();
         __syncthreads();
+        copy4(a_frag[0], &a_shared[0][0][local_row * 4]);
+        copy4(b_frag[0], &b_shared[0][0][local_col * 4]);
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            copy4(&a_frag[0][i * 4], &a_shared[0][0][local_row * 4 + i * 64]);
-        }
-        #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            copy4(&b_frag[0][j * 4], &b_shared[0][0][local_col * 4 + j * 64]);
-        }
-        #pragma unroll
-        for (int kk = 0; kk < 16; ++kk) {
-            if (kk + 1 < 16) {
-                #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    copy4(&a_frag[(kk + 1) % 2][i * 4],
-                        &a_shared[0][kk + 1][local_row * 4 + i * 64]);
-                }
-                #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    copy4(&b_frag[(kk + 1) % 2][j * 4],
-                        &b_shared[0][kk + 1][local_col * 4 + j * 64]);
-                }
+        for (int kk = 0; kk < 32; ++kk) {
+            if (kk + 1 < 32) {
+                copy4(a_frag[(kk + 1) % 2], &a_shared[0][kk + 1][local_row * 4]);
+                copy4(b_frag[(kk + 1) % 2], &b_shared[0][kk + 1][local_col * 4]);
             }
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < 4; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
-                    const int turn = i % 2 == 0 ? j : 7 - j;
+                for (int j = 0; j < 4; ++j) {
+                    const int turn = i % 2 == 0 ? j : 3 - j;
                     acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
                 }
             }
@@ -285,16 +250,14 @@ async_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const int c_row = row + i / 4 * 64 + i % 4;
-        if (c_row < m) {
+    for (int i = 0; i < 4; ++i) {
+        if (row + i < m) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                if (col + j / 4 * 64 + j % 4 < n) {
-                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
+            for (int j = 0; j < 4; ++j) {
+                if (col + j < n) {
+                    c[(row + i) * ldc + col + j] =
                         beta == 0.0f ? alpha * acc[i][j]
-                                     : fmaf(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
-                                         alpha * acc[i][j]);
+                                     : fmaf(beta, c[(row + i) * ldc + col + j], alpha * acc[i][j]);
                 }
             }
         }
@@ -303,21 +266,16 @@ async_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda
 
 #ifndef __CUDACC_RTC__
 // Queues the kernel on a stream; matrices are in the device's memory.
-extern "C" cudaError_t async_8x8_launch(int m, int n, int k, float alpha, const float *a, int lda,
-                                        const float *b, int ldb, float beta, float *c, int ldc,
-                                        cudaStream_t stream)
+extern "C" cudaError_t async_4x4_8x16_launch(int m, int n, int k, float alpha, const float *a,
+                                             int lda, const float *b, int ldb, float beta, float *c,
+                                             int ldc, cudaStream_t stream)
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
-    const cudaError_t allowed = cudaFuncSetAttribute(
-        async_8x8, cudaFuncAttributeMaxDynamicSharedMemorySize, 49920);
-    if (allowed != cudaSuccess) {
-        return allowed;
-    }
-    const dim3 grid((n + 127) / 128, (m + 127) / 128);
-    const dim3 block(16, 16);
-    async_8x8<<<grid, block, 49920, stream>>>(
+    const dim3 grid((n + 63) / 64, (m + 31) / 32);
+    const dim3 block(16, 8);
+    async_4x4_8x16<<<grid, block, 0, stream>>>(
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return cudaGetLastError();
 }

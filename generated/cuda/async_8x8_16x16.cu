@@ -1,0 +1,324 @@
+// async_8x8_16x16: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 32 along K per iteration,
+//            3 tiles in shared memory at a time, operands read from shared memory a step ahead
+// A          buffer, loads of 4 elements, through shared memory, transposed, rows padded by 4
+// B          buffer, loads of 4 elements, through shared memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
+// Needs      99,840 bytes of shared memory
+//            matrices that begin on multiples of 16 bytes
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c async_8x8_16x16.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+
+// 4 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// Begins a copy of 4 bytes to shared memory.
+__device__ __forceinline__ void async_copy(float *to, const float *from)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                 ::"r"(address), "l"(from) : "memory");
+}
+
+// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
+__device__ __forceinline__ void async_copy4_inside(float *to, const float *from, int inside)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+}
+
+// Begins a copy of 4 bytes to shared memory; past `inside` elements it writes zeros.
+__device__ __forceinline__ void async_copy_inside(float *to, const float *from, int inside)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+}
+
+// Makes a group of the copies begun since the last.
+__device__ __forceinline__ void async_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until at most `pending` groups, the newest, are under way.
+template <int pending>
+__device__ __forceinline__ void async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
+                const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
+{
+    const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
+    const int local_row = local_index / 32 / 2 * 4 + local_index % 32 / 8;
+    const int local_col = local_index / 32 % 2 * 8 + local_index % 32 % 8;
+    const int row0 = int(blockIdx.y) * 128;
+    const int col0 = int(blockIdx.x) * 128;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int k_main = k - k % 32;
+    const int a_slow = local_index / 32;
+    const int a_fast = local_index % 32;
+    const int b_slow = local_index / 32;
+    const int b_fast = local_index % 32 * 4;
+
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto &a_shared = *reinterpret_cast<float(*)[3][32][132]>(shared);
+    __align__(16) float a_frag[2][8];
+    auto &b_shared = *reinterpret_cast<float(*)[3][32][128]>(shared + 50688);
+    __align__(16) float b_frag[2][8];
+    float acc[8][8];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 32 along K.
+    if (32 <= k_main) {
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            async_copy(&a_shared[0][a_fast][a_slow + i * 8],
+                &a[min(row0 + a_slow + i * 8, m - 1) * lda + a_fast]);
+        }
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (ldb % 4 == 0) {
+                const int b_inside =
+                    col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0;
+                async_copy4_inside(&b_shared[0][b_slow + i * 8][b_fast],
+                    &b[(b_slow + i * 8) * ldb + col0 + b_fast], b_inside);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    async_copy(&b_shared[0][b_slow + i * 8][b_fast + e],
+                        &b[(b_slow + i * 8) * ldb + min(col0 + b_fast + e, n - 1)]);
+                }
+            }
+        }
+    }
+    async_commit();
+    if (64 <= k_main) {
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            async_copy(&a_shared[1][a_fast][a_slow + i * 8],
+                &a[min(row0 + a_slow + i * 8, m - 1) * lda + a_fast + 32]);
+        }
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (ldb % 4 == 0) {
+                const int b_inside =
+                    col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0;
+                async_copy4_inside(&b_shared[1][b_slow + i * 8][b_fast],
+                    &b[(b_slow + i * 8 + 32) * ldb + col0 + b_fast], b_inside);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    async_copy(&b_shared[1][b_slow + i * 8][b_fast + e],
+                        &b[(b_slow + i * 8 + 32) * ldb + min(col0 + b_fast + e, n - 1)]);
+                }
+            }
+        }
+    }
+    async_commit();
+    async_wait<1>();
+    __syncthreads();
+    if (32 <= k_main) {
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            copy4(&a_frag[0][i * 4], &a_shared[0][0][local_row * 4 + i * 64]);
+        }
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            copy4(&b_frag[0][j * 4], &b_shared[0][0][local_col * 4 + j * 64]);
+        }
+    }
+    for (int k0 = 0; k0 < k_main; k0 += 32) {
+        const int slot = k0 / 32 % 3;
+        const int next_slot = (k0 / 32 + 2) % 3;
+        if (k0 + 96 <= k_main) {
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                async_copy(&a_shared[next_slot][a_fast][a_slow + i * 8],
+                    &a[min(row0 + a_slow + i * 8, m - 1) * lda + k0 + a_fast + 64]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (ldb % 4 == 0) {
+                    const int b_inside =
+                        k0 + b_slow + i * 8 + 64 < k
+                            ? (col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0)
+                            : 0;
+                    async_copy4_inside(&b_shared[next_slot][b_slow + i * 8][b_fast],
+                        &b[(k0 + b_slow + i * 8 + 64) * ldb + col0 + b_fast], b_inside);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const int b_inside = k0 + b_slow + i * 8 + 64 < k ? 1 : 0;
+                        async_copy_inside(&b_shared[next_slot][b_slow + i * 8][b_fast + e],
+                            &b[(k0 + b_slow + i * 8 + 64) * ldb + min(col0 + b_fast + e, n - 1)],
+                                b_inside);
+                    }
+                }
+            }
+        }
+        async_commit();
+        #pragma unroll
+        for (int kk = 0; kk < 31; ++kk) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                copy4(&a_frag[(kk + 1) % 2][i * 4],
+                    &a_shared[slot][kk + 1][local_row * 4 + i * 64]);
+            }
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                copy4(&b_frag[(kk + 1) % 2][j * 4],
+                    &b_shared[slot][kk + 1][local_col * 4 + j * 64]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    const int turn = i % 2 == 0 ? j : 7 - j;
+                    acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
+                }
+            }
+        }
+        async_wait<1>();
+        __syncthreads();
+        if (k0 + 64 <= k_main) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                copy4(&a_frag[0][i * 4], &a_shared[(k0 / 32 + 1) % 3][0][local_row * 4 + i * 64]);
+            }
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                copy4(&b_frag[0][j * 4], &b_shared[(k0 / 32 + 1) % 3][0][local_col * 4 + j * 64]);
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                const int turn = i % 2 == 0 ? j : 7 - j;
+                acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const int a_inside = k_main + a_fast < k ? 1 : 0;
+            async_copy_inside(&a_shared[0][a_fast][a_slow + i * 8],
+                &a[min(row0 + a_slow + i * 8, m - 1) * lda + k_main + a_fast], a_inside);
+        }
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (ldb % 4 == 0) {
+                const int b_inside =
+                    k_main + b_slow + i * 8 < k
+                        ? (col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0)
+                        : 0;
+                async_copy4_inside(&b_shared[0][b_slow + i * 8][b_fast],
+                    &b[(k_main + b_slow + i * 8) * ldb + col0 + b_fast], b_inside);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    const int b_inside = k_main + b_slow + i * 8 < k ? 1 : 0;
+                    async_copy_inside(&b_shared[0][b_slow + i * 8][b_fast + e],
+                        &b[(k_main + b_slow + i * 8) * ldb + min(col0 + b_fast + e, n - 1)],
+                            b_inside);
+                }
+            }
+        }
+        async_commit();
+        async_wait<0>();
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            copy4(&a_frag[0][i * 4], &a_shared[0][0][local_row * 4 + i * 64]);
+        }
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            copy4(&b_frag[0][j * 4], &b_shared[0][0][local_col * 4 + j * 64]);
+        }
+        #pragma unroll
+        for (int kk = 0; kk < 32; ++kk) {
+            if (kk + 1 < 32) {
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    copy4(&a_frag[(kk + 1) % 2][i * 4],
+                        &a_shared[0][kk + 1][local_row * 4 + i * 64]);
+                }
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    copy4(&b_frag[(kk + 1) % 2][j * 4],
+                        &b_shared[0][kk + 1][local_col * 4 + j * 64]);
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    const int turn = i % 2 == 0 ? j : 7 - j;
+                    acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int c_row = row + i / 4 * 64 + i % 4;
+        if (c_row < m) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                if (col + j / 4 * 64 + j % 4 < n) {
+                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : fmaf(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+// Queues the kernel on a stream; matrices are in the device's memory.
+extern "C" cudaError_t async_8x8_16x16_launch(int m, int n, int k, float alpha, const float *a,
+                                              int lda, const float *b, int ldb, float beta,
+                                              float *c, int ldc, cudaStream_t stream)
+{
+    if (m < 1 || n < 1) {
+        return cudaSuccess;
+    }
+    const cudaError_t allowed = cudaFuncSetAttribute(
+        async_8x8_16x16, cudaFuncAttributeMaxDynamicSharedMemorySize, 99840);
+    if (allowed != cudaSuccess) {
+        return allowed;
+    }
+    const dim3 grid((n + 127) / 128, (m + 127) / 128);
+    const dim3 block(16, 16);
+    async_8x8_16x16<<<grid, block, 99840, stream>>>(
+        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    return cudaGetLastError();
+}
+#endif

@@ -141,7 +141,7 @@ class _Gemm(Plan):
         """All of it."""
         s = self.schedule
         body = self._product()
-        if s.tile == (1, 1) and s.method == "naive":
+        if s.tile == (1, 1) and s.method == "naive" and not s.barrier:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
         block_rows, block_cols = s.block_tile

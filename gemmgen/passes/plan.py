@@ -233,7 +233,7 @@ class Plan:
         if not operand.async_copy:
             return self.vector(operand.width)
         along = path.staged is not None and path.staged.transposed == path.transposed
-        return ASYNC_COPY, operand.width if along else 1
+        return ASYNC_COPY, min(operand.width, max(ASYNC_COPY.widths)) if along else 1
 
     def vector(self, width: int) -> tuple[CopyAtom, int]:
         """The instruction of a single work-item that moves `width` neighbours, or as many as the target can."""

@@ -127,6 +127,8 @@ def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> 
         yield f"{name}.memory = 'image', but target {target.name!r} has no image block reads: use memory 'global'"
     if not o.block:
         yield f"{name}.memory = 'image' is read by blocks only: set {name}.block = true"
+    if name == "a" and not o.share:
+        yield "a.memory = 'image' brings each lane other elements of A: set a.share = true"
     rows = s.k_step if (name == "b") == (order == "row") else s.tile[0]
     if name == "a" and order == "col":
         rows = s.k_step
@@ -252,6 +254,8 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"register_stages = {s.register_stages} moves single steps of K, but a load brings {deep}: use width 1"
     if s.across and s.register_stages != 2:
         yield f"across goes on with operands read a step ahead, but register_stages = {s.register_stages}: use 2"
+    if s.across and not s.a.memory == s.b.memory == "local":
+        yield "across reads both operands of the next tile from local memory: set a.memory and b.memory to 'local'"
     if s.across and s.stages < 2:
         yield f"across reads the next tile while this one is in use, but stages = {s.stages}: use 2 or more"
     if s.across and s.k_step % 2:

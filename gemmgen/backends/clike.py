@@ -44,6 +44,7 @@ class Words:
 
     work_item: str
     group: str
+    buffer: str
     local_memory: str
     sub_group: str
 

@@ -24,7 +24,7 @@ class Cuda(CLike):
 
     name: ClassVar[str] = "cuda"
     suffix: ClassVar[str] = ".cu"
-    words: ClassVar[Words] = Words("thread", "block", "shared memory", "warp")
+    words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "warp")
     targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_100")
     types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
 

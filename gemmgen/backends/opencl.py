@@ -24,7 +24,7 @@ class OpenCL(CLike):
 
     name: ClassVar[str] = "opencl"
     suffix: ClassVar[str] = ".cl"
-    words: ClassVar[Words] = Words("work-item", "group", "local memory", "sub-group")
+    words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
     targets: ClassVar[tuple[str, ...]] = ("intel", "khr", "portable")
     types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
 

@@ -8,9 +8,10 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from gemmgen.backends.clike import CLike, Words
+from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -85,33 +86,43 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     if schedule.prefetch:
         text += ", the next tile loaded into registers before the current one's arithmetic"
     if schedule.register_stages > 1:
-        text += f", operands read from {words.local_memory} a step ahead"
+        on = ", the next tile's before this one's last step" if schedule.across else ""
+        text += f", operands read from {words.local_memory} a step ahead{on}"
+    if schedule.warp is not None:
+        text += f", {words.sub_group}s of {schedule.warp[0]}x{schedule.warp[1]} {words.work_item}s"
+    if schedule.snake:
+        text += ", every other row of the arithmetic backwards"
     return [
         ("Schedule", wrap(text, WIDTH)),
-        ("A", [_way(schedule.a, target, words)]),
-        ("B", [_way(schedule.b, target, words)]),
+        ("A", wrap(_way(schedule.a, spec.a_order, target, words), WIDTH)),
+        ("B", wrap(_way(schedule.b, spec.b_order, target, words), WIDTH)),
         ("Sizes", [_sizes(spec)]),
     ]
 
 
-def _way(operand: Operand, target: Target, words: Words) -> str:
+def _way(operand: Operand, order: Order, target: Target, words: Words) -> str:
     """How an operand reaches registers."""
     if operand.memory == "image":
         text = f"image, block reads of {operand.width} rows"
     elif operand.block and "block_read" in target.features:
-        text = "buffer, block reads" + (f" of {operand.width} segments" if operand.width > 1 else "")
+        text = f"{words.buffer}, block reads" + (f" of {operand.width} segments" if operand.width > 1 else "")
     else:
-        single = operand.block or operand.width == 1
-        text = "buffer, " + ("single loads" if single else f"loads of {operand.width} elements")
+        width = 1 if operand.block else operand.width
+        if "unaligned_vectors" not in target.features:
+            width = min(width, max(ALIGNED_VECTOR.widths))
+        if operand.async_copy and operand.transposed != (order == "col"):
+            width = 1  # neighbours there are no neighbours in the transposed tile
+        verb = "asynchronous copies" if operand.async_copy else "loads"
+        text = f"{words.buffer}, " + (f"{verb} of {width} elements" if width > 1 else f"{verb} of single elements")
     if operand.memory == "local":
-        text += f", through {words.local_memory}" + (", transposed" if operand.transposed else "")
+        text += f", {'to' if operand.async_copy else 'through'} {words.local_memory}"
+        text += ", transposed" if operand.transposed else ""
         text += f", rows padded by {operand.pad}" if operand.pad else ""
     return text + (f", passed around the {words.sub_group} by shuffles" if operand.share else "")
 
 
 def _sizes(spec: GemmSpec) -> str:
     promised = [f"{axis} a multiple of {unit}" for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1]
-    if spec.ld_multiple > 1:
-        promised.append(f"leading dimensions multiples of {spec.ld_multiple}")
     given = [f"{axis} = {size}" for axis, size in zip("mnk", (spec.m, spec.n, spec.k), strict=True) if size]
-    return ", ".join([*given, *promised]) or "any m, n, k; every matrix spans less than 2^31 elements"
+    lines = f"leading dimensions multiples of {spec.ld_multiple}; " if spec.ld_multiple > 1 else ""
+    return f"{', '.join([*given, *promised]) or 'any m, n, k'}; {lines}every matrix spans less than 2^31 elements"

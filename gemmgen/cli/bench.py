@@ -198,7 +198,9 @@ def _show(plan: Plan, rows: list[Row]) -> None:
     cold = ["cold ratio"] if plan.pause > 0 else []
     table = Table(box=None, pad_edge=False)
     for title in ("ratio", *cold, "size", "preset", "TFLOP/s", "peer", "TFLOP/s", "us", "spread", "error", "peer's"):
-        table.add_column(title, justify="left" if title in ("preset", "peer") else "right", no_wrap=True)
+        # Where the line is too short for all, a preset's name gives way, never a figure.
+        left, folds = title in ("preset", "peer"), title == "preset"
+        table.add_column(title, justify="left" if left else "right", no_wrap=not folds, overflow="fold")
     for row in rows:
         peer, failed = row.peer, "" if row.ours.accuracy.passed else " WRONG"
         table.add_row(

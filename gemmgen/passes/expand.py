@@ -144,8 +144,12 @@ class _Expander:
         """Which (slow, fast) coordinate of the tile a work-item moves in round `i`."""
         own, name = WORK_ITEM, stage.src.buffer.name
         if work_items % per_row == 0:
-            slow = self._hoist(f"{name}_slow", own // per_row)
-            fast = self._hoist(f"{name}_fast", own % per_row * stage.width)
+            # The axis that is summed over is k; the other is a row of A or a column of B.
+            axes = ["col" if name == "b" else "row"] * 2
+            if stage.src.buffer.contracted is not None:
+                axes[stage.src.buffer.contracted] = "k"
+            slow = self._hoist(f"{name}_{axes[0]}", own // per_row)
+            fast = self._hoist(f"{name}_{axes[1]}", own % per_row * stage.width)
             return slow + ROW * (work_items // per_row), fast
         index = own + ROW * work_items
         return index // per_row, index % per_row * stage.width

@@ -16,6 +16,7 @@ from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, ceil_div, compare
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, Let, Move, Stmt, Store
 from gemmgen.ir.target import Target
+from gemmgen.names import name_problem
 from gemmgen.passes.expand import loop
 from gemmgen.spec import GemmSpec
 
@@ -24,7 +25,7 @@ ROWS, COLS, ROW0, COL0, LANE, INDEX = (Var(n) for n in ("rows", "cols", "row0", 
 
 def build_transpose(spec: GemmSpec, block: int, target: Target, name: str | None = None) -> Kernel:
     """The kernel that transposes a matrix of `rows` x `cols`. Raises: ScheduleError."""
-    _validate(block, target)
+    _validate(block, target, name)
     dtype = spec.dtype
     a = Buffer("a", dtype, Space.GLOBAL, Layout.pitched(ROWS, COLS, Var("lda")), writable=False)
     b = Buffer("b", dtype, Space.GLOBAL, Layout.pitched(COLS, ROWS, Var("ldb")))
@@ -74,8 +75,10 @@ def _exchange(tile: Buffer, bit: int) -> Body:
     )
 
 
-def _validate(block: int, target: Target) -> None:
+def _validate(block: int, target: Target, name: str | None) -> None:
     problems = []
+    if name is not None and (problem := name_problem(name)) is not None:
+        problems.append(problem)
     if block < 2 or block & (block - 1):
         problems.append(f"sub-group size {block} is not a power of two from 2 up: use 8, 16 or 32")
     if "sub_groups" not in target.features:

@@ -1,8 +1,8 @@
 // L3_SIMD_16x2_4x8: C = alpha * A * B + beta * C; float32
 //
 // Schedule   16x2 of C per thread, 4x8 threads per block (64x16 of C), 8 along K per iteration
-// A          buffer, single loads, passed around the warp by shuffles
-// B          buffer, single loads
+// A          global memory, loads of single elements, passed around the warp by shuffles
+// B          global memory, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (8, 4), grid ((n + 15) / 16, (m + 63) / 64)
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c L3_SIMD_16x2_4x8.cu

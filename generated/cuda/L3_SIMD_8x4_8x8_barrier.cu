@@ -2,8 +2,8 @@
 //
 // Schedule   8x4 of C per thread, 8x8 threads per block (64x32 of C), 8 along K per iteration, a
 //            barrier after B's load to keep the block in step for the cache
-// A          buffer, single loads, passed around the warp by shuffles
-// B          buffer, single loads
+// A          global memory, loads of single elements, passed around the warp by shuffles
+// B          global memory, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (8, 8), grid ((n + 31) / 32, (m + 63) / 64)
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c L3_SIMD_8x4_8x8_barrier.cu

@@ -1,8 +1,8 @@
 // L3_SLM_8x8_4x16: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x8 of C per thread, 4x16 threads per block (32x128 of C), 8 along K per iteration
-// A          buffer, loads of 4 elements, through shared memory
-// B          buffer, loads of 4 elements
+// A          global memory, loads of 4 elements, through shared memory
+// B          global memory, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (16, 4), grid ((n + 127) / 128, (m + 31) / 32)
 // Needs      1,024 bytes of shared memory
@@ -30,8 +30,8 @@ L3_SLM_8x8_4x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
     const int col = int(blockIdx.x) * 128 + local_col * 4;
     const int k_main = k - k % 8;
     const int local_index = local_row * 16 + local_col;
-    const int a_slow = local_index / 2;
-    const int a_fast = local_index % 2 * 4;
+    const int a_row = local_index / 2;
+    const int a_k = local_index % 2 * 4;
 
     __shared__ __align__(16) float a_shared[32][8];
     float acc[8][8];
@@ -47,11 +47,11 @@ L3_SLM_8x8_4x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
     for (int k0 = 0; k0 < k_main; k0 += 8) {
         __syncthreads();
         if (lda % 4 == 0) {
-            copy4(&a_shared[a_slow][a_fast], &a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast]);
+            copy4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_shared[a_slow][a_fast + e] = a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast + e];
+                a_shared[a_row][a_k + e] = a[min(row0 + a_row, m - 1) * lda + k0 + a_k + e];
             }
         }
         __syncthreads();
@@ -86,15 +86,14 @@ L3_SLM_8x8_4x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         __syncthreads();
-        if (lda % 4 == 0 && k_main + a_fast + 4 <= k) {
-            copy4(&a_shared[a_slow][a_fast], &a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast]);
+        if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
+            copy4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_shared[a_slow][a_fast + e] =
-                    k_main + a_fast + e < k
-                        ? a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast + e]
-                        : 0.0f;
+                a_shared[a_row][a_k + e] =
+                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
             }
         }
         __syncthreads();

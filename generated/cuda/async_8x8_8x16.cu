@@ -1,9 +1,12 @@
 // async_8x8_8x16: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x8 of C per thread, 8x16 threads per block (64x128 of C), 16 along K per iteration, 3
-//            tiles in shared memory at a time, operands read from shared memory a step ahead
-// A          buffer, loads of 4 elements, through shared memory, transposed, rows padded by 4
-// B          buffer, loads of 4 elements, through shared memory
+//            tiles in shared memory at a time, operands read from shared memory a step ahead, the
+//            next tile's before this one's last step, warps of 4x8 threads, every other row of the
+//            arithmetic backwards
+// A          global memory, asynchronous copies of single elements, to shared memory, transposed,
+//            rows padded by 4
+// B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (16, 8), grid ((n + 127) / 128, (m + 63) / 64)
 // Needs      37,632 bytes of shared memory
@@ -69,10 +72,10 @@ async_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
     const int k_main = k - k % 16;
-    const int a_slow = local_index / 16;
-    const int a_fast = local_index % 16;
-    const int b_slow = local_index / 32;
-    const int b_fast = local_index % 32 * 4;
+    const int a_row = local_index / 16;
+    const int a_k = local_index % 16;
+    const int b_k = local_index / 32;
+    const int b_col = local_index % 32 * 4;
 
     __shared__ __align__(16) float a_shared[3][16][68];
     __align__(16) float a_frag[2][8];
@@ -91,21 +94,21 @@ async_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
     if (16 <= k_main) {
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            async_copy(&a_shared[0][a_fast][a_slow + i * 8],
-                &a[min(row0 + a_slow + i * 8, m - 1) * lda + a_fast]);
+            async_copy(&a_shared[0][a_k][a_row + i * 8],
+                &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k]);
         }
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             if (ldb % 4 == 0) {
                 const int b_inside =
-                    col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0;
-                async_copy4_inside(&b_shared[0][b_slow + i * 4][b_fast],
-                    &b[(b_slow + i * 4) * ldb + col0 + b_fast], b_inside);
+                    col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
+                async_copy4_inside(&b_shared[0][b_k + i * 4][b_col],
+                    &b[(b_k + i * 4) * ldb + col0 + b_col], b_inside);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    async_copy(&b_shared[0][b_slow + i * 4][b_fast + e],
-                        &b[(b_slow + i * 4) * ldb + min(col0 + b_fast + e, n - 1)]);
+                    async_copy(&b_shared[0][b_k + i * 4][b_col + e],
+                        &b[(b_k + i * 4) * ldb + min(col0 + b_col + e, n - 1)]);
                 }
             }
         }
@@ -114,21 +117,21 @@ async_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
     if (32 <= k_main) {
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            async_copy(&a_shared[1][a_fast][a_slow + i * 8],
-                &a[min(row0 + a_slow + i * 8, m - 1) * lda + a_fast + 16]);
+            async_copy(&a_shared[1][a_k][a_row + i * 8],
+                &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k + 16]);
         }
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             if (ldb % 4 == 0) {
                 const int b_inside =
-                    col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0;
-                async_copy4_inside(&b_shared[1][b_slow + i * 4][b_fast],
-                    &b[(b_slow + i * 4 + 16) * ldb + col0 + b_fast], b_inside);
+                    col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
+                async_copy4_inside(&b_shared[1][b_k + i * 4][b_col],
+                    &b[(b_k + i * 4 + 16) * ldb + col0 + b_col], b_inside);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    async_copy(&b_shared[1][b_slow + i * 4][b_fast + e],
-                        &b[(b_slow + i * 4 + 16) * ldb + min(col0 + b_fast + e, n - 1)]);
+                    async_copy(&b_shared[1][b_k + i * 4][b_col + e],
+                        &b[(b_k + i * 4 + 16) * ldb + min(col0 + b_col + e, n - 1)]);
                 }
             }
         }
@@ -152,24 +155,24 @@ async_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
         if (k0 + 48 <= k_main) {
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                async_copy(&a_shared[next_slot][a_fast][a_slow + i * 8],
-                    &a[min(row0 + a_slow + i * 8, m - 1) * lda + k0 + a_fast + 32]);
+                async_copy(&a_shared[next_slot][a_k][a_row + i * 8],
+                    &a[min(row0 + a_row + i * 8, m - 1) * lda + k0 + a_k + 32]);
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 if (ldb % 4 == 0) {
                     const int b_inside =
-                        k0 + b_slow + i * 4 + 32 < k
-                            ? (col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0)
+                        k0 + b_k + i * 4 + 32 < k
+                            ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
                             : 0;
-                    async_copy4_inside(&b_shared[next_slot][b_slow + i * 4][b_fast],
-                        &b[(k0 + b_slow + i * 4 + 32) * ldb + col0 + b_fast], b_inside);
+                    async_copy4_inside(&b_shared[next_slot][b_k + i * 4][b_col],
+                        &b[(k0 + b_k + i * 4 + 32) * ldb + col0 + b_col], b_inside);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        const int b_inside = k0 + b_slow + i * 4 + 32 < k ? 1 : 0;
-                        async_copy_inside(&b_shared[next_slot][b_slow + i * 4][b_fast + e],
-                            &b[(k0 + b_slow + i * 4 + 32) * ldb + min(col0 + b_fast + e, n - 1)],
+                        const int b_inside = k0 + b_k + i * 4 + 32 < k ? 1 : 0;
+                        async_copy_inside(&b_shared[next_slot][b_k + i * 4][b_col + e],
+                            &b[(k0 + b_k + i * 4 + 32) * ldb + min(col0 + b_col + e, n - 1)],
                                 b_inside);
                     }
                 }
@@ -223,26 +226,25 @@ async_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
         __syncthreads();
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            const int a_inside = k_main + a_fast < k ? 1 : 0;
-            async_copy_inside(&a_shared[0][a_fast][a_slow + i * 8],
-                &a[min(row0 + a_slow + i * 8, m - 1) * lda + k_main + a_fast], a_inside);
+            const int a_inside = k_main + a_k < k ? 1 : 0;
+            async_copy_inside(&a_shared[0][a_k][a_row + i * 8],
+                &a[min(row0 + a_row + i * 8, m - 1) * lda + k_main + a_k], a_inside);
         }
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             if (ldb % 4 == 0) {
                 const int b_inside =
-                    k_main + b_slow + i * 4 < k
-                        ? (col0 + b_fast + 4 <= n ? 4 : col0 + b_fast < n ? n - (col0 + b_fast) : 0)
+                    k_main + b_k + i * 4 < k
+                        ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
                         : 0;
-                async_copy4_inside(&b_shared[0][b_slow + i * 4][b_fast],
-                    &b[(k_main + b_slow + i * 4) * ldb + col0 + b_fast], b_inside);
+                async_copy4_inside(&b_shared[0][b_k + i * 4][b_col],
+                    &b[(k_main + b_k + i * 4) * ldb + col0 + b_col], b_inside);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    const int b_inside = k_main + b_slow + i * 4 < k ? 1 : 0;
-                    async_copy_inside(&b_shared[0][b_slow + i * 4][b_fast + e],
-                        &b[(k_main + b_slow + i * 4) * ldb + min(col0 + b_fast + e, n - 1)],
-                            b_inside);
+                    const int b_inside = k_main + b_k + i * 4 < k ? 1 : 0;
+                    async_copy_inside(&b_shared[0][b_k + i * 4][b_col + e],
+                        &b[(k_main + b_k + i * 4) * ldb + min(col0 + b_col + e, n - 1)], b_inside);
                 }
             }
         }

@@ -1,8 +1,8 @@
 // lds_8x8_16x16_k1: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 1 along K per iteration
-// A          buffer, single loads, through shared memory, transposed
-// B          buffer, single loads, through shared memory
+// A          global memory, loads of single elements, through shared memory, transposed
+// B          global memory, loads of single elements, through shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
 // Needs      1,024 bytes of shared memory
@@ -29,8 +29,8 @@ lds_8x8_16x16_k1(int m, int n, int k, float alpha, const float *__restrict__ a, 
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
     const int local_index = local_row * 16 + local_col;
-    const int b_slow = local_index / 128;
-    const int b_fast = local_index % 128;
+    const int b_k = local_index / 128;
+    const int b_col = local_index % 128;
 
     __shared__ __align__(16) float a_shared[128];
     __shared__ __align__(16) float b_shared[128];
@@ -48,8 +48,7 @@ lds_8x8_16x16_k1(int m, int n, int k, float alpha, const float *__restrict__ a, 
             a_shared[local_index] = a[min(row0 + local_index, m - 1) * lda + k0];
         }
         if (local_index < 128) {
-            b_shared[b_fast] =
-                k0 + b_slow < k ? b[(k0 + b_slow) * ldb + min(col0 + b_fast, n - 1)] : 0.0f;
+            b_shared[b_col] = k0 + b_k < k ? b[(k0 + b_k) * ldb + min(col0 + b_col, n - 1)] : 0.0f;
         }
         __syncthreads();
         __align__(16) float a_frag[8];

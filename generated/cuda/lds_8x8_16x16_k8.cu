@@ -1,8 +1,8 @@
 // lds_8x8_16x16_k8: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 8 along K per iteration
-// A          buffer, loads of 4 elements, through shared memory, transposed
-// B          buffer, loads of 4 elements, through shared memory
+// A          global memory, loads of 4 elements, through shared memory, transposed
+// B          global memory, loads of 4 elements, through shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
 // Needs      8,192 bytes of shared memory
@@ -31,10 +31,10 @@ lds_8x8_16x16_k8(int m, int n, int k, float alpha, const float *__restrict__ a, 
     const int col = col0 + local_col * 4;
     const int k_main = k - k % 8;
     const int local_index = local_row * 16 + local_col;
-    const int a_slow = local_index / 2;
-    const int a_fast = local_index % 2 * 4;
-    const int b_slow = local_index / 32;
-    const int b_fast = local_index % 32 * 4;
+    const int a_row = local_index / 2;
+    const int a_k = local_index % 2 * 4;
+    const int b_k = local_index / 32;
+    const int b_col = local_index % 32 * 4;
 
     __shared__ __align__(16) float a_shared[8][128];
     __shared__ __align__(16) float b_shared[8][128];
@@ -52,24 +52,23 @@ lds_8x8_16x16_k8(int m, int n, int k, float alpha, const float *__restrict__ a, 
         __syncthreads();
         __align__(16) float a_vector[4];
         if (lda % 4 == 0) {
-            copy4(a_vector, &a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast]);
+            copy4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_vector[e] = a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast + e];
+                a_vector[e] = a[min(row0 + a_row, m - 1) * lda + k0 + a_k + e];
             }
         }
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            a_shared[a_fast + e][a_slow] = a_vector[e];
+            a_shared[a_k + e][a_row] = a_vector[e];
         }
-        if (ldb % 4 == 0 && col0 + b_fast + 4 <= n) {
-            copy4(&b_shared[b_slow][b_fast], &b[(k0 + b_slow) * ldb + col0 + b_fast]);
+        if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
+            copy4(&b_shared[b_k][b_col], &b[(k0 + b_k) * ldb + col0 + b_col]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                b_shared[b_slow][b_fast + e] =
-                    b[(k0 + b_slow) * ldb + min(col0 + b_fast + e, n - 1)];
+                b_shared[b_k][b_col + e] = b[(k0 + b_k) * ldb + min(col0 + b_col + e, n - 1)];
             }
         }
         __syncthreads();
@@ -98,29 +97,28 @@ lds_8x8_16x16_k8(int m, int n, int k, float alpha, const float *__restrict__ a, 
         // The rest of K; what lies past it counts as zero.
         __syncthreads();
         __align__(16) float a_vector[4];
-        if (lda % 4 == 0 && k_main + a_fast + 4 <= k) {
-            copy4(a_vector, &a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast]);
+        if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
+            copy4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 a_vector[e] =
-                    k_main + a_fast + e < k
-                        ? a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast + e]
-                        : 0.0f;
+                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
             }
         }
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            a_shared[a_fast + e][a_slow] = a_vector[e];
+            a_shared[a_k + e][a_row] = a_vector[e];
         }
-        if (ldb % 4 == 0 && k_main + b_slow < k && col0 + b_fast + 4 <= n) {
-            copy4(&b_shared[b_slow][b_fast], &b[(k_main + b_slow) * ldb + col0 + b_fast]);
+        if (ldb % 4 == 0 && k_main + b_k < k && col0 + b_col + 4 <= n) {
+            copy4(&b_shared[b_k][b_col], &b[(k_main + b_k) * ldb + col0 + b_col]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                b_shared[b_slow][b_fast + e] =
-                    k_main + b_slow < k ? b[(k_main + b_slow) * ldb + min(col0 + b_fast + e, n - 1)]
-                                        : 0.0f;
+                b_shared[b_k][b_col + e] =
+                    k_main + b_k < k ? b[(k_main + b_k) * ldb + min(col0 + b_col + e, n - 1)]
+                                     : 0.0f;
             }
         }
         __syncthreads();

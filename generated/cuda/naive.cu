@@ -1,8 +1,8 @@
 // naive: C = alpha * A * B + beta * C; float32
 //
 // Schedule   1x1 of C per thread, 8x8 threads per block (8x8 of C), 1 along K per iteration
-// A          buffer, single loads
-// B          buffer, single loads
+// A          global memory, loads of single elements
+// B          global memory, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (8, 8), grid ((n + 7) / 8, (m + 7) / 8)
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c naive.cu

@@ -1,8 +1,8 @@
 // naive_16x16: C = alpha * A * B + beta * C; float32
 //
 // Schedule   1x1 of C per thread, 16x16 threads per block (16x16 of C), 1 along K per iteration
-// A          buffer, single loads
-// B          buffer, single loads
+// A          global memory, loads of single elements
+// B          global memory, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (16, 16), grid ((n + 15) / 16, (m + 15) / 16)
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c naive_16x16.cu

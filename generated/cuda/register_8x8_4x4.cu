@@ -1,8 +1,8 @@
 // register_8x8_4x4: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x8 of C per thread, 4x4 threads per block (32x32 of C), 1 along K per iteration
-// A          buffer, single loads
-// B          buffer, loads of 8 elements
+// A          global memory, loads of single elements
+// B          global memory, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (4, 4), grid ((n + 31) / 32, (m + 31) / 32)
 // Needs      matrices that begin on multiples of 16 bytes

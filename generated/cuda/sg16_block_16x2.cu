@@ -1,8 +1,8 @@
 // sg16_block_16x2: C = alpha * A * B + beta * C; float32
 //
 // Schedule   16x2 of C per thread, 1x16 threads per block (16x32 of C), 16 along K per iteration
-// A          buffer, single loads, passed around the warp by shuffles
-// B          buffer, single loads
+// A          global memory, loads of single elements, passed around the warp by shuffles
+// B          global memory, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (16, 1), grid ((n + 31) / 32, (m + 15) / 16)
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c sg16_block_16x2.cu

@@ -1,8 +1,8 @@
 // tile_8x8: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 4 along K per iteration
-// A          buffer, loads of 4 elements
-// B          buffer, loads of 4 elements
+// A          global memory, loads of 4 elements
+// B          global memory, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
 // Needs      matrices that begin on multiples of 16 bytes

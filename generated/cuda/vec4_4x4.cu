@@ -1,8 +1,8 @@
 // vec4_4x4: C = alpha * A * B + beta * C; float32
 //
 // Schedule   4x4 of C per thread, 16x16 threads per block (64x64 of C), 4 along K per iteration
-// A          buffer, loads of 4 elements
-// B          buffer, loads of 4 elements
+// A          global memory, loads of 4 elements
+// B          global memory, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (16, 16), grid ((n + 63) / 64, (m + 63) / 64)
 // Needs      matrices that begin on multiples of 16 bytes

@@ -24,8 +24,8 @@ __kernel void L3_SLM_8x8_4x16(int m, int n, int k, float alpha, __global const f
     const int col = (int)get_group_id(0) * 128 + local_col * 4;
     const int k_main = k - k % 8;
     const int local_index = local_row * 16 + local_col;
-    const int a_slow = local_index / 2;
-    const int a_fast = local_index % 2 * 4;
+    const int a_row = local_index / 2;
+    const int a_k = local_index % 2 * 4;
 
     __local float a_shared[32][8];
     float acc[8][8];
@@ -40,7 +40,7 @@ __kernel void L3_SLM_8x8_4x16(int m, int n, int k, float alpha, __global const f
     // Whole steps of 8 along K.
     for (int k0 = 0; k0 < k_main; k0 += 8) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        COPY4(&a_shared[a_slow][a_fast], &a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast]);
+        COPY4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll
         for (int kk = 0; kk < 8; ++kk) {
@@ -73,15 +73,14 @@ __kernel void L3_SLM_8x8_4x16(int m, int n, int k, float alpha, __global const f
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (k_main + a_fast + 4 <= k) {
-            COPY4(&a_shared[a_slow][a_fast], &a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast]);
+        if (k_main + a_k + 4 <= k) {
+            COPY4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_shared[a_slow][a_fast + e] =
-                    k_main + a_fast + e < k
-                        ? a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast + e]
-                        : 0.0f;
+                a_shared[a_row][a_k + e] =
+                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);

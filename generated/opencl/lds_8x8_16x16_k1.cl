@@ -2,8 +2,8 @@
 //
 // Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 1 along K per
 //            iteration
-// A          buffer, single loads, through local memory, transposed
-// B          buffer, single loads, through local memory
+// A          buffer, loads of single elements, through local memory, transposed
+// B          buffer, loads of single elements, through local memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}
 // Needs      1,024 bytes of local memory
@@ -24,8 +24,8 @@ __kernel void lds_8x8_16x16_k1(int m, int n, int k, float alpha, __global const 
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
     const int local_index = local_row * 16 + local_col;
-    const int b_slow = local_index / 128;
-    const int b_fast = local_index % 128;
+    const int b_k = local_index / 128;
+    const int b_col = local_index % 128;
 
     __local float a_shared[128];
     __local float b_shared[128];
@@ -43,8 +43,7 @@ __kernel void lds_8x8_16x16_k1(int m, int n, int k, float alpha, __global const 
             a_shared[local_index] = a[min(row0 + local_index, m - 1) * lda + k0];
         }
         if (local_index < 128) {
-            b_shared[b_fast] =
-                k0 + b_slow < k ? b[(k0 + b_slow) * ldb + min(col0 + b_fast, n - 1)] : 0.0f;
+            b_shared[b_col] = k0 + b_k < k ? b[(k0 + b_k) * ldb + min(col0 + b_col, n - 1)] : 0.0f;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         float a_frag[8];

@@ -1,8 +1,8 @@
 // naive: C = alpha * A * B + beta * C; float32
 //
 // Schedule   1x1 of C per work-item, 8x8 work-items per group (8x8 of C), 1 along K per iteration
-// A          buffer, single loads
-// B          buffer, single loads
+// A          buffer, loads of single elements
+// B          buffer, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local size {8, 8}, global size {(n + 7) / 8 * 8, (m + 7) / 8 * 8}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)

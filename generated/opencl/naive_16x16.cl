@@ -2,8 +2,8 @@
 //
 // Schedule   1x1 of C per work-item, 16x16 work-items per group (16x16 of C), 1 along K per
 //            iteration
-// A          buffer, single loads
-// B          buffer, single loads
+// A          buffer, loads of single elements
+// B          buffer, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local size {16, 16}, global size {(n + 15) / 16 * 16, (m + 15) / 16 * 16}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)

@@ -1,7 +1,7 @@
 // register_8x8_4x4: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x8 of C per work-item, 4x4 work-items per group (32x32 of C), 1 along K per iteration
-// A          buffer, single loads
+// A          buffer, loads of single elements
 // B          buffer, loads of 8 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local size {4, 4}, global size {(n + 31) / 32 * 4, (m + 31) / 32 * 4}

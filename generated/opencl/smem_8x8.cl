@@ -25,10 +25,10 @@ __kernel void smem_8x8(int m, int n, int k, float alpha, __global const float *r
     const int col = col0 + local_col * 4;
     const int k_main = k - k % 8;
     const int local_index = local_row * 16 + local_col;
-    const int a_slow = local_index / 2;
-    const int a_fast = local_index % 2 * 4;
-    const int b_slow = local_index / 32;
-    const int b_fast = local_index % 32 * 4;
+    const int a_row = local_index / 2;
+    const int a_k = local_index % 2 * 4;
+    const int b_k = local_index / 32;
+    const int b_col = local_index % 32 * 4;
 
     __local float a_shared[128][8];
     __local float b_shared[8][128];
@@ -44,14 +44,13 @@ __kernel void smem_8x8(int m, int n, int k, float alpha, __global const float *r
     // Whole steps of 8 along K.
     for (int k0 = 0; k0 < k_main; k0 += 8) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        COPY4(&a_shared[a_slow][a_fast], &a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast]);
-        if (col0 + b_fast + 4 <= n) {
-            COPY4(&b_shared[b_slow][b_fast], &b[(k0 + b_slow) * ldb + col0 + b_fast]);
+        COPY4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+        if (col0 + b_col + 4 <= n) {
+            COPY4(&b_shared[b_k][b_col], &b[(k0 + b_k) * ldb + col0 + b_col]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                b_shared[b_slow][b_fast + e] =
-                    b[(k0 + b_slow) * ldb + min(col0 + b_fast + e, n - 1)];
+                b_shared[b_k][b_col + e] = b[(k0 + b_k) * ldb + min(col0 + b_col + e, n - 1)];
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -79,25 +78,24 @@ __kernel void smem_8x8(int m, int n, int k, float alpha, __global const float *r
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (k_main + a_fast + 4 <= k) {
-            COPY4(&a_shared[a_slow][a_fast], &a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast]);
+        if (k_main + a_k + 4 <= k) {
+            COPY4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_shared[a_slow][a_fast + e] =
-                    k_main + a_fast + e < k
-                        ? a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast + e]
-                        : 0.0f;
+                a_shared[a_row][a_k + e] =
+                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
             }
         }
-        if (k_main + b_slow < k && col0 + b_fast + 4 <= n) {
-            COPY4(&b_shared[b_slow][b_fast], &b[(k_main + b_slow) * ldb + col0 + b_fast]);
+        if (k_main + b_k < k && col0 + b_col + 4 <= n) {
+            COPY4(&b_shared[b_k][b_col], &b[(k_main + b_k) * ldb + col0 + b_col]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                b_shared[b_slow][b_fast + e] =
-                    k_main + b_slow < k ? b[(k_main + b_slow) * ldb + min(col0 + b_fast + e, n - 1)]
-                                        : 0.0f;
+                b_shared[b_k][b_col + e] =
+                    k_main + b_k < k ? b[(k_main + b_k) * ldb + min(col0 + b_col + e, n - 1)]
+                                     : 0.0f;
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);

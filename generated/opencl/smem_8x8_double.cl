@@ -26,10 +26,10 @@ __kernel void smem_8x8_double(int m, int n, int k, float alpha, __global const f
     const int col = col0 + local_col * 4;
     const int k_main = k - k % 8;
     const int local_index = local_row * 16 + local_col;
-    const int a_slow = local_index / 2;
-    const int a_fast = local_index % 2 * 4;
-    const int b_slow = local_index / 32;
-    const int b_fast = local_index % 32 * 4;
+    const int a_row = local_index / 2;
+    const int a_k = local_index % 2 * 4;
+    const int b_k = local_index / 32;
+    const int b_col = local_index % 32 * 4;
 
     __local float a_shared[2][8][132];
     float a_next[4];
@@ -47,17 +47,17 @@ __kernel void smem_8x8_double(int m, int n, int k, float alpha, __global const f
     // Whole steps of 8 along K.
     if (8 <= k_main) {
         float a_vector[4];
-        COPY4(a_vector, &a[min(row0 + a_slow, m - 1) * lda + a_fast]);
+        COPY4(a_vector, &a[min(row0 + a_row, m - 1) * lda + a_k]);
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            a_shared[0][a_fast + e][a_slow] = a_vector[e];
+            a_shared[0][a_k + e][a_row] = a_vector[e];
         }
-        if (col0 + b_fast + 4 <= n) {
-            COPY4(&b_shared[0][b_slow][b_fast], &b[b_slow * ldb + col0 + b_fast]);
+        if (col0 + b_col + 4 <= n) {
+            COPY4(&b_shared[0][b_k][b_col], &b[b_k * ldb + col0 + b_col]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                b_shared[0][b_slow][b_fast + e] = b[b_slow * ldb + min(col0 + b_fast + e, n - 1)];
+                b_shared[0][b_k][b_col + e] = b[b_k * ldb + min(col0 + b_col + e, n - 1)];
             }
         }
     }
@@ -66,13 +66,13 @@ __kernel void smem_8x8_double(int m, int n, int k, float alpha, __global const f
         const int next_slot = (k0 / 8 + 1) % 2;
         barrier(CLK_LOCAL_MEM_FENCE);
         if (k0 + 16 <= k_main) {
-            COPY4(a_next, &a[min(row0 + a_slow, m - 1) * lda + k0 + a_fast + 8]);
-            if (col0 + b_fast + 4 <= n) {
-                COPY4(b_next, &b[(k0 + b_slow + 8) * ldb + col0 + b_fast]);
+            COPY4(a_next, &a[min(row0 + a_row, m - 1) * lda + k0 + a_k + 8]);
+            if (col0 + b_col + 4 <= n) {
+                COPY4(b_next, &b[(k0 + b_k + 8) * ldb + col0 + b_col]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    b_next[e] = b[(k0 + b_slow + 8) * ldb + min(col0 + b_fast + e, n - 1)];
+                    b_next[e] = b[(k0 + b_k + 8) * ldb + min(col0 + b_col + e, n - 1)];
                 }
             }
         }
@@ -111,38 +111,37 @@ __kernel void smem_8x8_double(int m, int n, int k, float alpha, __global const f
         if (k0 + 16 <= k_main) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_shared[next_slot][a_fast + e][a_slow] = a_next[e];
+                a_shared[next_slot][a_k + e][a_row] = a_next[e];
             }
-            COPY4(&b_shared[next_slot][b_slow][b_fast], b_next);
+            COPY4(&b_shared[next_slot][b_k][b_col], b_next);
         }
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         barrier(CLK_LOCAL_MEM_FENCE);
         float a_vector[4];
-        if (k_main + a_fast + 4 <= k) {
-            COPY4(a_vector, &a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast]);
+        if (k_main + a_k + 4 <= k) {
+            COPY4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 a_vector[e] =
-                    k_main + a_fast + e < k
-                        ? a[min(row0 + a_slow, m - 1) * lda + k_main + a_fast + e]
-                        : 0.0f;
+                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
             }
         }
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            a_shared[0][a_fast + e][a_slow] = a_vector[e];
+            a_shared[0][a_k + e][a_row] = a_vector[e];
         }
-        if (k_main + b_slow < k && col0 + b_fast + 4 <= n) {
-            COPY4(&b_shared[0][b_slow][b_fast], &b[(k_main + b_slow) * ldb + col0 + b_fast]);
+        if (k_main + b_k < k && col0 + b_col + 4 <= n) {
+            COPY4(&b_shared[0][b_k][b_col], &b[(k_main + b_k) * ldb + col0 + b_col]);
         } else {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                b_shared[0][b_slow][b_fast + e] =
-                    k_main + b_slow < k ? b[(k_main + b_slow) * ldb + min(col0 + b_fast + e, n - 1)]
-                                        : 0.0f;
+                b_shared[0][b_k][b_col + e] =
+                    k_main + b_k < k ? b[(k_main + b_k) * ldb + min(col0 + b_col + e, n - 1)]
+                                     : 0.0f;
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -142,3 +142,13 @@ def test_compiles_without_warnings(name: str, needs_tool: Callable[[str], str], 
 def _ir_file(root: Path, name: str, stop_after: str) -> Path:
     number = driver.PASS_NAMES.index(stop_after)
     return root / "tests" / "golden" / "ir" / name / f"{number:02}_{stop_after}.txt"
+
+
+def test_head_comment_says_what_the_schedule_does() -> None:
+    """Loads are named as they are emitted, not as they were asked for."""
+    text = emit("async_8x8_16x16", "cuda")
+    assert "// A          global memory, asynchronous copies of single elements, to shared memory," in text
+    assert "// B          global memory, asynchronous copies of 4 elements, to shared memory" in text
+    head = text.split("#ifndef")[0]
+    assert all(part in head for part in ("warps of 4x8 threads", "last step", "backwards"))
+    assert "loads of 4 elements" in emit("register_8x8_4x4", "cuda").split("#ifndef")[0]

@@ -12,6 +12,8 @@ import pytest
 from gemmgen.bench.host import NumpyProcess, accuracy, random_matrices
 from gemmgen.bench.measure import MOST_LAUNCHES, launches, measure
 from gemmgen.bench.records import Accuracy, Row, Size, Timing, parse_peers, parse_sizes, to_csv, to_json
+from gemmgen.bench.session import Plan
+from gemmgen.cli.bench import _show as show_table
 from gemmgen.errors import SpecError, UserError
 
 GOOD = Accuracy(1e-7, 0.01)
@@ -105,3 +107,12 @@ def test_numpy_in_a_process_of_its_own() -> None:
         assert 0 < peer.cold() < 1
     finally:
         peer.close()
+
+
+def test_a_long_name_never_costs_a_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    row = Row(Size(8, 8, 8), Timing("m" * 150, (1e-6,) * 3, GOOD), Timing("cublas", (4e-6,) * 3, GOOD))
+    show_table(Plan("cuda", (), (row.size,), ("cublas",)), [row])
+    shown = capsys.readouterr().out
+    assert "4.000" in shown
+    assert "…" not in shown
+    assert shown.count("m") >= 150

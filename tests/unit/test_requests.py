@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemmgen import GemmSpec, Operand, Schedule, ScheduleError, SpecError
+from gemmgen import GemmSpec, Operand, Schedule, ScheduleError, SpecError, driver
 from gemmgen.presets import load, names
 
 
@@ -64,3 +64,8 @@ def test_every_problem_at_once() -> None:
 def test_every_preset_is_made_of_the_right_types() -> None:
     for name in names():
         assert load(name).schedule.name == name
+
+
+def test_a_transpose_of_no_name() -> None:
+    with pytest.raises(ScheduleError, match="no identifier"):
+        driver.emit_transpose(GemmSpec(), 16, name="a b")

@@ -37,7 +37,7 @@ PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 def emit(spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None) -> Source:
     """The source of a product. Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault."""
     language = find_backend(backend)
-    target = _target(language, target)
+    target = _target(language, target) if target else default_target(spec, schedule, backend)
     kernel = lower(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
     return _print(kernel, spec, computes(spec), notes, "gemm", language, target)
@@ -70,12 +70,25 @@ def _target(language: type[CLike], target: Target | None) -> Target:
     return target
 
 
+def default_target(spec: GemmSpec, schedule: Schedule, backend: str = "opencl") -> Target:
+    """What is meant where no target is named: the backend's first one that can take the schedule, or its first."""
+    targets = [TARGETS[name] for name in find_backend(backend).targets]
+    return next((target for target in targets if not _problems(spec, schedule, target)), targets[0])
+
+
 def refusals(
     spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None
 ) -> tuple[str, ...]:
     """Why a schedule can't be had on a backend's target (its default, unless one is named); empty if it can."""
+    language = find_backend(backend)
+    return _problems(
+        spec, schedule, _target(language, target) if target else default_target(spec, schedule, backend)
+    )
+
+
+def _problems(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
     try:
-        validate(spec, schedule, _target(find_backend(backend), target))
+        validate(spec, schedule, target)
     except ScheduleError as error:
         return error.problems
     return ()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.backends.cuda import STATIC_SHARED_BYTES
-from gemmgen.backends.text import environment
+from gemmgen.backends.files import environment
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
 from gemmgen.source import Argument, Source

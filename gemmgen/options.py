@@ -50,13 +50,15 @@ FIELDS: dict[str, Field] = {
     "run": Field("pair", "8x4 (neighbouring rows x columns)", 256),
     "k_step": Field("int", "8", 1024),
     "sub_group": Field("lanes", "8", 128),
-    "stages": Field("int", "2", 8),
+    "stages": Field("int", "2", 64),
+    "mbarrier": Field("int", "4", 32, least=0),
     "prefetch": Field("bool", "true"),
     "register_stages": Field("int", "2", 2),
     "barrier": Field("bool", "true"),
     "warp": Field("maybe_pair", "4x8 (rows x columns of a warp's lanes)", 32),
     "across": Field("bool", "true"),
     "snake": Field("bool", "true"),
+    "c_width": Field("int", "4", 16),
     **{f"{operand}.{name}": field for operand in "ab" for name, field in _OPERAND.items()},
 }
 #: Of float32, which is every matrix's type so far.

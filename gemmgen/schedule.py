@@ -56,6 +56,7 @@ class Schedule:
         sub_group: lanes of a sub-group; None where none is needed.
         a, b: the operands' way into registers.
         stages: slots of the ring in local memory.
+        mbarrier: tiles of that ring that a pair of mbarriers hands over at a time; 0 where barriers of the group do.
         prefetch: whether the next tile is loaded into registers before the current tile's arithmetic and
             stored to local memory after it.
         register_stages: 2 where the next step's operands are read from local memory ahead of use.
@@ -66,6 +67,7 @@ class Schedule:
         snake: whether every other row of the arithmetic goes backwards, so that the element of B at the turn is used
             twice in a row.
         barrier: whether the group meets after B's load, only to stay in step for the cache.
+        c_width: elements of C that one store writes, where they are inside.
         name: of the kernel; None derives one (`slug`).
     """
 
@@ -77,12 +79,14 @@ class Schedule:
     a: Operand = field(default_factory=Operand)
     b: Operand = field(default_factory=Operand)
     stages: int = 1
+    mbarrier: int = 0
     prefetch: bool = False
     register_stages: int = 1
     warp: tuple[int, int] | None = None
     across: bool = False
     snake: bool = False
     barrier: bool = False
+    c_width: int = 1
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -103,6 +107,16 @@ class Schedule:
     def block_tile(self) -> tuple[int, int]:
         """Rows and columns of C that a group computes."""
         return self.tile[0] * self.group[0], self.tile[1] * self.group[1]
+
+    @property
+    def round_depth(self) -> int:
+        """How deep in K one round of the main loop goes."""
+        return self.k_step * max(1, self.mbarrier)
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether local memory is filled by asynchronous copies, which bring zeros for what lies past K."""
+        return self.a.async_copy or self.b.async_copy
 
     @property
     def method(self) -> Method:

@@ -42,6 +42,11 @@ class Flights:
         self._groups.append(self._open)
         self._open = []
 
+    def take(self) -> list[Flight]:
+        """The copies begun since the last commit, which something else than a group waits for."""
+        taken, self._open = self._open, []
+        return taken
+
     def wait(self, pending: int) -> None:
         """All groups but the newest `pending` land."""
         while len(self._groups) > pending:

@@ -25,7 +25,25 @@ from gemmgen.ir.expr import (
     sub,
 )
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Block, Body, Copy, For, If, Let, Mma, Move, Registers, Stage, Stmt, Store, Tile, Update
+from gemmgen.ir.stmt import (
+    Advance,
+    Block,
+    Body,
+    Copy,
+    For,
+    If,
+    Let,
+    Mbarrier,
+    Mma,
+    Move,
+    Point,
+    Registers,
+    Stage,
+    Stmt,
+    Store,
+    Tile,
+    Update,
+)
 
 Rewrite = Callable[[Expr], Expr]
 
@@ -145,6 +163,12 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
                 a_k=map_expr(stmt.a_k, rewrite),
                 b_k=map_expr(stmt.b_k, rewrite),
             )
+        case Point(view, buffer, index):
+            return Point(view, buffer, map_index(index, rewrite))
+        case Advance(view, by):
+            return Advance(view, map_expr(by, rewrite))
+        case Mbarrier():
+            return replace(stmt, index=map_expr(stmt.index, rewrite), parity=map_expr(stmt.parity, rewrite))
         case Update():
             return replace(
                 stmt,
@@ -209,6 +233,12 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
             yield from (*stmt.dst.origin, *stmt.src.origin)
         case Mma():
             yield from (stmt.a_k, stmt.b_k)
+        case Point(_, _, index):
+            yield from index
+        case Advance(_, by):
+            yield by
+        case Mbarrier():
+            yield from (stmt.index, stmt.parity)
         case Update():
             yield from (*stmt.dst.origin, stmt.alpha, stmt.beta)
 
@@ -240,4 +270,6 @@ def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
 def uses_features(kernel: Kernel) -> frozenset[str]:
     """The features of a target that the kernel's instructions need."""
     needs = frozenset({"sub_groups"} if kernel.sub_group else ())
+    if any(isinstance(s, Mbarrier) for s in walk(kernel.body)):
+        needs |= {"mbarrier"}
     return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move)))

@@ -108,18 +108,27 @@ class _Gemm(Plan):
 
     def _product(self) -> Body:
         step = self.schedule.k_step
-        main = For(K0, Const(0), self.k_stop, step, self._step(K0), exact=True)
+        has_rest = not self.exact_k and self.k_stop != self.k
+        main = For(K0, Const(0), self.k_stop, step, self._step(K0), exact=self.exact_k or has_rest)
         out: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, Const(0.0, self.spec.dtype))]
-        if not self.exact_k:
+        if has_rest:
             out.append(Comment(f"Whole steps of {step} along K."))
+        elif not self.exact_k:
+            out.append(Comment("Along K; copies bring zeros for what lies past it."))
         out.append(main)
-        if not self.exact_k:
+        if has_rest:
             rest = (Comment("The rest of K; what lies past it counts as zero."), *self._step(self.k_stop))
             out.append(If(self.k_stop < self.k, rest))
         tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.acc.fragment.shape)
         out += [
             Comment(_update_comment(self.spec)),
-            Update(replace(tile, transposed=self.spec.c_order == "col"), self.acc, self.alpha, self.beta),
+            Update(
+                replace(tile, transposed=self.spec.c_order == "col"),
+                self.acc,
+                self.alpha,
+                self.beta,
+                *self.vector(self.schedule.c_width),
+            ),
         ]
         return tuple(out)
 

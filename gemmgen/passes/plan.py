@@ -19,7 +19,7 @@ from gemmgen.ir.atoms import (
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, compare
-from gemmgen.ir.stmt import Body, Let, Pipe, Registers, Stmt, Tile
+from gemmgen.ir.stmt import Body, Let, Pipe, Registers, Stmt, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
@@ -78,8 +78,8 @@ class Plan:
         self.alpha: Expr = Var("alpha", spec.dtype) if spec.alpha is None else Const(spec.alpha, spec.dtype)
         self.beta: Expr = Var("beta", spec.dtype) if spec.beta is None else Const(spec.beta, spec.dtype)
         self.uses_sub_group = schedule.sub_group is not None
-        asynchronous = schedule.a.async_copy or schedule.b.async_copy
-        self.pipe = Pipe("tiles", schedule.stages, "async_group" if asynchronous else "barrier", schedule.prefetch)
+        sync: Sync = "mbarrier" if schedule.mbarrier else "async_group" if schedule.asynchronous else "barrier"
+        self.pipe = Pipe("tiles", schedule.stages, sync, schedule.prefetch, batch=max(1, schedule.mbarrier))
         self.register_pipe = Pipe("fragments", schedule.register_stages, "none", across=schedule.across)
 
     # --- sizes and positions --------------------------------------------------------------------
@@ -96,14 +96,14 @@ class Plan:
 
     @cached_property
     def exact_k(self) -> bool:
-        """Whether K is known to be a multiple of the step."""
+        """Whether K is known to be a multiple of a round's depth."""
         known = self.spec.k if self.spec.k is not None else self.spec.multiple_of[2]
-        return known % self.schedule.k_step == 0
+        return known % self.schedule.round_depth == 0
 
     @cached_property
     def k_stop(self) -> Expr:
-        """Where the main loop ends."""
-        if self.exact_k:
+        """Where the main loop ends: with K, or with the last whole step where the rest is another matter."""
+        if self.exact_k or self.schedule.asynchronous:
             return self.k
         return K_MAIN if self.spec.k is None else Const(self.spec.k - self.spec.k % self.schedule.k_step)
 

@@ -26,6 +26,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems.append(problem)
     if not problems:
         problems += _shape(schedule, target)
+        problems += _stores(spec, schedule)
         problems += _sub_group(schedule, target)
         problems += _warp(schedule)
         problems += _operand("a", schedule.a, spec.a_order, schedule, target)
@@ -70,6 +71,16 @@ def _shape(s: Schedule, target: Target) -> Iterator[str]:
             f"group {s.group[0]}x{s.group[1]} has {work_items} work-items > {target.max_group} on this target: "
             f"use a smaller group"
         )
+
+
+def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """Vectors of C."""
+    if s.c_width not in WIDTHS:
+        yield f"c_width = {s.c_width} is not one of {', '.join(map(str, WIDTHS))}"
+    elif s.c_width > 1 and spec.c_order == "col":
+        yield f"c_width = {s.c_width} stores neighbouring columns, but C is column-major: use c_width 1"
+    elif s.run[1] % s.c_width:
+        yield _divide("c_width", s.c_width, "the run's columns", s.run[1], WIDTHS)
 
 
 def _warp(s: Schedule) -> Iterator[str]:
@@ -211,6 +222,7 @@ def _pipeline(s: Schedule) -> Iterator[str]:
         return
     for name, given in (
         ("stages", s.stages > 1),
+        ("mbarrier", s.mbarrier > 0),
         ("prefetch", s.prefetch),
         ("register_stages", s.register_stages > 1),
     ):
@@ -229,8 +241,23 @@ def _async(s: Schedule, target: Target) -> Iterator[str]:
             yield f"{name}.async_copy fills local memory, but {name}.memory is {o.memory!r}: use 'local'"
         if s.prefetch:
             yield f"prefetch keeps the next tile in registers, which {name}.async_copy passes by: drop one of them"
+    if s.mbarrier:
+        yield from _mbarrier(s, target)
     if s.a.async_copy != s.b.async_copy and "local" == s.a.memory == s.b.memory:
         yield "a and b hand over together: set async_copy for both or for none"
+
+
+def _mbarrier(s: Schedule, target: Target) -> Iterator[str]:
+    """Tiles handed over in batches."""
+    if "mbarrier" not in target.features:
+        yield f"mbarrier = {s.mbarrier}, but target {target.name!r} has none: use 0, or sm_90 or later"
+    if not s.a.async_copy and not s.b.async_copy:
+        yield "mbarrier waits for asynchronous copies, but there are none: set a.async_copy and b.async_copy"
+    if s.stages % s.mbarrier or s.stages < 3 * s.mbarrier:
+        yield (
+            f"mbarrier = {s.mbarrier} tiles at a time need a ring of three batches or more, but stages = {s.stages}: "
+            f"use stages {4 * s.mbarrier}"
+        )
 
 
 def _alignment(s: Schedule, target: Target) -> Iterator[str]:

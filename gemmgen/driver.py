@@ -9,13 +9,11 @@ from gemmgen.backends import backend as find_backend
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.buffer import Space
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.pipes import check_pipes
-from gemmgen.ir.stmt import Alloc
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import uses_features, walk
+from gemmgen.ir.visit import local_bytes, uses_features
 from gemmgen.passes.build import build
 from gemmgen.passes.expand import expand
 from gemmgen.passes.pipeline import pipeline
@@ -81,9 +79,7 @@ def refusals(
 ) -> tuple[str, ...]:
     """Why a schedule can't be had on a backend's target (its default, unless one is named); empty if it can."""
     language = find_backend(backend)
-    return _problems(
-        spec, schedule, _target(language, target) if target else default_target(spec, schedule, backend)
-    )
+    return _problems(spec, schedule, _target(language, target) if target else default_target(spec, schedule, backend))
 
 
 def _problems(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
@@ -125,7 +121,7 @@ def _print(
     target: Target,
 ) -> Source:
     printer = language(target, kernel)
-    local = sum(s.buffer.bytes for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL)
+    local = local_bytes(kernel)
     return Source(
         name=kernel.name,
         backend=language.name,

@@ -16,7 +16,23 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Advance, Alloc, AsyncGroup, Barrier, Block, Body, Comment, For, If, Let, Mbarrier, Move, Point, Stmt, Store
+from gemmgen.ir.stmt import (
+    Advance,
+    Alloc,
+    AsyncGroup,
+    Barrier,
+    Block,
+    Body,
+    Comment,
+    For,
+    If,
+    Let,
+    Mbarrier,
+    Move,
+    Point,
+    Stmt,
+    Store,
+)
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import walk
 
@@ -170,12 +186,8 @@ class CLike(ABC):
                 yield f"{self.element(stmt.dst, stmt.dst_index)} = {self.element(stmt.src, stmt.src_index)};"
             case Move():
                 yield self.wide_move(stmt)
-            case Barrier():
-                yield self.barrier()
-            case AsyncGroup():
-                yield self.async_group(stmt)
-            case Mbarrier():
-                yield from self.mbarrier(stmt)
+            case Barrier() | AsyncGroup() | Mbarrier():
+                yield from self._meeting(stmt)
             case Point(view, buffer, index):
                 yield f"const {self.pointer(view)}{view.name} = {self.address(buffer, index)};"
             case Advance(view, by):
@@ -195,6 +207,15 @@ class CLike(ABC):
                 yield "}"
             case _:
                 raise LoweringError(f"cannot print {type(stmt).__name__}: it should have been expanded")
+
+    def _meeting(self, stmt: Barrier | AsyncGroup | Mbarrier) -> list[str]:
+        match stmt:
+            case Barrier():
+                return [self.barrier()]
+            case AsyncGroup():
+                return [self.async_group(stmt)]
+            case Mbarrier():
+                return self.mbarrier(stmt)
 
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll:

@@ -10,7 +10,7 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Call, Var, as_int
 from gemmgen.ir.stmt import Alloc, AsyncGroup, Mbarrier, Move, Stmt
-from gemmgen.ir.visit import walk
+from gemmgen.ir.visit import local_bytes, walk
 
 WARP = 32
 #: CUDA's dimensions by number, 0 the fastest.
@@ -110,20 +110,21 @@ class Cuda(CLike):
         """Shared memory beyond what may have a fixed size is carved out of what the launch brings."""
         if buffer.space is not Space.LOCAL or not self._dynamic_bytes():
             return super().declare(buffer)
-        arrays = self._shared_arrays()
-        offset = sum(a.bytes for a in arrays[: arrays.index(buffer)])
+        arrays = [s.buffer for s in self._shared if not s.reuses]
+        offset = sum(a.bytes for a in arrays[: arrays.index(buffer)]) if buffer in arrays else 0
         element, extents = self.types[buffer.dtype.name], self.dimensions(buffer)
         start = f"shared + {offset}" if offset else "shared"
-        first = ["extern __shared__ __align__(16) unsigned char shared[];"] if not offset else []
+        first = ["extern __shared__ __align__(16) unsigned char shared[];"] if buffer == arrays[0] else []
         return [*first, f"auto &{buffer.name} = *reinterpret_cast<{element}(*){extents}>({start});"]
 
-    def _shared_arrays(self) -> list[Buffer]:
-        return [s.buffer for s in walk(self.kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+    @property
+    def _shared(self) -> list[Alloc]:
+        return [s for s in walk(self.kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
 
     def _dynamic_bytes(self) -> int:
         """Shared memory that must be asked for at the launch; none while it may have a fixed size."""
-        total = sum(a.bytes for a in self._shared_arrays())
-        return total if total > STATIC_SHARED_BYTES else 0
+        total = local_bytes(self.kernel)
+        return total if total > STATIC_SHARED_BYTES or any(s.reuses for s in self._shared) else 0
 
     # --- functions and instructions ---------------------------------------------------------------
 

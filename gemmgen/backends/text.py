@@ -65,6 +65,8 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         text += f", {schedule.stages} tiles in {words.local_memory} at a time"
     if schedule.mbarrier:
         text += f", handed over by {schedule.mbarrier} with a pair of mbarriers"
+    if schedule.slices > 1:
+        text += f", each step in {schedule.slices} slices with {words.work_item}s of their own"
     if schedule.prefetch:
         text += ", the next tile loaded into registers before the current one's arithmetic"
     if schedule.register_stages > 1:
@@ -72,6 +74,10 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         text += f", operands read from {words.local_memory} a step ahead{on}"
     if schedule.warp is not None:
         text += f", {words.sub_group}s of {schedule.warp[0]}x{schedule.warp[1]} {words.work_item}s"
+    if schedule.stagger:
+        text += ", neighbouring lanes in different rows"
+    if schedule.raster:
+        text += f", {words.group}s in bands of {schedule.raster} rows"
     if schedule.c_width > 1:
         text += f", stores of {min(schedule.c_width, max(ALIGNED_VECTOR.widths))} elements"
     if schedule.snake:

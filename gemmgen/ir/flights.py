@@ -33,6 +33,11 @@ class Flights:
         """Other work-items run now."""
         self._open, self._groups = [], []
 
+    @property
+    def busy(self) -> bool:
+        """Whether a copy is under way."""
+        return bool(self._open or any(self._groups))
+
     def begin(self, flight: Flight) -> None:
         """A copy begins."""
         self._open.append(flight)

@@ -54,6 +54,7 @@ from gemmgen.ir.stmt import (
     Stage,
     Stmt,
     Store,
+    Sum,
     Update,
 )
 from gemmgen.ir.visit import evaluate
@@ -136,8 +137,8 @@ class _Run:
         match stmt:
             case Comment():
                 return None
-            case Alloc(buffer):
-                return self._alloc(buffer, scope)
+            case Alloc(buffer, reuses):
+                return self._alloc(buffer, reuses, scope, site)
             case Let():
                 return self._let(stmt, scope, site)
             case Store():
@@ -160,16 +161,22 @@ class _Run:
                 return self._point(stmt, scope, site)
             case Advance():
                 return self._advance(stmt, scope, site)
-            case Fill() | Copy() | Stage() | Mma() | Update() | PipeOp():
+            case Fill() | Copy() | Stage() | Mma() | Sum() | Update() | PipeOp():
                 raise LoweringError(f"kernel {self._kernel.name}: `{site.text}` is not an instruction: lower it first")
 
-    def _alloc(self, buffer: Buffer, scope: Scope) -> _Step | None:
+    def _alloc(self, buffer: Buffer, reuses: bool, scope: Scope, site: Site) -> _Step | None:
         if buffer.space is Space.LOCAL:
             # One for the whole kernel, wherever it is declared.
+            before = tuple(self._locals) if reuses else ()
             memory = LocalMemory(self._lanes, buffer, self._sizes, self._sites)
             self._locals.append(memory)
             scope.memories[buffer.name] = memory
-            return None
+
+            def retire(_active: Active) -> None:
+                if any(not old.retire() for old in before) or self._flights.busy:
+                    raise KernelFault("race", site.text, "the local memory below it may still be in use: no barrier")
+
+            return retire if before else None
         registers = PrivateMemory(self._lanes, buffer, self._sizes, self._sites)
         scope.memories[buffer.name] = registers
         return lambda _active: registers.allocate()

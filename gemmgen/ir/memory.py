@@ -243,6 +243,11 @@ class LocalMemory(_Shared):
         self._data[addresses] = value
         self._written[addresses] = True
 
+    def retire(self) -> bool:
+        """Give the memory up to another buffer; False if an access is not ordered before what follows."""
+        self._written[:] = False
+        return self._accesses.settled
+
     def publish(self, active: Active, until: int | None = None) -> None:
         """What was done before (or up to a time) is ordered before what follows, in each active group."""
         if active.full:
@@ -289,7 +294,7 @@ class ViewMemory(_Strided):
         """Loads that nobody may need."""
         return self._memory.peek_at(self._addresses(index, active, site), index, active, site)
 
-    def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:  # noqa: ARG002
+    def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Raises: LoweringError."""
         raise LoweringError(f"`{site.text}` writes by view {self._name}")
 

@@ -76,6 +76,11 @@ class Accesses:
             return Conflict(position, int(self._writer[addresses[position]]), None, True)
         return None
 
+    @property
+    def settled(self) -> bool:
+        """Whether all that was done is ordered before what follows."""
+        return all(bool((record == _NOBODY).all()) for record in (self._writer, *self._readers))
+
     def forget(self, start: int, stop: int, until: int | None = None) -> None:
         """What was done to the elements from `start` to `stop` (up to a time) comes before what follows."""
         records = (self._writer, self._written_when), *zip(self._readers, self._read_when, strict=True)

@@ -31,7 +31,9 @@ from gemmgen.ir.stmt import (
     Stage,
     Stmt,
     Store,
+    Sum,
     Tile,
+    TileStmt,
     Update,
 )
 
@@ -169,7 +171,7 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
             case Block(inner):
                 yield f"{indent}block:"
                 yield from _block(inner, indent + _INDENT)
-            case Fill() | Copy() | Stage() | Mma() | Update() | PipeOp():
+            case Fill() | Copy() | Stage() | Mma() | Sum() | Update() | PipeOp():
                 yield indent + _on_tiles(stmt)
             case _:
                 yield indent + _on_elements(stmt)
@@ -192,8 +194,8 @@ def _for(stmt: For) -> str:
 
 def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | AsyncGroup | Mbarrier | Point | Advance | Comment) -> str:
     match stmt:
-        case Alloc(buffer):
-            return f"alloc {_declared(buffer)}"
+        case Alloc(buffer, reuses):
+            return f"alloc {_declared(buffer)}{' where local memory was' if reuses else ''}"
         case Let(var, value):
             return f"let {var.name}: {var.dtype} = {show_expr(value)}"
         case Store(buffer, index, value):
@@ -224,7 +226,7 @@ def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | AsyncGroup | Mbarr
             return f"# {text}"
 
 
-def _on_tiles(stmt: Fill | Copy | Stage | Mma | Update | PipeOp) -> str:
+def _on_tiles(stmt: TileStmt) -> str:
     match stmt:
         case Fill(dst, value):
             return f"fill {_registers(dst)} = {show_expr(value)}"
@@ -237,6 +239,8 @@ def _on_tiles(stmt: Fill | Copy | Stage | Mma | Update | PipeOp) -> str:
         case Mma():
             a, b = (f"{_registers(r)}[k {show_expr(k)}]" for r, k in ((stmt.a, stmt.a_k), (stmt.b, stmt.b_k)))
             return f"mma {stmt.atom.name} {_registers(stmt.acc)} += {a} * {b} depth {stmt.depth}"
+        case Sum(dst, src, planes, atom, width):
+            return f"{_registers(dst)} <- sum of {planes} {atom.name} x{width} {_tile(src)}"
         case Update(dst, acc, alpha, beta, _, width):
             old = f" + {_expr(beta, 5)} * {dst.buffer.name}" if beta != Const(0.0, beta.dtype) else ""
             wide = f" x{width}" if width > 1 else ""

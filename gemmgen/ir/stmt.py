@@ -152,6 +152,21 @@ class Mma:
 
 
 @dataclass(frozen=True, slots=True)
+class Sum:
+    """dst = the sum of `planes` tiles, which lie behind one another in the source's first coordinate, in that order.
+
+    Attributes:
+        width: elements that one instruction of `atom` moves.
+    """
+
+    dst: Registers
+    src: Tile
+    planes: int
+    atom: CopyAtom
+    width: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """c = alpha * acc + beta * c, for the elements inside the matrix; beta = 0 never reads c.
 
@@ -172,9 +187,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Alloc:
-    """Declare a local or private buffer, visible to the end of the block."""
+    """Declare a local or private buffer, visible to the end of the block.
+
+    Attributes:
+        reuses: whether it lies where the local memory declared before it lies, which nobody may use any more.
+    """
 
     buffer: Buffer
+    reuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +345,7 @@ class Comment:
     text: str
 
 
-TileStmt = Fill | Copy | Stage | Mma | Update | PipeOp
-Stmt = TileStmt | Alloc | Let | Store | Move | For | If | Block | Barrier | AsyncGroup | Mbarrier | Point | Advance | Comment
+TileStmt = Fill | Copy | Stage | Mma | Sum | Update | PipeOp
+Meeting = Barrier | AsyncGroup | Mbarrier
+Stmt = TileStmt | Alloc | Let | Store | Move | For | If | Block | Meeting | Point | Advance | Comment
 Body = tuple[Stmt, ...]

@@ -13,6 +13,7 @@ FEATURES: dict[str, str] = {
     "image_block_read": "the same from a 2D image",
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
     "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
+    "reused_local_memory": "buffers of local memory can lie where others were",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
 }
 
@@ -40,8 +41,8 @@ class Target:
     sub_group_register_bytes: int = 4096
 
 
-_INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier"}
-_WARP = frozenset({"sub_groups"})
+_INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory"}
+_WARP = frozenset({"sub_groups", "reused_local_memory"})
 
 
 def _nvidia(name: str, shared_bytes: int) -> Target:

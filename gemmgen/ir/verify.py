@@ -34,6 +34,7 @@ from gemmgen.ir.stmt import (
     Stage,
     Stmt,
     Store,
+    Sum,
     Tile,
     Update,
 )
@@ -110,10 +111,15 @@ class _Verifier:
             # An image has no pitch of its own.
             strides = param.layout.strides if param.space is Space.GLOBAL else ()
             self._exprs((*param.shape, *strides), scope)
-        self._exprs((*self._kernel.grid, *self._kernel.facts), scope)
-        for node in (*self._kernel.grid, *self._kernel.facts):
+        self._exprs(self._kernel.grid, scope)
+        for node in self._kernel.grid:
             self._integer(node)
         self._body(self._kernel.body, scope)
+        # Facts may speak of what is named at the top.
+        self._at = "its facts"
+        self._exprs(self._kernel.facts, scope)
+        for node in self._kernel.facts:
+            self._integer(node)
 
     # --- statements -------------------------------------------------------------------------------
 
@@ -148,7 +154,7 @@ class _Verifier:
                 self._body(body, scope.inner(False))
             case AsyncGroup() | Mbarrier() | Barrier():
                 self._sync(stmt, scope)
-            case Fill() | Copy() | Stage() | Mma() | Update():
+            case Fill() | Copy() | Stage() | Mma() | Sum() | Update():
                 self._on_tiles(stmt, scope)
             case PipeOp(_, pipe):
                 self._require(pipe.stages >= 1, f"pipe {pipe.name} has {pipe.stages} stages")
@@ -225,7 +231,7 @@ class _Verifier:
 
     # --- statements on tiles ----------------------------------------------------------------------
 
-    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | Update, scope: _Scope) -> None:
+    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | Sum | Update, scope: _Scope) -> None:
         match stmt:
             case Fill(dst, value):
                 self._registers(dst, scope)
@@ -248,6 +254,11 @@ class _Verifier:
                 for registers in (acc, a, b):
                     self._registers(registers, scope)
                 self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
+            case Sum(dst, src, planes, atom, _):
+                self._registers(dst, scope)
+                self._tile(src, scope)
+                self._needs(atom.needs, f"atom {atom.name}")
+                self._require(planes >= 1, f"a sum of {planes} tiles")
             case Update(dst, acc, alpha, beta, atom, _):
                 self._needs(atom.needs, f"atom {atom.name}")
                 self._tile(dst, scope, written=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Space
 from gemmgen.ir.expr import (
     Bin,
     Call,
@@ -27,6 +28,7 @@ from gemmgen.ir.expr import (
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Advance,
+    Alloc,
     Block,
     Body,
     Copy,
@@ -41,6 +43,7 @@ from gemmgen.ir.stmt import (
     Stage,
     Stmt,
     Store,
+    Sum,
     Tile,
     Update,
 )
@@ -169,6 +172,8 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
             return Advance(view, map_expr(by, rewrite))
         case Mbarrier():
             return replace(stmt, index=map_expr(stmt.index, rewrite), parity=map_expr(stmt.parity, rewrite))
+        case Sum():
+            return replace(stmt, src=_map_tile(stmt.src, rewrite))
         case Update():
             return replace(
                 stmt,
@@ -227,7 +232,7 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
             yield from (stmt.start, stmt.stop)
         case If(condition, _, _):
             yield condition
-        case Copy():
+        case Copy() | Sum():
             yield from stmt.src.origin
         case Stage():
             yield from (*stmt.dst.origin, *stmt.src.origin)
@@ -259,6 +264,13 @@ def evaluate(node: Expr, values: Mapping[str, int]) -> int:
     if isinstance(result, Const) and isinstance(result.value, int):
         return result.value
     raise LoweringError(f"{node} is not a number over {sorted(values)}")
+
+
+def local_bytes(kernel: Kernel) -> int:
+    """Local memory of a group, in bytes."""
+    local = [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+    own, reused = (sum(s.buffer.bytes for s in local if s.reuses is reuses) for reuses in (False, True))
+    return max(own, reused)
 
 
 def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:

@@ -35,8 +35,8 @@ from gemmgen.ir.stmt import (
     Stmt,
     Store,
 )
-from gemmgen.ir.visit import map_body, map_body_exprs, substitute
-from gemmgen.passes.plan import LOCAL_INDEX
+from gemmgen.ir.visit import map_body, map_body_exprs, map_expr, substitute
+from gemmgen.passes.positions import LOCAL_INDEX, SLICE
 from gemmgen.passes.slots import Across, Parts, across_in, in_slot, whole_or_part
 
 BATCH, TILE = Var("k_batch"), Var("t")
@@ -58,10 +58,12 @@ class _Ring:
     """Each work-item's views of the slot that it reads.
 
     Attributes:
+        step: the variable of the loop over a slot's inner steps.
         points: where each view begins, by its name.
     """
 
     pipe: Pipe
+    step: Var
     points: dict[str, Point] = field(default_factory=dict)
 
     def viewed(self, stmt: Stmt) -> Body:
@@ -70,19 +72,25 @@ class _Ring:
             return (stmt,)
         src, fragment = stmt.src, stmt.dst.fragment
         ring, (slow, fast) = src.buffer, src.origin[-2:]
-        own = (fragment.rows if src.transposed else fragment.cols).start
+        spreads = (fragment.cols, fragment.rows) if src.transposed else (fragment.rows, fragment.cols)
+        first = substitute({self.step: Const(0)})
+        own = (map_expr(at, first) + spread.start for at, spread in zip((slow, fast), spreads, strict=True))
         layout = Layout(ring.shape[1:], ring.layout.strides[1:])
         view = Buffer(f"{ring.name.removesuffix('_shared')}_tile", ring.dtype, Space.VIEW, layout)
-        self.points[view.name] = Point(view, ring, (Const(0), Const(0), own))
+        self.points[view.name] = Point(view, ring, (Const(0), *own))
         from_own = replace(
             fragment, rows=replace(fragment.rows, lane=Const(0)), cols=replace(fragment.cols, lane=Const(0))
         )
-        tile = replace(src, buffer=view, origin=(slow, fast), pipe=None)
+        shared = substitute({SLICE: Const(0)})
+        tile = replace(src, buffer=view, origin=(map_expr(slow, shared), map_expr(fast, shared)), pipe=None)
         return (replace(stmt, src=tile, dst=replace(stmt.dst, fragment=from_own)),)
 
     def begin(self) -> Body:
         """The first slot."""
-        pointers = (Comment("Where this work-item's operands are in the tile that is read."), *self.points.values())
+        pointers: Body = (
+            Comment("Pointers to the operands that are read here, in the slot that is read."),
+            *self.points.values(),
+        )
         return (*pointers, Alloc(SLOT), Store(SLOT, (), Const(0)))
 
     def advance(self) -> Body:
@@ -137,9 +145,9 @@ class _Batches:
         Every work-item keeps a pointer to its own operands in the tile that is read, and moves it around the ring: an
         address that is computed anew for each tile costs instructions between the multiply-adds, and registers.
         """
-        loop, ring = self.loop, _Ring(self.pipe)
+        loop, ring = self.loop, _Ring(self.pipe, inner.var)
         tile = map_body(self.parts.consume, ring.viewed)
-        across = Across.of(next(s for s in tile if isinstance(s, For)), lambda _slot: tile, Const(0))
+        across = Across.of(inner, lambda _slot: tile, Const(0))
         read_first = If(
             loop.start < loop.stop,
             (self._mbarrier("wait", "full", loop.start), *across.fill_first(Const(0))),

@@ -26,10 +26,12 @@ from gemmgen.ir.stmt import (
     Stage,
     Stmt,
     Store,
+    Sum,
     Update,
 )
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute
 
+PLANE = Var("s")
 ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 #: The number of the work-item in its group, by which `build` lets it be called.
 WORK_ITEM = Var("local_index")
@@ -68,6 +70,8 @@ class _Expander:
                 return self._stage(stmt)
             case Mma():
                 return _mma(stmt)
+            case Sum():
+                return self._sum(stmt)
             case Update():
                 return self._update(stmt)
         return (stmt,)
@@ -109,14 +113,15 @@ class _Expander:
     def _update(self, update: Update) -> Body:
         """C, element by element."""
         fragment, dst = update.acc.fragment, update.dst
-        slow, fast = dst.origin[::-1] if dst.transposed else dst.origin
+        slow, fast = dst.origin[:-3:-1] if dst.transposed else dst.origin[-2:]
         row = self._named(slow, fragment.rows) + fragment.rows.step(ROW)
         col = self._named(fast, fragment.cols) + fragment.cols.step(COL)
         # A row of many parts stands in each access of its columns: it gets a name.
         many = fragment.rows.lanes > 1 and 1 < fragment.rows.run < fragment.rows.values
-        names: Body = (Let(Var("c_row"), row),) if many else ()
-        row = Var("c_row") if many else row
-        place = (col, row) if dst.transposed else (row, col)
+        named = Var(f"{dst.buffer.name}_row")
+        names: Body = (Let(named, row),) if many else ()
+        row = named if many else row
+        place = (*dst.origin[:-2], *((col, row) if dst.transposed else (row, col)))
         if update.width > 1:
             return self._update_vectors(update, names, row)
         store = Store(dst.buffer, place, _blend(update, Load(dst.buffer, place)))
@@ -127,16 +132,21 @@ class _Expander:
         """The same by vectors of neighbours, where they are inside and may stand there."""
         dst, width = update.dst, update.width
         spread = update.acc.fragment.cols
-        start = self._named(dst.origin[1], spread) + spread.chunk_step(COL, width)
-        fits = [start + width <= dst.buffer.shape[1], aligned(update.atom, width, dst.buffer)]
-        place = (line, start + ELEMENT)
+        start = self._named(dst.origin[-1], spread) + spread.chunk_step(COL, width)
+        planes = dst.origin[:-2]
+        if dst.buffer.space is Space.LOCAL:
+            body = self._update_vector(update, (*planes, line, start))
+            columns = loop(COL, spread.values // width, body)
+            return loop(ROW, update.acc.fragment.rows.values, (*names, *columns))
+        fits = [start + width <= dst.buffer.shape[-1], aligned(update.atom, width, dst.buffer)]
+        place = (*planes, line, start + ELEMENT)
         single = Store(dst.buffer, place, _blend(update, Load(dst.buffer, place), COL * width + ELEMENT))
         column = If(
             all_of(f for f in fits if f is not None),
-            self._update_vector(update, (line, start)),
+            self._update_vector(update, (*planes, line, start)),
             loop(ELEMENT, width, (single,)),
         )
-        row = (*names, If(line < dst.buffer.shape[0], loop(COL, spread.values // width, (column,))))
+        row = (*names, If(line < dst.buffer.shape[-2], loop(COL, spread.values // width, (column,))))
         return loop(ROW, update.acc.fragment.rows.values, row)
 
     def _update_vector(self, update: Update, place: tuple[Expr, ...]) -> Body:
@@ -157,6 +167,24 @@ class _Expander:
             always = isinstance(update.beta, Const)
             body = (*body, *add_old) if always else (*body, If(compare("!=", update.beta, Const(0.0, dtype)), add_old))
         return (*body, Move(c, place, values, (Const(0),), update.atom, width))
+
+    def _sum(self, total: Sum) -> Body:
+        """Element by element of a vector, plane after plane."""
+        dst, src, width = total.dst, total.src, total.width
+        fragment, dtype = dst.fragment, dst.buffer.dtype
+        row = self._named(src.origin[-2], fragment.rows) + fragment.rows.step(ROW)
+        col = self._named(src.origin[-1], fragment.cols) + fragment.cols.chunk_step(COL, width)
+        term = Buffer("term", dtype, Space.PRIVATE, Layout.packed(width))
+        at = dst.at(ROW, COL * width + ELEMENT)
+        first = Move(dst.buffer, dst.at(ROW, COL * width), src.buffer, (Const(0), row, col), total.atom, width)
+        add = Store(dst.buffer, at, Bin("+", Load(dst.buffer, at), Load(term, (ELEMENT,))))
+        another = (
+            Alloc(term),
+            Move(term, (Const(0),), src.buffer, (PLANE, row, col), total.atom, width),
+            *loop(ELEMENT, width, (add,)),
+        )
+        others = For(PLANE, Const(1), Const(total.planes), 1, another, unroll=total.planes <= 16, exact=True)
+        return loop(ROW, fragment.rows.values, loop(COL, fragment.cols.values // width, (first, others)))
 
     def _stage(self, stage: Stage) -> Body:
         """Local memory, filled by all work-items: vector v of the tile by work-item v % group size."""

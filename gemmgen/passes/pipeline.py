@@ -85,7 +85,7 @@ def _lower_loop(stmt: Stmt) -> Body:
     ahead = max(pipe.stages - 1, 1)
     produce = partial(_produce_at, stmt, pipe, parts.produce)
     prologue = [s for i in range(ahead) for s in produce(stmt.start + i * stmt.step, Const(i % pipe.stages))]
-    step = stmt.var // stmt.step
+    step = (stmt.var - stmt.start) // stmt.step
     names, (slot, next_slot) = _slots(pipe, step % pipe.stages, (step + ahead) % pipe.stages)
     following = produce(stmt.var + ahead * stmt.step, next_slot)
     ready = _ready(pipe, ahead - 1)
@@ -118,7 +118,7 @@ def _round_across(loop: For, pipe: Pipe, ready: Body, following: Body, across: A
     through = pipe.through_registers
     begin = _only(following, "load") if through else following
     finish = _only(following, "store") if through else ()
-    next_tile = (loop.var // loop.step + 1) % pipe.stages
+    next_tile = ((loop.var - loop.start) // loop.step + 1) % pipe.stages
     read_next = If(loop.var + loop.step < loop.stop, across.fill_first(next_tile))
     return (*begin, across.steps, *finish, *ready, read_next, *across.last)
 

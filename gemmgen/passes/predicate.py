@@ -24,7 +24,7 @@ MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)
 def predicate(kernel: Kernel) -> Kernel:
     """The kernel with all accesses inside their matrices."""
     scope = Scope({}, {}, kernel.facts, kernel.group, kernel.sub_group, kernel.promises)
-    return replace(kernel, body=_Guard(kernel).body(kernel.body, scope))
+    return replace(kernel, body=_Guard(kernel).body(kernel.body, scope), facts=())
 
 
 @dataclass(frozen=True)

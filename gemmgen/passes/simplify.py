@@ -69,7 +69,7 @@ def _splice(body: Body, outer: frozenset[str]) -> Body:
 
 def _declared_here(body: Body) -> frozenset[str]:
     """The names that a block declares to its end."""
-    views = {s.view.name for s in body if isinstance(s, Point)}
+    views = frozenset(s.view.name for s in body if isinstance(s, Point))
     return views | {s.buffer.name if isinstance(s, Alloc) else s.var.name for s in body if isinstance(s, Alloc | Let)}
 
 
@@ -106,7 +106,7 @@ def _collapse(body: Body) -> Body:
     def statement(stmt: Stmt) -> Body:
         match stmt:
             case Alloc(buffer):
-                return (Alloc(smaller(buffer)),)
+                return (replace(stmt, buffer=smaller(buffer)),)
             case Store(buffer, index, value):
                 return (Store(smaller(buffer), shorter(buffer, index), value),)
             case Point(view, buffer, index):

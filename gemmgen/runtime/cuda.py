@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Literal, Protocol, TypeVar, cast, overload
+from typing import Never, Protocol, cast
 
 import numpy as np
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.arrays import Request, View, check_gemm, check_transpose
+from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
@@ -20,27 +21,25 @@ from gemmgen.source import EntryPoint, Source
 #: Sizes for which a kernel remembers its launch geometry.
 REMEMBERED = 256
 
-#: An array in a GPU's memory: CuPy's, torch's, or one that offers `__cuda_array_interface__` or DLPack.
-Matrix = TypeVar("Matrix")
-
 
 class CudaEvent(Protocol):
     """What is used of a `cupy.cuda.Event`."""
 
+    def record(self) -> None: ...
     def synchronize(self) -> None: ...
 
 
-class CudaKernel:
-    """A kernel that can be called with arrays on a GPU. Safe to call from several threads.
+class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
+    """A kernel that can be called with arrays on one GPU. Safe to call from several threads.
 
-    It is built once for each GPU, when that is first needed.
-
-    Attributes:
-        source: what was compiled.
+    It takes CuPy arrays, torch tensors, and what offers `__cuda_array_interface__` or DLPack; a result that it
+    allocates is of a's library (CuPy's for what is neither). It is built once for each GPU, when that is first needed.
     """
 
+    places = frozenset({"stream"})
+
     def __init__(self, source: Source, device: CudaDeviceLike = None) -> None:
-        self.source = source
+        super().__init__(source)
         self._bound = device is not None
         self._wish = device
         self._info: CudaDeviceInfo | None = None
@@ -80,71 +79,13 @@ class CudaKernel:
         """Compile now; later calls find it done. Raises: DeviceError, ScheduleError."""
         self._kernels(self.device.number)
 
-    def __repr__(self) -> str:
-        return f"<gemmgen kernel {self.source.name}>"
-
-    @overload
-    def __call__(
-        self,
-        a: Matrix,
-        b: Matrix,
-        c: Matrix | None = None,
-        *,
-        alpha: float | None = None,
-        beta: float | None = None,
-        stream: object = None,
-        return_event: Literal[False] = False,
-    ) -> Matrix: ...
-
-    @overload
-    def __call__(
-        self,
-        a: Matrix,
-        b: Matrix,
-        c: Matrix | None = None,
-        *,
-        alpha: float | None = None,
-        beta: float | None = None,
-        stream: object = None,
-        return_event: Literal[True],
-    ) -> tuple[Matrix, CudaEvent]: ...
-
-    def __call__(
-        self,
-        a: Matrix,
-        b: Matrix,
-        c: Matrix | None = None,
-        *,
-        alpha: float | None = None,
-        beta: float | None = None,
-        stream: object = None,
-        return_event: bool = False,
-    ) -> Matrix | tuple[Matrix, CudaEvent]:
-        """C = alpha * A @ B + beta * C.
-
-        Args:
-            a, b: [m, k] and [k, n], float32, on one GPU: CuPy arrays, torch tensors, or what offers
-                `__cuda_array_interface__` or DLPack. Lines may lie apart (slices), elements of a line may not. A
-                matrix that the spec calls column-major must be Fortran-ordered.
-            c: [m, n], written in place; None allocates it. It must share no memory with a or b.
-            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
-            stream: CuPy's, torch's, or a `cudaStream_t` as an integer; None for torch's current stream where an array
-                is torch's, else for CuPy's current stream.
-            return_event: whether to return an event that passes when c is there, too.
-
-        Returns: c, of a's library (CuPy's for what is neither CuPy's nor torch's). It is being computed: work that is
-        queued on the same stream finds it done.
-
-        Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
-        """
-        self._expect("gemm")
+    def _request(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
+        require_cupy()
         found: list[str] = []
         wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in (("a", a), ("b", b), ("c", c))}
         found += self._misplaced(wrapped, "c")
         operands = wrapped["a"], wrapped["b"], wrapped["c"]
-        request = check_gemm(self.source.spec, *operands, alpha, beta, kinds=lambda _: found)
-        result, event = self._run(request, stream, return_event)
-        return (cast("Matrix", result), cast(CudaEvent, event)) if return_event else cast("Matrix", result)
+        return check_gemm(self.source.spec, *operands, alpha, beta, kinds=lambda _: found)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, stream: object = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.
@@ -155,13 +96,15 @@ class CudaKernel:
 
         Raises: SpecError, DeviceError, ScheduleError.
         """
+        require_cupy()
         self._expect("transpose")
         found: list[str] = []
         wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in (("a", a), ("out", out))}
         found += self._misplaced(wrapped, "out")
         if found:
             raise SpecError(found)
-        result, _ = self._run(check_transpose(self.source.spec.dtype.name, wrapped["a"], wrapped["out"]), stream, False)
+        request = check_transpose(self.source.spec.dtype.name, wrapped["a"], wrapped["out"])
+        result, _ = self._run(request, Place(stream=stream))
         return cast("Matrix", result)
 
     def time(
@@ -204,12 +147,6 @@ class CudaKernel:
                 seconds.append(float(cupy.cuda.get_elapsed_time(begin, end)) * 1e-3)
         return seconds
 
-    def _expect(self, operation: str) -> None:
-        require_cupy()
-        if self.source.operation != operation:
-            remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
-            raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
-
     def _misplaced(self, matrices: Mapping[str, object], output: str) -> list[str]:
         bound = self.device.number if self._bound else None
         return placement_problems(matrices, self.source.alignment, bound, output)
@@ -238,7 +175,7 @@ class CudaKernel:
         self._remembered[key] = grids
         return grids
 
-    def _run(self, request: Request, stream: object, want_event: bool) -> tuple[object, object]:
+    def _run(self, request: Request, place: Place[Never, Never, object]) -> tuple[object, CudaEvent | None]:
         import cupy
 
         inputs = {name: (cast(GpuMatrix, matrix), view) for name, (matrix, view) in request.inputs.items()}
@@ -248,7 +185,7 @@ class CudaKernel:
         built = self._kernels(device)
         sizes = _sizes(request, inputs, view)
         grids = self._grids(built, sizes)
-        pointer = stream_pointer(stream, matrices, device)
+        pointer = stream_pointer(place.stream, matrices, device)
         with translated(f"GPU {device}"), on_device(device), on_stream(pointer):
             result = cast(GpuMatrix, output) if output is not None else self._allocate(view, matrices[0], pointer)
             values: dict[str, object] = {**sizes, **request.scalars}
@@ -258,8 +195,9 @@ class CudaKernel:
             for (entry, kernel, dynamic), (rows, cols) in zip(built.kernels, grids, strict=True):
                 high, wide = entry.group
                 kernel((cols, rows, 1), (wide, high, 1), arguments(entry, values), shared_mem=dynamic)
-            event = cupy.cuda.Event(disable_timing=True) if want_event else None
-            if event is not None:
+            event: CudaEvent | None = None
+            if place.want_event:
+                event = cupy.cuda.Event(disable_timing=True)
                 event.record()
         return result.array, event
 

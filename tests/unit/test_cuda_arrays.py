@@ -15,6 +15,7 @@ from gemmgen import driver, presets
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
 from gemmgen.ir.expr import Var, ceil_div
 from gemmgen.runtime.arrays import check_gemm
+from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import build_failure, check_device, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
@@ -121,6 +122,15 @@ def test_a_log_quotes_the_line() -> None:
     text = build_failure(source, H200, "/tmp/x.cu(1): error: nonsense\n1 error detected")
     assert text.splitlines()[0] == "NVRTC does not compile naive for H200; its log:"
     assert text.splitlines()[-1] == f"    1 | {source.text.splitlines()[0]}"
+
+
+def test_a_call_takes_only_its_own_backends_places() -> None:
+    preset = presets.load("naive")
+    kernel = CudaKernel(driver.emit(preset.spec, preset.schedule, "cuda"))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'queue'"):
+        kernel(1, 2, queue=3)  # type: ignore[call-overload]
+    with pytest.raises(SpecError, match=r"call \.transpose\(a\)"):
+        CudaKernel(driver.emit_transpose(GemmSpec(), backend="cuda"))(1, 2)
 
 
 def without_cupy(call: Callable[[], object]) -> str:

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from gemmgen.errors import SpecError, UserError
+from gemmgen.ir.dtypes import MATRIX_DTYPES
 
 #: Peers that can be measured -> what they are.
 PEERS = {
     "cublas": "NVIDIA's library, by torch.mm (TF32 off) or else cupy.matmul",
-    "numpy": "numpy.matmul in a process of its own, on the CPU",
-}
-#: Peers that are known and can't be measured yet -> what to do instead.
-UNSUPPORTED = {
-    "mkl": "numpy measures the CPU by whatever BLAS NumPy is linked to, MKL among them",
-    "clblast": "cublas measures the same GPU",
+    "clblast": "CLBlast on the same device by OpenCL, in a process of its own",
+    "mkl": "MKL's sgemm on the CPU, in a process of its own",
+    "numpy": "numpy.matmul on the CPU, in a process of its own",
 }
 
 
@@ -181,13 +179,16 @@ def parse_sizes(text: str) -> tuple[Size, ...]:
 def parse_peers(text: str) -> tuple[str, ...]:
     """Peers such as `cublas,numpy`; none for an empty text. Raises: UserError with every problem."""
     names = [part.strip().lower() for part in text.split(",") if part.strip()]
-    problems = [
-        f"peer {name!r} can't be measured yet: {UNSUPPORTED[name]}"
-        if name in UNSUPPORTED
-        else f"peer {name!r} does not exist: give some of {', '.join(PEERS)}"
-        for name in names
-        if name not in PEERS
-    ]
+    problems = [f"peer {name!r} does not exist: give some of {', '.join(PEERS)}" for name in names if name not in PEERS]
     if problems:
         raise UserError(problems)
     return tuple(dict.fromkeys(names))
+
+
+def check_dtype(text: str) -> None:
+    """Raises: SpecError for an element type that can't be measured."""
+    if text not in MATRIX_DTYPES:
+        raise SpecError(
+            f"--dtype {text} can't be measured: kernels hold and sum {', '.join(MATRIX_DTYPES)} alone so far, and a "
+            "peer that computes in another type would be no comparison: leave --dtype out"
+        )

@@ -132,9 +132,20 @@ class Makers:
             from gemmgen.bench.gpu import cublas
 
             return cublas(self._gpu(dtype))
-        from gemmgen.bench.host import NumpyProcess
+        from gemmgen.bench.host import PeerProcess
 
-        return NumpyProcess(self._size, dtype, self._plan.seed)
+        device = self._opencl_number() if name == "clblast" else None
+        return PeerProcess(name, self._size, dtype, self._plan.seed, device)
+
+    def _opencl_number(self) -> int:
+        """The plan's device as OpenCL counts them; of a GPU of CUDA, OpenCL's device of that name."""
+        from gemmgen.runtime.cuda_devices import CudaDeviceInfo
+        from gemmgen.runtime.devices import DeviceInfo, pick
+
+        device = self._plan.device
+        if isinstance(device, DeviceInfo):
+            return device.number
+        return pick(device=device.name if isinstance(device, CudaDeviceInfo) else None).number
 
     def _gpu(self, dtype: str) -> GpuProblem:
         if self._problem is None:

@@ -26,52 +26,63 @@ EXAMPLES = "\n\n".join(
         "[bold]Examples[/bold]",
         "gemmgen bench --backend cuda --preset smem_8x8_double --sizes 1024,4095,128x14336x4096",
         "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096 --vs cublas,numpy --json bench.json",
-        "gemmgen bench --backend opencl --preset L3_SIMD_32x2_1x8 --sizes 1024 --vs numpy -d xeon",
+        "gemmgen bench --backend opencl --preset L3_SIMD_32x2_1x8 --sizes 1024 --vs clblast,mkl,numpy -d xeon",
     )
 )
 
 
+Backend = Annotated[str, typer.Option("--backend", metavar="NAME", help="cuda or opencl.")]
+Presets = Annotated[
+    list[str] | None,
+    typer.Option("--preset", metavar="NAME[,NAME]", help="Can be repeated.", autocompletion=complete_presets),
+]
+Schedules = Annotated[
+    list[Path] | None, typer.Option("--schedule", metavar="FILE.toml", help="A schedule in TOML. Can be repeated.")
+]
+Best = Annotated[bool, typer.Option("--best", help="The fastest preset per size; of those named, if any, else of all.")]
+Sizes = Annotated[
+    str, typer.Option("--sizes", metavar="N|MxNxK,...", help="Such as 512,4095,128x14336x4096 (M x N x K).")
+]
+Peers = Annotated[str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, clblast, mkl, numpy; '' for none.")]
+Dtype = Annotated[str, typer.Option("--dtype", metavar="TYPE", help="Element type: float32.")]
+Rounds = Annotated[int, typer.Option("--rounds", metavar="N", help="Blocks of each contender, 5 or more.")]
+Pause = Annotated[float, typer.Option("--pause", metavar="SECONDS", help="Also measure cold, after a pause.")]
+Device = Annotated[str | None, typer.Option("-d", "--device", metavar="D", help="Number or part of a name.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where every figure is written as JSON.")]
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Where the rows are written as CSV.")]
+
+
 def bench(
-    backend: Annotated[str, typer.Option("--backend", metavar="NAME", help="cuda or opencl.")] = "cuda",
-    preset: Annotated[
-        list[str] | None,
-        typer.Option("--preset", metavar="NAME[,NAME]", help="Can be repeated.", autocompletion=complete_presets),
-    ] = None,
-    schedule: Annotated[
-        list[Path] | None, typer.Option("--schedule", metavar="FILE.toml", help="A schedule in TOML. Can be repeated.")
-    ] = None,
-    best: Annotated[
-        bool, typer.Option("--best", help="The fastest preset per size; of those named, if any, else of all.")
-    ] = False,
-    sizes: Annotated[
-        str, typer.Option("--sizes", metavar="N|MxNxK,...", help="Such as 512,4095,128x14336x4096 (M x N x K).")
-    ] = "4096",
-    vs: Annotated[str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, numpy; '' for none.")] = "cublas",
-    dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE", help="Element type: float32.")] = "float32",
-    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="Blocks of each contender, 5 or more.")] = 5,
-    pause: Annotated[float, typer.Option("--pause", metavar="SECONDS", help="Also measure cold, after a pause.")] = 0.0,
-    device: Annotated[str | None, typer.Option("-d", "--device", metavar="D", help="Number or part of a name.")] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")] = 0,
-    json: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Where every figure is written as JSON.")
-    ] = None,
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Where the rows are written as CSV.")
-    ] = None,
+    backend: Backend = "cuda",
+    preset: Presets = None,
+    schedule: Schedules = None,
+    best: Best = False,
+    sizes: Sizes = "4096",
+    vs: Peers = "cublas",
+    dtype: Dtype = "float32",
+    rounds: Rounds = 5,
+    pause: Pause = 0.0,
+    device: Device = None,
+    seed: Seed = 0,
+    json: Json = None,
+    csv: Csv = None,
 ) -> None:
     """Measure kernels against libraries: the ratio first, above 1 where ours is faster.
 
-    Results are checked against float64 before anything is timed. Contenders take turns in one process, by device time
-    (graph replays on CUDA, events on OpenCL), each block warmed up by its first half; medians of the rounds are shown,
-    and the spread (slowest - fastest) / median. Clocks are left as they are. Exit code 1 if a result is wrong.
+    Results are checked against float64 before anything is timed. Contenders take turns, by device time (graph replays
+    on CUDA, events on OpenCL), each block warmed up by its first half; medians of the rounds are shown, and the spread
+    (slowest - fastest) / median. mkl and numpy (the CPU's) and clblast (on the same device) each take theirs in a
+    process of their own. Clocks are left as they are. Exit code 1 if a result is wrong.
     """
     from gemmgen.bench import records
     from gemmgen.bench.session import Plan
 
     problems = _option_problems(backend, rounds, pause, seed, {"--json": json, "--csv": csv})
     measured = attempt(problems, records.parse_sizes, sizes)
-    peers = attempt(problems, records.parse_peers, vs)
-    jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best, dtype)
+    peers = attempt(problems, _peers, vs)
+    attempt(problems, records.check_dtype, dtype)
+    jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best)
     if problems or measured is None or peers is None or jobs is None:
         raise UserError(problems)
     plan = Plan(backend, jobs, measured, peers, best, rounds, pause, seed, _device(backend, device))
@@ -100,7 +111,17 @@ def _option_problems(backend: str, rounds: int, pause: float, seed: int, files: 
     return problems
 
 
-def _jobs(backend: str, named: list[str], files: list[Path], best: bool, dtype: str) -> tuple[Job, ...]:
+def _peers(vs: str) -> tuple[str, ...]:
+    """The peers, all of them there. Raises: UserError with every problem."""
+    from gemmgen.bench.libraries import require
+    from gemmgen.bench.records import parse_peers
+
+    peers = parse_peers(vs)
+    require(peers)
+    return peers
+
+
+def _jobs(backend: str, named: list[str], files: list[Path], best: bool) -> tuple[Job, ...]:
     """What to measure. Raises: UserError with every problem."""
     from gemmgen.presets import names
 
@@ -108,8 +129,8 @@ def _jobs(backend: str, named: list[str], files: list[Path], best: bool, dtype: 
     if best and not presets and not files:
         presets = [name for name in names() if backend == "opencl" or _fits_cuda(name)]
     problems = [] if presets or files else ["nothing to measure: give --preset, --schedule or --best"]
-    requests = [Request(preset=name, dtype=dtype) for name in dict.fromkeys(presets)]
-    requests += [Request(schedule_file=path, dtype=dtype) for path in files]
+    requests = [Request(preset=name) for name in dict.fromkeys(presets)]
+    requests += [Request(schedule_file=path) for path in files]
     found = [attempt(problems, request.resolve) for request in requests]
     if problems:
         raise UserError(problems)
@@ -155,10 +176,13 @@ def _about(plan: Plan) -> dict[str, object]:
         "seed": plan.seed,
     }
     found |= {"rounds": plan.rounds, "pause_s": plan.pause, "device": str(plan.device)}
-    if plan.backend == "cuda" or "cublas" in plan.peers:
-        from gemmgen.bench.gpu import about
+    from gemmgen.bench.libraries import about
 
-        found |= about(plan.device if plan.backend == "cuda" else None)
+    found |= about(plan.peers)
+    if plan.backend == "cuda" or "cublas" in plan.peers:
+        from gemmgen.bench.gpu import about as about_gpu
+
+        found |= about_gpu(plan.device if plan.backend == "cuda" else None)
     return found
 
 
@@ -190,6 +214,11 @@ def _advance(progress: Progress, task: object, text: str) -> None:
     progress.update(TaskID(int(str(task))), advance=1, description=text)
 
 
+def _rate(tflops: float) -> str:
+    """Two decimals; three figures where those would be noughts, as on a CPU."""
+    return f"{tflops:.2f}" if tflops >= 1 else f"{tflops:.3g}"
+
+
 def _show(plan: Plan, rows: list[Row]) -> None:
     """The table, the ratio first."""
     from rich.console import Console
@@ -208,9 +237,9 @@ def _show(plan: Plan, rows: list[Row]) -> None:
             *(["-" if row.cold_ratio is None else f"{row.cold_ratio:.3f}"] if cold else []),
             str(row.size),
             row.ours.name,
-            f"{row.ours.rate(row.size):.2f}",
+            _rate(row.ours.rate(row.size)),
             peer.name if peer else "-",
-            f"{peer.rate(row.size):.2f}" if peer else "-",
+            _rate(peer.rate(row.size)) if peer else "-",
             f"{row.ours.seconds * 1e6:.1f}",
             f"{row.ours.spread:.1%}" + (f"/{peer.spread:.1%}" if peer else ""),
             f"{row.ours.accuracy.error:.2e}{failed}",

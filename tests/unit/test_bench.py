@@ -5,16 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gemmgen.bench.host import NumpyProcess, accuracy, random_matrices
+import gemmgen
+from gemmgen.bench import libraries
+from gemmgen.bench.host import PeerProcess, accuracy, random_matrices
 from gemmgen.bench.measure import MOST_LAUNCHES, launches, measure
-from gemmgen.bench.records import Accuracy, Row, Size, Timing, parse_peers, parse_sizes, to_csv, to_json
+from gemmgen.bench.records import Accuracy, Row, Size, Timing, check_dtype, parse_peers, parse_sizes, to_csv, to_json
 from gemmgen.bench.session import Plan
 from gemmgen.cli.bench import _show as show_table
-from gemmgen.errors import SpecError, UserError
+from gemmgen.errors import DeviceError, SpecError, UserError
 
 GOOD = Accuracy(1e-7, 0.01)
 
@@ -48,10 +53,36 @@ def test_sizes() -> None:
 def test_peers() -> None:
     assert parse_peers("cublas, numpy,cublas") == ("cublas", "numpy")
     assert parse_peers("") == ()
-    with pytest.raises(UserError) as error:
+    assert parse_peers("MKL,clblast") == ("mkl", "clblast")
+    with pytest.raises(UserError, match="'fastblas' does not exist: give some of cublas, clblast, mkl, numpy"):
         parse_peers("mkl,fastblas")
-    assert "can't be measured yet" in error.value.problems[0]
-    assert "does not exist" in error.value.problems[1]
+
+
+def test_a_missing_peer_is_told_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "files", missing)
+    monkeypatch.setattr(libraries, "find_library", lambda _: None)
+    with pytest.raises(DeviceError) as error:
+        libraries.require(("mkl", "numpy", "clblast"))
+    assert [problem.split(": ", 1)[1].split(",")[0] for problem in error.value.problems] == [
+        'pip install "gemmgen[mkl]"',
+        "apt-get install libclblast-dev",
+    ]
+
+
+def test_a_broken_library_is_told(tmp_path: Path) -> None:
+    broken = tmp_path / "libmkl_rt.so.3"
+    broken.write_bytes(b"no library")
+    with pytest.raises(DeviceError, match=r"libmkl_rt\.so\.3 can't be loaded .* install it again"):
+        libraries.load(str(broken), libraries.INSTALL_MKL)
+
+
+def test_other_types_are_refused_with_the_reason() -> None:
+    check_dtype("float32")
+    with pytest.raises(SpecError, match="float16 can't be measured: kernels hold and sum float32 alone"):
+        check_dtype("float16")
 
 
 def test_turns_are_shuffled_and_medians_forgive_one_slow_round() -> None:
@@ -99,14 +130,32 @@ def test_accuracy_sees_a_wrong_element_and_one_not_written() -> None:
     assert accuracy(a, b, wrong).worst == float("inf")
 
 
-def test_numpy_in_a_process_of_its_own() -> None:
-    peer = NumpyProcess(Size(64, 48, 32), "float32", 0)
+@pytest.fixture(params=["numpy", "mkl", "clblast-0", "clblast-1"])
+def peer(request: pytest.FixtureRequest) -> Iterator[PeerProcess]:
+    """A library in a process of its own; CLBlast on each OpenCL device."""
+    name, _, device = str(request.param).partition("-")
     try:
-        assert peer.accuracy.passed
-        assert 0 < peer.block() < 1
-        assert 0 < peer.cold() < 1
-    finally:
-        peer.close()
+        libraries.require([name])
+        if device and int(device) >= len(gemmgen.devices()):
+            pytest.skip(f"there is no OpenCL device {device}")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    # No extent fits another, so that a wrong order or leading dimension is seen.
+    process = PeerProcess(name, Size(64, 48, 33), "float32", 0, int(device) if device else None)
+    yield process
+    process.close()
+
+
+def test_a_library_in_a_process_of_its_own(peer: PeerProcess) -> None:
+    assert peer.accuracy.passed
+    assert 0 < peer.block() < 1
+    assert 0 < peer.cold() < 1
+
+
+def test_what_goes_wrong_in_that_process_is_told() -> None:
+    pytest.importorskip("pyopencl")
+    with pytest.raises(DeviceError, match="clblast: no device matches device 99"):
+        PeerProcess("clblast", Size(8, 8, 8), "float32", 0, 99)
 
 
 def test_a_long_name_never_costs_a_figure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,10 @@ from gemmgen.spec import GemmSpec
 PROBE = 3
 #: Rows of the float64 reference that are computed at a time.
 REFERENCE_ROWS = 4096
+#: float32 lanes of a multiprocessor (CUDA C++ Programming Guide, arithmetic throughput).
+FP32_LANES = {(7, 5): 64, (8, 0): 64, **dict.fromkeys(((8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0)), 128)}
+#: cudaDevAttrClockRate, in kHz.
+CLOCK_RATE = 13
 
 Launch = Callable[[], None]
 
@@ -233,6 +237,7 @@ def about(device: object = None) -> dict[str, object]:
     found: dict[str, object] = {
         "device": str(info),
         "multiprocessors": info.multiprocessors,
+        "roof_tflops": roof(info),
         "driver_cuda": int(cupy.cuda.runtime.driverGetVersion()),
         "runtime_cuda": int(cupy.cuda.runtime.runtimeGetVersion()),
         "nvrtc": ".".join(map(str, cupy.cuda.nvrtc.getVersion())),
@@ -243,3 +248,15 @@ def about(device: object = None) -> dict[str, object]:
 
         found |= {"torch": str(torch.__version__), "torch_cuda": str(torch.version.cuda)}
     return found
+
+
+def roof(info: CudaDeviceInfo) -> float | None:
+    """TFLOP/s of float32 at the highest clock: each lane of each multiprocessor an FMA per cycle. None if unknown."""
+    import cupy
+
+    lanes = FP32_LANES.get(info.capability)
+    try:
+        kilohertz = int(cupy.cuda.runtime.deviceGetAttribute(CLOCK_RATE, info.number))
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return None
+    return lanes * 2 * info.multiprocessors * kilohertz * 1e-9 if lanes and kilohertz > 0 else None

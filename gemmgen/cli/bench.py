@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import complain, deliver, path_problems
+from gemmgen.cli.output import complain, deliver, path_problems, write
 from gemmgen.cli.request import Request, attempt, complete_presets
 from gemmgen.errors import UserError
 
@@ -27,6 +27,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen bench --backend cuda --preset smem_8x8_double --sizes 1024,4095,128x14336x4096",
         "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096 --vs cublas,numpy --json bench.json",
         "gemmgen bench --backend opencl --preset L3_SIMD_32x2_1x8 --sizes 1024 --vs clblast,mkl,numpy -d xeon",
+        "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096,8192 --plot bench.svg",
     )
 )
 
@@ -50,6 +51,9 @@ Pause = Annotated[float, typer.Option("--pause", metavar="SECONDS", help="Also m
 Device = Annotated[str | None, typer.Option("-d", "--device", metavar="D", help="Number or part of a name.")]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where every figure is written as JSON.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE.png|svg", help="Where a picture is drawn: rate over size.")
+]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Where the rows are written as CSV.")]
 
 
@@ -67,6 +71,7 @@ def bench(
     seed: Seed = 0,
     json: Json = None,
     csv: Csv = None,
+    plot: Plot = None,
 ) -> None:
     """Measure kernels against libraries: the ratio first, above 1 where ours is faster.
 
@@ -76,9 +81,12 @@ def bench(
     process of their own. Clocks are left as they are. Exit code 1 if a result is wrong.
     """
     from gemmgen.bench import records
+    from gemmgen.bench.plot import check as check_plot
     from gemmgen.bench.session import Plan
 
-    problems = _option_problems(backend, rounds, pause, seed, {"--json": json, "--csv": csv})
+    problems = _option_problems(backend, rounds, pause, seed)
+    problems += _path_problems({"--json": json, "--csv": csv, "--plot": plot})
+    attempt(problems, check_plot, plot)
     measured = attempt(problems, records.parse_sizes, sizes)
     peers = attempt(problems, _peers, vs)
     attempt(problems, records.check_dtype, dtype)
@@ -86,20 +94,26 @@ def bench(
     if problems or measured is None or peers is None or jobs is None:
         raise UserError(problems)
     plan = Plan(backend, jobs, measured, peers, best, rounds, pause, seed, _device(backend, device))
-    rows = _measure(plan)
+    rows, about = _measure(plan), _about(plan)
     if json is not None:
-        deliver(records.to_json(rows, _about(plan)), json)
+        deliver(records.to_json(rows, about), json)
     if csv is not None:
         deliver(records.to_csv(rows), csv)
+    if plot is not None and rows:
+        _draw(rows, plan, about, plot)
     raise typer.Exit(0 if all(row.ours.accuracy.passed for row in rows) else 1)
 
 
-def _option_problems(backend: str, rounds: int, pause: float, seed: int, files: Mapping[str, Path | None]) -> list[str]:
-    problems = [
+def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
+    return [
         problem.replace("-o ", f"{option} ", 1)
         for option, path in files.items()
-        for problem in path_problems(path, f"bench.{option[2:]}")
+        for problem in path_problems(path, "bench.png" if option == "--plot" else f"bench.{option[2:]}")
     ]
+
+
+def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list[str]:
+    problems = []
     if backend not in ("cuda", "opencl"):
         problems.append(f"backend {backend!r} can't be measured: use cuda or opencl")
     if rounds < 1:
@@ -184,6 +198,14 @@ def _about(plan: Plan) -> dict[str, object]:
 
         found |= about_gpu(plan.device if plan.backend == "cuda" else None)
     return found
+
+
+def _draw(rows: list[Row], plan: Plan, about: Mapping[str, object], path: Path) -> None:
+    from gemmgen.bench.plot import draw
+
+    roof = about.get("roof_tflops") if plan.backend == "cuda" else None
+    known, kind = roof if isinstance(roof, float) else None, path.suffix[1:].lower()
+    write(path, lambda file: draw(rows, plan.best, known, str(plan.device), file, kind))
 
 
 def _measure(plan: Plan) -> list[Row]:

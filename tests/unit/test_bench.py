@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gemmgen
-from gemmgen.bench import libraries
+from gemmgen.bench import libraries, plot
 from gemmgen.bench.host import PeerProcess, accuracy, random_matrices
 from gemmgen.bench.measure import MOST_LAUNCHES, launches, measure
 from gemmgen.bench.records import Accuracy, Row, Size, Timing, check_dtype, parse_peers, parse_sizes, to_csv, to_json
@@ -117,6 +117,53 @@ def test_files() -> None:
     lines = list(csv.DictReader(io.StringIO(to_csv([row, alone]))))
     assert [line["preset"] for line in lines] == ["mine", "mine"]
     assert lines[1]["ratio"] == ""
+
+
+def some_rows() -> list[Row]:
+    sizes = [Size(n, n, n) for n in (1024, 512)]
+    return [
+        Row(size, Timing(name, (1e-4, 2e-4, 3e-4), GOOD), Timing("cublas", (3e-4,) * 3, GOOD))
+        for size in sizes
+        for name in ("mine", "other")
+    ]
+
+
+@pytest.mark.parametrize(("best", "ours"), [(False, ["mine", "other"]), (True, [plot.BEST])])
+def test_lines_of_a_picture(best: bool, ours: list[str]) -> None:
+    found = plot.lines(some_rows(), best)
+    assert [(line.name, line.ours, len(line.points)) for line in found] == [
+        *((name, True, 2) for name in ours),
+        ("cublas", False, 2),
+    ]
+
+
+def test_pictures() -> None:
+    pytest.importorskip("matplotlib")
+    image = io.BytesIO()
+    plot.draw(some_rows(), False, 66.9, "a device", image, "png")
+    assert image.getvalue().startswith(b"\x89PNG")
+    twice = [io.BytesIO(), io.BytesIO()]
+    for file in twice:
+        plot.draw(some_rows(), False, 66.9, "a device", file, "svg")
+    text = twice[0].getvalue().decode()
+    assert text == twice[1].getvalue().decode()
+    for part in ("mine", "other", "cublas", "66.9 TFLOP/s", "a device", ">1024<", ">512<", "M = N = K"):
+        assert part in text, part
+    skinny = Row(Size(128, 8, 8), Timing("mine", (1e-6,), GOOD))
+    plot.draw([*some_rows(), skinny], True, None, "", twice[0], "svg")
+    text = twice[0].getvalue().decode()
+    assert "128x8x8" in text
+    plot.draw([skinny], True, None, "", alone := io.BytesIO(), "svg")
+    assert "roof" not in alone.getvalue().decode()
+
+
+def test_why_no_picture_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    plot.check(None)
+    monkeypatch.setattr(plot, "find_spec", lambda _: None)
+    with pytest.raises(UserError) as error:
+        plot.check(Path("x.pdf"))
+    assert "ends in .png or .svg" in error.value.problems[0]
+    assert 'pip install "gemmgen[plot]"' in error.value.problems[1]
 
 
 def test_accuracy_sees_a_wrong_element_and_one_not_written() -> None:

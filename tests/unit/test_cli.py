@@ -376,3 +376,34 @@ def test_saving_is_whole_or_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No space left"):
         write(tmp_path / "x", fail)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+# --- bench ----------------------------------------------------------------------------------------
+
+
+def test_bad_benches(tmp_path: Path) -> None:
+    text = refused(
+        *("bench", "--backend", "sycl", "--preset", "nave", "--sizes", "12y", "--vs", "blis", "--dtype", "float16"),
+        *("--plot", tmp_path / "no" / "x.pdf", "--rounds", "0", "--json", tmp_path),
+    )
+    for part in ("'sycl'", "did you mean naive", "'12y'", "'blis'", "float16 can't be measured", "--rounds 0"):
+        assert part in text, part
+    assert "ends in .png or .svg" in text
+    assert f"--plot {tmp_path}/no/x.pdf: the folder {tmp_path}/no does not exist" in text
+    assert f"--json {tmp_path} is a folder" in text
+
+
+def test_bench_on_a_cpu(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    pytest.importorskip("matplotlib")
+    devices = gemmgen("devices")
+    if devices.returncode:
+        pytest.skip(devices.stderr)
+    options = "--backend opencl --preset naive --sizes 32,48x40x56 --vs numpy --rounds 2".split()
+    files = [tmp_path / name for name in ("b.svg", "b.csv", "b.json")]
+    result = gemmgen("bench", *options, "--plot", files[0], "--csv", files[1], "--json", files[2])
+    assert result.returncode == 0, result.stderr
+    assert "48x40x56" in result.stdout
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert "naive" in files[0].read_text()
+    assert len(files[1].read_text().splitlines()) == 3

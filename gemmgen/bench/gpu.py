@@ -7,10 +7,10 @@ from contextlib import suppress
 from importlib.util import find_spec
 
 from gemmgen.bench.measure import launches
-from gemmgen.bench.records import Accuracy, Size
+from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import SpecError
 from gemmgen.runtime import require_cupy
-from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, target_of, translated
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, translated
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -96,10 +96,12 @@ class Graphed:
         capture: makes a graph of some launches; what it returns replays that on the problem's stream.
     """
 
-    def __init__(self, name: str, problem: GpuProblem, launch: Launch, c: object, capture: Capture) -> None:
+    def __init__(
+        self, name: str, problem: GpuProblem, launch: Launch, c: object, capture: Capture, variant: str = ""
+    ) -> None:
         import cupy
 
-        self.name, self._problem = name, problem
+        self.name, self.variant, self._problem = name, variant, problem
         # A graph knows addresses only: what lies there must live as long.
         self._operands: object = launch, c
         with translated(problem.device.name), cupy.cuda.Device(problem.device.number):
@@ -144,24 +146,24 @@ class Graphed:
 Capture = Callable[[Launch, int], Launch]
 
 
-def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule) -> Graphed:
-    """A kernel of gemmgen.
+def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = False, strict: bool = False) -> Graphed:
+    """A kernel of gemmgen, as `compile` makes it and chooses it for these matrices.
 
     Raises: ScheduleError, SpecError, DeviceError where it doesn't fit the GPU or the size.
     """
-    from gemmgen.driver import emit
-    from gemmgen.runtime.cuda import CudaKernel
+    from gemmgen.runtime.api import cuda_kernel
 
     if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
         raise SpecError(f"{schedule.slug()} has alpha or beta folded in, but A * B is measured: leave them run-time")
-    kernel = CudaKernel.from_source(emit(spec, schedule, "cuda", target_of(problem.device)), problem.device)
+    kernel = cuda_kernel(spec, schedule, problem.device, exact, strict)
     a, b = problem.operand(problem.a, spec.a_order), problem.operand(problem.b, spec.b_order)
     c = problem.poisoned(spec.c_order)
 
     def launch() -> None:
         kernel(a, b, c)
 
-    return Graphed(schedule.slug(), problem, launch, c, _cupy_capture(problem))
+    promise = kernel.source_for(a, b, c).spec.ld_multiple
+    return Graphed(schedule.slug(), problem, launch, c, _cupy_capture(problem), variant(promise))
 
 
 def _cupy_capture(problem: GpuProblem) -> Capture:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemmgen.bench.measure import launches
-from gemmgen.bench.records import Accuracy, Size
+from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -56,7 +56,7 @@ class PeerProcess:
     """
 
     def __init__(self, name: str, size: Size, dtype: str, seed: int, device: int | None = None) -> None:
-        self.name = name
+        self.name, self.variant = name, ""
         what = [name, *map(str, (size.m, size.n, size.k)), dtype, str(seed), *([] if device is None else [str(device)])]
         command = [sys.executable, "-m", "gemmgen.bench.worker", *what]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -113,7 +113,7 @@ class OpenclKernel:
             raise SpecError(f"{schedule.slug()} has alpha or beta folded in: leave them run-time")
         assert isinstance(device, DeviceInfo)
         source = emit(spec, schedule, "opencl", target_of(device.handle))
-        self.name = schedule.slug()
+        self.name, self.variant = schedule.slug(), variant(spec.ld_multiple)
         self._kernel = CompiledKernel.from_source(source, device)
         queue = self._kernel.queue
         a, b = random_matrices(size, spec.dtype.name, seed)

@@ -56,6 +56,11 @@ class Accuracy:
         return self.worst <= 1
 
 
+def variant(ld_multiple: int) -> str:
+    """A kernel by what it is promised of leading dimensions."""
+    return "any ld" if ld_multiple == 1 else f"ld % {ld_multiple} = 0"
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """One contender on one size.
@@ -63,12 +68,14 @@ class Timing:
     Attributes:
         rounds: seconds of one product, hot, one value per round.
         cold: seconds of one product right after a pause; None where none was asked for.
+        variant: which of a kernel's variants ran; empty for a library.
     """
 
     name: str
     rounds: tuple[float, ...]
     accuracy: Accuracy
     cold: float | None = None
+    variant: str = ""
 
     @property
     def seconds(self) -> float:
@@ -113,6 +120,7 @@ class Row:
             "n": self.size.n,
             "k": self.size.k,
             "preset": self.ours.name,
+            "variant": self.ours.variant,
             "peer": self.peer.name if self.peer else None,
             "ratio": self.ratio,
             "cold_ratio": self.cold_ratio,

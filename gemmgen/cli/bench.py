@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmgen.cli.output import complain, deliver, path_problems, write
-from gemmgen.cli.request import Request, attempt, complete_presets
+from gemmgen.cli.request import Request, attempt, complete_presets, strict_problems
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ Sizes = Annotated[
 ]
 Peers = Annotated[str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, clblast, mkl, numpy; '' for none.")]
 Dtype = Annotated[str, typer.Option("--dtype", metavar="TYPE", help="Element type: float32.")]
+LdMultiple = Annotated[
+    str | None,
+    typer.Option("--ld-multiple", metavar="N", help="Promise it of leading dimensions; else matrices choose."),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse CUDA kernels whose registers spill, by ptxas' word.")]
 Rounds = Annotated[int, typer.Option("--rounds", metavar="N", help="Blocks of each contender, 5 or more.")]
 Pause = Annotated[float, typer.Option("--pause", metavar="SECONDS", help="Also measure cold, after a pause.")]
 Device = Annotated[str | None, typer.Option("-d", "--device", metavar="D", help="Number or part of a name.")]
@@ -65,6 +70,8 @@ def bench(
     sizes: Sizes = "4096",
     vs: Peers = "cublas",
     dtype: Dtype = "float32",
+    ld_multiple: LdMultiple = None,
+    strict: Strict = False,
     rounds: Rounds = 5,
     pause: Pause = 0.0,
     device: Device = None,
@@ -84,16 +91,18 @@ def bench(
     from gemmgen.bench.plot import check as check_plot
     from gemmgen.bench.session import Plan
 
-    problems = _option_problems(backend, rounds, pause, seed)
+    problems = _option_problems(backend, rounds, pause, seed) + strict_problems(strict, backend)
     problems += _path_problems({"--json": json, "--csv": csv, "--plot": plot})
     attempt(problems, check_plot, plot)
     measured = attempt(problems, records.parse_sizes, sizes)
     peers = attempt(problems, _peers, vs)
     attempt(problems, records.check_dtype, dtype)
-    jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best)
+    jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best, ld_multiple)
     if problems or measured is None or peers is None or jobs is None:
         raise UserError(problems)
-    plan = Plan(backend, jobs, measured, peers, best, rounds, pause, seed, _device(backend, device))
+    exact = ld_multiple is not None
+    chosen = _device(backend, device)
+    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen)
     rows, about = _measure(plan), _about(plan)
     if json is not None:
         deliver(records.to_json(rows, about), json)
@@ -135,7 +144,7 @@ def _peers(vs: str) -> tuple[str, ...]:
     return peers
 
 
-def _jobs(backend: str, named: list[str], files: list[Path], best: bool) -> tuple[Job, ...]:
+def _jobs(backend: str, named: list[str], files: list[Path], best: bool, ld_multiple: str | None) -> tuple[Job, ...]:
     """What to measure. Raises: UserError with every problem."""
     from gemmgen.presets import names
 
@@ -143,11 +152,11 @@ def _jobs(backend: str, named: list[str], files: list[Path], best: bool) -> tupl
     if best and not presets and not files:
         presets = [name for name in names() if backend == "opencl" or _fits_cuda(name)]
     problems = [] if presets or files else ["nothing to measure: give --preset, --schedule or --best"]
-    requests = [Request(preset=name) for name in dict.fromkeys(presets)]
-    requests += [Request(schedule_file=path) for path in files]
+    requests = [Request(preset=name, ld_multiple=ld_multiple) for name in dict.fromkeys(presets)]
+    requests += [Request(schedule_file=path, ld_multiple=ld_multiple) for path in files]
     found = [attempt(problems, request.resolve) for request in requests]
     if problems:
-        raise UserError(problems)
+        raise UserError(dict.fromkeys(problems))
     return tuple((job[0], job[1]) for job in found if job is not None)
 
 
@@ -248,9 +257,22 @@ def _show(plan: Plan, rows: list[Row]) -> None:
 
     cold = ["cold ratio"] if plan.pause > 0 else []
     table = Table(box=None, pad_edge=False)
-    for title in ("ratio", *cold, "size", "preset", "TFLOP/s", "peer", "TFLOP/s", "us", "spread", "error", "peer's"):
+    for title in (
+        "ratio",
+        *cold,
+        "size",
+        "preset",
+        "variant",
+        "TFLOP/s",
+        "peer",
+        "TFLOP/s",
+        "us",
+        "spread",
+        "error",
+        "peer's",
+    ):
         # Where the line is too short for all, a preset's name gives way, never a figure.
-        left, folds = title in ("preset", "peer"), title == "preset"
+        left, folds = title in ("preset", "variant", "peer"), title == "preset"
         table.add_column(title, justify="left" if left else "right", no_wrap=not folds, overflow="fold")
     for row in rows:
         peer, failed = row.peer, "" if row.ours.accuracy.passed else " WRONG"
@@ -259,6 +281,7 @@ def _show(plan: Plan, rows: list[Row]) -> None:
             *(["-" if row.cold_ratio is None else f"{row.cold_ratio:.3f}"] if cold else []),
             str(row.size),
             row.ours.name,
+            row.ours.variant,
             _rate(row.ours.rate(row.size)),
             peer.name if peer else "-",
             _rate(peer.rate(row.size)) if peer else "-",

@@ -16,6 +16,7 @@ from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placeme
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
+from gemmgen.runtime.variants import Variants
 from gemmgen.source import EntryPoint, Source
 
 #: Sizes for which a kernel remembers its launch geometry.
@@ -34,23 +35,28 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
 
     It takes CuPy arrays, torch tensors, and what offers `__cuda_array_interface__` or DLPack; a result that it
     allocates is of a's library (CuPy's for what is neither). It is built once for each GPU, when that is first needed.
+
+    Args:
+        source: for any arrays that its spec takes.
+        variants: chooses for each call between that source and a twin; None for the source alone.
     """
 
     places = frozenset({"stream"})
 
-    def __init__(self, source: Source, device: CudaDeviceLike = None) -> None:
+    def __init__(self, source: Source, device: CudaDeviceLike = None, variants: Variants | None = None) -> None:
         super().__init__(source)
+        self._variants = variants
         self._bound = device is not None
         self._wish = device
         self._info: CudaDeviceInfo | None = None
-        self._built: dict[int, CudaBuilt] = {}
+        self._built: dict[tuple[int, int], CudaBuilt] = {}
         self._lock = threading.Lock()
         self._remembered: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         self._cupy = CupyLibrary()
 
     @classmethod
-    def from_source(cls, source: Source, device: CudaDeviceLike = None) -> CudaKernel:
-        """Choose the GPU and build at once.
+    def from_source(cls, source: Source, device: CudaDeviceLike = None, variants: Variants | None = None) -> CudaKernel:
+        """Choose the GPU and build the source at once.
 
         Args:
             device: a number or part of a name (`gemmgen devices`), a `cupy.cuda.Device` or `torch.device`, to which
@@ -58,8 +64,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
 
         Raises: DeviceError, ScheduleError with everything that is amiss.
         """
-        kernel = cls(source, device)
-        kernel.build()
+        kernel = cls(source, device, variants)
+        kernel._kernels(kernel.device.number, source)
         return kernel
 
     @property
@@ -73,11 +79,21 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
     def resources(self) -> tuple[Resources, ...]:
         """Registers, spills and shared memory of each kernel of the source, by the compiler's word."""
         with translated(self.device.name), on_device(self.device.number):
-            return self._kernels(self.device.number).resources()
+            return self._kernels(self.device.number, self.source).resources()
 
     def build(self) -> None:
-        """Compile now; later calls find it done. Raises: DeviceError, ScheduleError."""
-        self._kernels(self.device.number)
+        """Compile everything now, so that no later call compiles, as none may while a graph is captured.
+
+        Raises: DeviceError, ScheduleError.
+        """
+        self._kernels(self.device.number, self.source)
+        if self._variants is not None and self._variants.has_twin:
+            self._kernels(self.device.number, self._variants.twin())
+
+    def source_for(self, a: object, b: object, c: object = None) -> Source:
+        """The source that a call with these arrays runs. Raises: SpecError, ScheduleError."""
+        self._expect("gemm")
+        return self._choose(self._request(a, b, c, None, None))
 
     def _request(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
         require_cupy()
@@ -127,8 +143,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         import cupy
 
         out = self(a, b, c, alpha=alpha, beta=beta) if c is None else c
-        if not self._built:
-            self.build()
+        request = self._request(a, b, out, alpha, beta)
+        self._kernels(_device(request), self._choose(request))  # nothing may compile while a graph is captured
         with translated(self.device.name), on_device(self.device.number):
             cupy.cuda.Device().synchronize()  # the arrays may still be on their way
             stream = cupy.cuda.Stream(non_blocking=True)
@@ -151,12 +167,17 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         bound = self.device.number if self._bound else None
         return placement_problems(matrices, self.source.alignment, bound, output)
 
-    def _kernels(self, device: int) -> CudaBuilt:
+    def _choose(self, request: Request) -> Source:
+        return self.source if self._variants is None else self._variants.choose(request)
+
+    def _kernels(self, device: int, source: Source) -> CudaBuilt:
+        # The sources of one kernel differ in what they are promised and in nothing else.
+        key = device, source.spec.ld_multiple
         with self._lock:
-            if device not in self._built:
+            if key not in self._built:
                 info = self._info if self._info is not None and self._info.number == device else info_of(device)
-                self._built[device] = build(self.source, info)
-            return self._built[device]
+                self._built[key] = build(source, info)
+            return self._built[key]
 
     def _grids(self, built: CudaBuilt, sizes: dict[str, int]) -> list[tuple[int, int]]:
         """Blocks along (rows, columns) of each kernel; remembered, for that is most of a call's work.
@@ -181,8 +202,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         inputs = {name: (cast(GpuMatrix, matrix), view) for name, (matrix, view) in request.inputs.items()}
         name, output, view = request.output
         matrices = [matrix for matrix, _ in inputs.values()] + ([cast(GpuMatrix, output)] if output is not None else [])
-        device = matrices[0].device
-        built = self._kernels(device)
+        device = _device(request)
+        built = self._kernels(device, self._choose(request))
         sizes = _sizes(request, inputs, view)
         grids = self._grids(built, sizes)
         pointer = stream_pointer(place.stream, matrices, device)
@@ -239,6 +260,11 @@ class CupyLibrary:
         import cupy
 
         return cast(CupyArray, cupy.from_dlpack(value))
+
+
+def _device(request: Request) -> int:
+    """The GPU that the arrays of a call lie on."""
+    return cast(GpuMatrix, next(iter(request.inputs.values()))[0]).device
 
 
 def _sizes(request: Request, inputs: Mapping[str, tuple[GpuMatrix, View]], output: View) -> dict[str, int]:

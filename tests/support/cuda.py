@@ -50,6 +50,11 @@ def expressible(schedule: Schedule) -> bool:
     return not driver.refusals(GemmSpec(), schedule, "cuda")
 
 
+def vectors(schedule: Schedule) -> bool:
+    """Whether CUDA needs aligned addresses for it, and so a twin where matrices are aligned."""
+    return driver.emit(GemmSpec(), schedule, "cuda").alignment > GemmSpec().dtype.size
+
+
 def names() -> list[str]:
     """Presets that CUDA can express."""
     return [name for name in presets.names() if expressible(presets.load(name).schedule)]

@@ -16,7 +16,18 @@ import gemmgen
 from gemmgen.bench import libraries, plot
 from gemmgen.bench.host import PeerProcess, accuracy, random_matrices
 from gemmgen.bench.measure import MOST_LAUNCHES, launches, measure
-from gemmgen.bench.records import Accuracy, Row, Size, Timing, check_dtype, parse_peers, parse_sizes, to_csv, to_json
+from gemmgen.bench.records import (
+    Accuracy,
+    Row,
+    Size,
+    Timing,
+    check_dtype,
+    parse_peers,
+    parse_sizes,
+    to_csv,
+    to_json,
+    variant,
+)
 from gemmgen.bench.session import Plan
 from gemmgen.cli.bench import _show as show_table
 from gemmgen.errors import DeviceError, SpecError, UserError
@@ -28,7 +39,7 @@ class Fake:
     """A contender that is slower in its first block, and notes when it is asked."""
 
     def __init__(self, name: str, seconds: float, log: list[str]) -> None:
-        self.name, self.accuracy, self._seconds, self._log = name, GOOD, seconds, log
+        self.name, self.variant, self.accuracy, self._seconds, self._log = name, "any ld", GOOD, seconds, log
 
     def block(self) -> float:
         self._log.append(self.name)
@@ -107,7 +118,8 @@ def test_half_a_block() -> None:
 
 
 def test_files() -> None:
-    row = Row(Size(8, 8, 8), Timing("mine", (1e-6, 2e-6, 3e-6), GOOD), Timing("cublas", (4e-6,) * 3, GOOD))
+    mine = Timing("mine", (1e-6, 2e-6, 3e-6), GOOD, variant=variant(4))
+    row = Row(Size(8, 8, 8), mine, Timing("cublas", (4e-6,) * 3, GOOD))
     alone = Row(Size(8, 8, 8), Timing("mine", (1e-6,), GOOD))
     content = json.loads(to_json([row, alone], {"device": "none"}))
     assert content["about"] == {"device": "none"}
@@ -117,6 +129,7 @@ def test_files() -> None:
     lines = list(csv.DictReader(io.StringIO(to_csv([row, alone]))))
     assert [line["preset"] for line in lines] == ["mine", "mine"]
     assert lines[1]["ratio"] == ""
+    assert [lines[0]["variant"], content["rows"][1]["variant"]] == ["ld % 4 = 0", ""]
 
 
 def some_rows() -> list[Row]:

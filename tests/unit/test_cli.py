@@ -318,6 +318,11 @@ def test_bad_runs(tmp_path: Path) -> None:
     assert "no .npy file" in refused("run", "-k", "naive", "--a", tmp_path / "o.npy")
 
 
+def test_run_strict_where_it_means_nothing() -> None:
+    pytest.importorskip("pyopencl")
+    assert "--strict asks ptxas, which knows nothing of opencl" in refused("run", "-k", "naive", "--strict")
+
+
 def test_matrices_that_do_not_fit(tmp_path: Path) -> None:
     pytest.importorskip("pyopencl")
     np.save(tmp_path / "a.npy", np.ones((3, 4), np.float32))
@@ -391,6 +396,9 @@ def test_bad_benches(tmp_path: Path) -> None:
     assert "ends in .png or .svg" in text
     assert f"--plot {tmp_path}/no/x.pdf: the folder {tmp_path}/no does not exist" in text
     assert f"--json {tmp_path} is a folder" in text
+    text = refused("bench", "--backend", "opencl", "--preset", "naive", "--strict", "--ld-multiple", "x", "--vs", "")
+    assert "--strict asks ptxas, which knows nothing of opencl" in text
+    assert text.count("'x'") == 1
 
 
 def test_bench_on_a_cpu(tmp_path: Path) -> None:
@@ -407,3 +415,7 @@ def test_bench_on_a_cpu(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == sorted(files)
     assert "naive" in files[0].read_text()
     assert len(files[1].read_text().splitlines()) == 3
+    assert "any ld" in result.stdout
+    promised = gemmgen("bench", *options, "--ld-multiple", "4")
+    assert promised.returncode == 0, promised.stderr
+    assert "any ld" not in promised.stdout and promised.stdout.count("ld % 4 = 0") == 2

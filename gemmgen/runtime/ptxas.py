@@ -11,10 +11,10 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.runtime import require_nvrtc
 from gemmgen.source import Source
 
 LOG_LINES = 40
@@ -111,21 +111,18 @@ _REPAIR = "install the CUDA toolkit again, or take nvcc off PATH, so that NVRTC 
 
 
 def _ask_nvrtc(source: Source, arch: str) -> str:
-    if find_spec("cupy") is None:
+    try:
+        require_nvrtc()
+    except DeviceError as error:
         raise DeviceError(
-            "--strict asks ptxas, but neither nvcc nor NVRTC is here: install the CUDA toolkit and put nvcc on PATH, "
-            'or pip install "gemmgen[cuda]" nvidia-cuda-nvrtc, or leave out --strict'
-        )
+            f"--strict asks ptxas, but there is no nvcc on PATH, and without CuPy's NVRTC nobody else: {problem}; or "
+            "install the CUDA toolkit and put nvcc on PATH, or leave out --strict"
+            for problem in error.problems
+        ) from error
     from cupy.cuda import nvrtc
 
     options = (*source.build_options, f"--gpu-architecture={arch}", "--ptxas-options=-v")
-    try:
-        program = nvrtc.createProgram(source.text, f"{source.name}.cu", (), ())
-    except (RuntimeError, ImportError, OSError) as error:
-        raise DeviceError(
-            f"--strict asks ptxas, but there is no nvcc, and NVRTC can't be loaded ({error}): put nvcc on PATH, or "
-            "pip install nvidia-cuda-nvrtc, or leave out --strict"
-        ) from error
+    program = nvrtc.createProgram(source.text, f"{source.name}.cu", (), ())
     try:
         nvrtc.compileProgram(program, options)
         return str(nvrtc.getProgramLog(program))

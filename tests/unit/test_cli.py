@@ -99,6 +99,14 @@ def test_python_module() -> None:
     assert "from gemmgen" not in text
 
 
+def test_a_cuda_module_knows_the_limits_of_a_grid() -> None:
+    text = printed("emit", "--backend", "cuda", "--preset", "naive", "--python")
+    lines = [line.strip() for line in text.partition('"""\n\nMODULE')[2].splitlines()]
+    assert "across, down = (n + 7) // 8, (m + 7) // 8" in lines
+    assert "if across > 2147483647 or down > 65535:" in lines
+    assert "kernel((across, down), (8, 8), arguments, shared_mem=SHARED_BYTES)" in lines
+
+
 def test_every_problem_at_once(tmp_path: Path) -> None:
     text = refused(
         *("emit", "--backend", "opncl", "--method", "smid", "--tile", "32x", "--group", "0x8", "--k-step", "no"),
@@ -121,6 +129,11 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
         (["--schedule", "/"], "can't be read"),
         (["--target", "portable"], "sub-group"),
         (["--python", "--stop-after", "build"], "exclude"),
+        (
+            "--backend cuda --preset async_8x8_16x16 --set stages=8 --target sm_86".split(),
+            "local memory 266,240 B > 101,376 B on this target: use 7 stages instead of 8",
+        ),
+        ("--backend cuda --preset async_8x8_16x16 --target sm_75".split(), "use sm_80 or later"),
         (["-o", "/no/such/folder/x.cl"], "mkdir -p"),
     ],
 )

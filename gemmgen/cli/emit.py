@@ -77,13 +77,7 @@ def emit(
     METHOD_RxC_hxw computes R x C elements of C per work-item in groups of h x w work-items. Whatever is
     left out follows from the method; the kernel's head comment shows what was chosen.
     """
-    problems = [
-        *path_problems(output),
-        *_choices(backend, kernel, python, stop_after),
-        *strict_problems(strict, backend),
-    ]
-    if strict and stop_after is not None:
-        problems.append("--strict and --stop-after exclude one another: drop one")
+    problems = [*path_problems(output), *_choices(backend, kernel, python, strict, stop_after)]
     if kernel == "transpose":
         deliver(_transpose(request, problems, backend, python, strict, stop_after), output)
         return
@@ -112,7 +106,7 @@ def _text(source: Source, target: Target, python: bool, strict: bool) -> str:
     return source.text
 
 
-def _choices(backend: str, kernel: str, python: bool, stop_after: str | None) -> list[str]:
+def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: str | None) -> list[str]:
     """What is wrong with the options that only `emit` has."""
     from gemmgen.backends import BACKENDS
     from gemmgen.driver import PASS_NAMES
@@ -124,9 +118,10 @@ def _choices(backend: str, kernel: str, python: bool, stop_after: str | None) ->
         for what, value, known in given
         if value is not None and value not in known
     ]
-    if python and stop_after is not None:
-        problems.append("--python and --stop-after exclude one another: drop one")
-    return problems
+    for option, wanted in (("--python", python), ("--strict", strict)):
+        if wanted and stop_after is not None:
+            problems.append(f"{option} and --stop-after exclude one another: drop one")
+    return problems + strict_problems(strict, backend)
 
 
 def _option(field: str) -> str:

@@ -90,10 +90,11 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
         raise SpecError(f"spec is of type {type(spec).__name__}: pass a GemmSpec, or None for float32 of any size")
     if schedule is not None and not isinstance(schedule, Schedule | str):
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
-    if backend not in RUNNABLE:
+    if backend == "cuda":
+        return _compile_cuda(spec, schedule, device, ld_multiple)
+    if backend != "opencl":
         raise DeviceError(f"backend {backend!r} cannot be run from Python: use one of {', '.join(RUNNABLE)}")
-    make = _compile_cuda if backend == "cuda" else _compile_opencl
-    return make(spec, schedule, device, ld_multiple)
+    return _compile_opencl(spec, schedule, device, ld_multiple)
 
 
 def promised(spec: GemmSpec | None, ld_multiple: int | None) -> GemmSpec:

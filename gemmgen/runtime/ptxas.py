@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from gemmgen.errors import DeviceError, ScheduleError
@@ -66,6 +67,8 @@ def _problem(usage: Usage, arch: str) -> str:
 def usages(source: Source, arch: str) -> tuple[Usage, ...]:
     """Of each kernel of the source, in ptxas' order. Raises: DeviceError."""
     nvcc = find_nvcc()
+    if nvcc is None:
+        _require_nvrtc()
     log = _ask_nvcc(nvcc, source, arch) if nvcc else _ask_nvrtc(source, arch)
     found = parse(log)
     if not {entry.name for entry in source.entry_points} <= {usage.name for usage in found}:
@@ -89,6 +92,7 @@ def find_nvcc() -> str | None:
     return shutil.which("nvcc") or next((path for h in homes if h and (path := shutil.which(f"{h}/bin/nvcc"))), None)
 
 
+@cache  # `gemmgen bench` asks again for each size
 def _ask_nvcc(nvcc: str, source: Source, arch: str) -> str:
     with tempfile.TemporaryDirectory(prefix="gemmgen_") as folder:
         text, binary = Path(folder, "kernel.cu"), Path(folder, "kernel.cubin")
@@ -110,7 +114,7 @@ def _ask_nvcc(nvcc: str, source: Source, arch: str) -> str:
 _REPAIR = "install the CUDA toolkit again, or take nvcc off PATH, so that NVRTC is asked"
 
 
-def _ask_nvrtc(source: Source, arch: str) -> str:
+def _require_nvrtc() -> None:
     try:
         require_nvrtc()
     except DeviceError as error:
@@ -119,6 +123,10 @@ def _ask_nvrtc(source: Source, arch: str) -> str:
             "install the CUDA toolkit and put nvcc on PATH, or leave out --strict"
             for problem in error.problems
         ) from error
+
+
+@cache
+def _ask_nvrtc(source: Source, arch: str) -> str:
     from cupy.cuda import nvrtc
 
     options = (*source.build_options, f"--gpu-architecture={arch}", "--ptxas-options=-v")

@@ -27,10 +27,7 @@ def gpu() -> CudaDeviceInfo:
 def test_twins(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
     preset = presets.load(name)
     kernel = cuda_kernel(preset.spec, preset.schedule, gpu)
-    for m, n, k in cuda.SIZES:
-        for extra in (0, 4):
-            pads = (-k % 4 + extra, -n % 4, -n % 4 + extra)
-            cuda.check_product(kernel, Problem.random(rng, m, n, k, -1.5, 0.25), pads)
+    cuda.check_aligned(kernel, rng, cuda.SIZES)
     problem = Problem.integers(rng, 170, 144, 128)
     assert np.array_equal(cuda.check_product(kernel, problem), problem.expected)
     assert np.array_equal(cuda.check_product(kernel, problem, (1, 0, 0)), problem.expected)

@@ -121,6 +121,14 @@ def check_ragged(kernel: CudaKernel, rng: np.random.Generator, sizes: list[tuple
                 check_product(kernel, Problem.random(rng, m, n, k, alpha, beta), pads)
 
 
+def check_aligned(kernel: CudaKernel, rng: np.random.Generator, sizes: list[tuple[int, int, int]]) -> None:
+    """All sizes, with leading dimensions that are multiples of 4."""
+    for m, n, k in sizes:
+        for extra in (0, 4):
+            pads = (-k % 4 + extra, -n % 4, -n % 4 + extra)
+            check_product(kernel, Problem.random(rng, m, n, k, -1.5, 0.25), pads)
+
+
 def check_exact(kernel: CudaKernel, rng: np.random.Generator) -> None:
     """Small integers, whatever the order of summation."""
     problem = Problem.integers(rng, 170, 145, 129)

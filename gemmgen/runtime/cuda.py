@@ -16,7 +16,7 @@ from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placeme
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
-from gemmgen.runtime.variants import Variants
+from gemmgen.runtime.variants import LD_MULTIPLE, Variants
 from gemmgen.source import EntryPoint, Source
 
 #: Sizes for which a kernel remembers its launch geometry.
@@ -204,7 +204,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         matrices = [matrix for matrix, _ in inputs.values()] + ([cast(GpuMatrix, output)] if output is not None else [])
         device = _device(request)
         built = self._kernels(device, self._choose(request))
-        sizes = _sizes(request, inputs, view)
+        sizes = sizes_of(request)
         grids = self._grids(built, sizes)
         pointer = stream_pointer(place.stream, matrices, device)
         with translated(f"GPU {device}"), on_device(device), on_stream(pointer):
@@ -267,10 +267,18 @@ def _device(request: Request) -> int:
     return cast(GpuMatrix, next(iter(request.inputs.values()))[0]).device
 
 
-def _sizes(request: Request, inputs: Mapping[str, tuple[GpuMatrix, View]], output: View) -> dict[str, int]:
+def sizes_of(request: Request) -> dict[str, int]:
     """Every integer argument."""
-    name = "b" if request.output[0] == "out" else request.output[0]
-    return {**request.sizes, **{f"ld{x}": view.ld for x, (_, view) in inputs.items()}, f"ld{name}": output.ld}
+    name, _, output = request.output
+    views = {x: view for x, (_, view) in request.inputs.items()} | {"b" if name == "out" else name: output}
+    return {**request.sizes, **{f"ld{x}": _leading_dimension(view) for x, view in views.items()}}
+
+
+def _leading_dimension(view: View) -> int:
+    """That of a single line is free, but lines past the matrix, of which nothing is read, get addresses by it too: a
+    copy of 16 bytes must not be given one that is no multiple of 16, even if it copies nothing.
+    """
+    return view.ld if view.slow > 1 else -(-view.ld // LD_MULTIPLE) * LD_MULTIPLE
 
 
 def arguments(entry: EntryPoint, values: Mapping[str, object]) -> tuple[object, ...]:

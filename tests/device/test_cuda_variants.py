@@ -28,6 +28,9 @@ def test_twins(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None
     preset = presets.load(name)
     kernel = cuda_kernel(preset.spec, preset.schedule, gpu)
     cuda.check_aligned(kernel, rng, cuda.SIZES)
+    # Single lines of any length, where lines past the matrix must not get addresses that vectors can't take.
+    for size, pads in (((1, 63, 1), (0, 0, 0)), ((1, 64, 37), (0, 0, 0)), ((8, 63, 1), (3, 0, 1))):
+        cuda.check_product(kernel, Problem.random(rng, *size), pads)
     problem = Problem.integers(rng, 170, 144, 128)
     assert np.array_equal(cuda.check_product(kernel, problem), problem.expected)
     assert np.array_equal(cuda.check_product(kernel, problem, (1, 0, 0)), problem.expected)

@@ -11,6 +11,7 @@ from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import TARGETS
 from gemmgen.runtime.arrays import Request, check_gemm
+from gemmgen.runtime.cuda import sizes_of
 from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.runtime.variants import Variants
 from gemmgen.source import Source
@@ -64,6 +65,19 @@ def test_aligned_arrays_get_the_twin(request_: Request) -> None:
 def test_one_that_is_not_aligned_gets_the_general_kernel(request_: Request) -> None:
     found = variants()
     assert found.choose(request_) is found.general
+
+
+def test_a_single_line_gets_a_leading_dimension_that_keeps_the_promise() -> None:
+    assert sizes_of(call(*SINGLE_LINE)) == {"m": 1, "n": 20, "k": 5, "lda": 8, "ldb": 20, "ldc": 20}
+    assert sizes_of(call(matrix(1, 1, 1, 1), matrix(2, 1, 63, 63)))["ldb"] == 64
+    assert sizes_of(call(matrix(1, 2, 3, 3), matrix(2, 3, 5, 7))) == {
+        "m": 2,
+        "n": 5,
+        "k": 3,
+        "lda": 3,
+        "ldb": 7,
+        "ldc": 5,
+    }
 
 
 def test_what_has_no_twin() -> None:

@@ -246,7 +246,7 @@ def test_version() -> None:
     assert printed("--version") == f"gemmgen {package.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["emit", "explain", "run", "presets", "devices"])
+@pytest.mark.parametrize("command", ["emit", "explain", "run", "bench", "presets", "devices"])
 def test_help_teaches_by_example(command: str) -> None:
     text = printed(command, "--help")
     assert "Examples" in text

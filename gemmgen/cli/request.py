@@ -209,6 +209,13 @@ def attempt(problems: list[str], call: Callable[P, T], *args: P.args, **kwargs: 
         return None
 
 
+def strict_problems(strict: bool, backend: str) -> list[str]:
+    """What is wrong with --strict for a backend."""
+    if not strict or backend == "cuda":
+        return []
+    return [f"--strict asks ptxas, which knows nothing of {backend}: use --backend cuda, or leave it out"]
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")

@@ -7,9 +7,9 @@ instructions. No decision about tiling is made here or there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
@@ -133,13 +133,17 @@ class CLike(ABC):
     def launch(self) -> str:
         """The launch geometry, as the head comment prints it."""
 
+    def dynamic_bytes(self) -> int:
+        """Local memory that a launch must ask for."""
+        return 0
+
     @abstractmethod
     def prelude(self) -> list[str]:
         """Lines before the kernel (extensions, helpers), only those it uses."""
 
     @abstractmethod
-    def postlude(self) -> str:
-        """Text after the kernel: its launcher, where host code stands in the same file."""
+    def postlude(self, kernels: Sequence[Self]) -> str:
+        """Text after the kernels: their launcher, where host code stands in the same file."""
 
     @abstractmethod
     def build_line(self) -> str:
@@ -164,7 +168,7 @@ class CLike(ABC):
             if before is not None and _opens_section(before, stmt, depth):
                 yield ""
             match before, stmt:
-                case Alloc(declared), Store(buffer, (), _) if declared == buffer:
+                case Alloc(declared), Store(buffer, (), _) | Move(buffer, ()) if declared == buffer:
                     continue  # printed with its declaration
             following = stmts[i + 1] if i + 1 < len(stmts) else None
             for line in self._statement(stmt, following):
@@ -174,6 +178,9 @@ class CLike(ABC):
         match stmt:
             case Comment(text):
                 yield f"// {text}"
+            case Alloc(buffer) if isinstance(following, Move) and following.dst == buffer and not buffer.shape:
+                source = self.element(following.src, following.src_index)
+                yield f"{self.types[buffer.dtype.name]} {buffer.name} = {source};"
             case Alloc(buffer) if isinstance(following, Store) and following.buffer == buffer and not buffer.shape:
                 yield f"{self.types[buffer.dtype.name]} {buffer.name} = {self.expr(following.value)};"
             case Alloc(buffer):

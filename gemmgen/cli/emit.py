@@ -88,7 +88,8 @@ def emit(
     if stop_after is not None:
         from gemmgen.ir.show import show
 
-        deliver(show(driver.lower(spec, schedule, target, stop_after)), output)
+        kernels = driver.lower_program(spec, schedule, target, stop_after).kernels
+        deliver("\n".join(show(kernel) for kernel in kernels), output)
         return
     deliver(_text(driver.emit(spec, schedule, backend, target), target, python, strict), output)
 

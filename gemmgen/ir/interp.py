@@ -26,7 +26,7 @@ from gemmgen.ir.evaluate import (
     require_uniform,
     require_whole,
 )
-from gemmgen.ir.expr import Expr
+from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
@@ -57,7 +57,7 @@ from gemmgen.ir.stmt import (
     Sum,
     Update,
 )
-from gemmgen.ir.visit import evaluate
+from gemmgen.ir.visit import evaluate, walk, walk_expr
 
 #: Groups run in turns of at most this many work-items, to bound memory.
 MOST_LANES = 65536
@@ -99,7 +99,7 @@ class _Run:
 
     def run(self) -> None:
         """All groups, a share of them at a time."""
-        share = max(1, MOST_LANES // self._lanes.group_size)
+        share = 1 if _parts_ways(self._kernel) else max(1, MOST_LANES // self._lanes.group_size)
         with np.errstate(all="ignore"):
             for first in range(0, self._groups, share):
                 self._lanes.load(first, min(share, self._groups - first))
@@ -397,6 +397,26 @@ def _missing(lanes: Lanes, active: Active) -> int:
     came = active.mask.reshape(-1, lanes.group_size)
     group = int(np.argmax(came.any(axis=1) & ~came.all(axis=1)))
     return lanes.first + group * lanes.group_size + int(np.argmin(came[group]))
+
+
+def _parts_ways(kernel: Kernel) -> bool:
+    """Whether groups count asynchronous copies in loops whose length is their own."""
+    if not any(isinstance(s, AsyncGroup | Mbarrier) for s in walk(kernel.body)):
+        return False
+    own: set[str] = set()
+
+    def depends(node: Expr) -> bool:
+        parts = walk_expr(node)
+        return any(
+            (isinstance(p, Call) and p.function == "group_id") or (isinstance(p, Var) and p.name in own) for p in parts
+        )
+
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Let) and depends(stmt.value):
+            own.add(stmt.var.name)
+        if isinstance(stmt, For) and (depends(stmt.start) or depends(stmt.stop)):
+            return True
+    return False
 
 
 # --- arguments ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.target import Target
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret, layouts
 
@@ -31,7 +31,7 @@ SIZES = ((1, 1, 1), (1, 131, 9), (129, 1, 8), (7, 11, 15), (33, 65, 17), (130, 1
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 def test_any_size(name: str, size: tuple[int, int, int], rng: np.random.Generator) -> None:
     preset = presets.load(name)
-    kernel = driver.lower(preset.spec, preset.schedule, target_of(preset))
+    kernel = driver.lower_program(preset.spec, preset.schedule, target_of(preset))
     for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
         problem = Problem.random(rng, *size, alpha, beta)
         problem.check(interpret(kernel, preset.spec, problem))
@@ -41,7 +41,7 @@ def test_any_size(name: str, size: tuple[int, int, int], rng: np.random.Generato
 def test_integers_bit_for_bit(name: str, rng: np.random.Generator) -> None:
     preset = presets.load(name)
     problem = Problem.integers(rng, 70, 45, 29)
-    result = interpret(driver.lower(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem)
+    result = interpret(driver.lower_program(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem)
     assert np.array_equal(result, problem.expected)
 
 
@@ -52,7 +52,7 @@ def test_layouts(name: str, rng: np.random.Generator) -> None:
     refused = 0
     for spec in layouts(preset.spec):
         try:
-            kernel = driver.lower(spec, preset.schedule, target_of(preset))
+            kernel = driver.lower_program(spec, preset.schedule, target_of(preset))
         except ScheduleError:
             refused += 1
             continue
@@ -68,7 +68,7 @@ def test_folded_sizes_and_factors(name: str, size: tuple[int, int, int], rng: np
     for alpha, beta in ((1.0, 0.0), (2.5, 1.0), (1.0, 0.5)):
         spec = replace(preset.spec, m=m, n=n, k=k, alpha=alpha, beta=beta)
         problem = Problem.random(rng, m, n, k, alpha, beta)
-        problem.check(interpret(driver.lower(spec, preset.schedule, target_of(preset)), spec, problem))
+        problem.check(interpret(driver.lower_program(spec, preset.schedule, target_of(preset)), spec, problem))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -78,7 +78,7 @@ def test_promised_multiples(name: str, rng: np.random.Generator) -> None:
     depth = 2 * preset.schedule.k_step
     spec = replace(preset.spec, multiple_of=(rows, cols, preset.schedule.k_step))
     problem = Problem.random(rng, rows, 2 * cols, depth, 1.5, 0.5)
-    problem.check(interpret(driver.lower(spec, preset.schedule, target_of(preset)), spec, problem))
+    problem.check(interpret(driver.lower_program(spec, preset.schedule, target_of(preset)), spec, problem))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,10 +107,14 @@ def test_few_and_many_steps(name: str, k: int, rng: np.random.Generator) -> None
         for stages in (2, 3, 4) if preset.schedule.across else (1, 2, 3, 4):
             schedule = replace(preset.schedule, stages=stages)
             problem = Problem.random(rng, 40, 40, k)
-            problem.check(interpret(driver.lower(preset.spec, schedule, target_of(preset)), preset.spec, problem))
+            problem.check(
+                interpret(driver.lower_program(preset.spec, schedule, target_of(preset)), preset.spec, problem)
+            )
     else:
         problem = Problem.random(rng, 40, 40, k)
-        problem.check(interpret(driver.lower(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem))
+        problem.check(
+            interpret(driver.lower_program(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem)
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,7 +123,9 @@ def test_interpreter_is_quick(name: str, rng: np.random.Generator) -> None:
     preset = presets.load(name)
     problem = Problem.random(rng, 64, 64, 64)
     start = time.perf_counter()
-    problem.check(interpret(driver.lower(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem))
+    problem.check(
+        interpret(driver.lower_program(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem)
+    )
     assert time.perf_counter() - start < 5
 
 
@@ -131,6 +137,8 @@ def test_infinities_and_nans_propagate(rng: np.random.Generator) -> None:
         problem.a[3, 12], problem.b[5, 7] = np.inf, np.nan
         with np.errstate(invalid="ignore"):
             expected = problem.a.astype(np.float64) @ problem.b.astype(np.float64)
-            result = interpret(driver.lower(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem)
+            result = interpret(
+                driver.lower_program(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem
+            )
         assert np.array_equal(np.isnan(result), np.isnan(expected)), name
         assert np.array_equal(np.isinf(result), np.isinf(expected)), name

@@ -178,13 +178,8 @@ class CLike(ABC):
         match stmt:
             case Comment(text):
                 yield f"// {text}"
-            case Alloc(buffer) if isinstance(following, Move) and following.dst == buffer and not buffer.shape:
-                source = self.element(following.src, following.src_index)
-                yield f"{self.types[buffer.dtype.name]} {buffer.name} = {source};"
-            case Alloc(buffer) if isinstance(following, Store) and following.buffer == buffer and not buffer.shape:
-                yield f"{self.types[buffer.dtype.name]} {buffer.name} = {self.expr(following.value)};"
             case Alloc(buffer):
-                yield from self.declare(buffer)
+                yield from self._declaration(buffer, following)
             case Let(var, value):
                 yield f"const {self.types[var.dtype.name]} {var.name} = {self.expr(value)};"
             case Store(buffer, index, value):
@@ -214,6 +209,17 @@ class CLike(ABC):
                 yield "}"
             case _:
                 raise LoweringError(f"cannot print {type(stmt).__name__}: it should have been expanded")
+
+    def _declaration(self, buffer: Buffer, following: Stmt | None) -> list[str]:
+        """A scalar together with its first value, where that comes next."""
+        if not buffer.shape:
+            name = f"{self.types[buffer.dtype.name]} {buffer.name}"
+            match following:
+                case Store(stored, _, value) if stored == buffer:
+                    return [f"{name} = {self.expr(value)};"]
+                case Move(stored, _, source, index) if stored == buffer:
+                    return [f"{name} = {self.element(source, index)};"]
+        return self.declare(buffer)
 
     def _meeting(self, stmt: Barrier | AsyncGroup | Mbarrier) -> list[str]:
         match stmt:

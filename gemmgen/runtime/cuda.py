@@ -19,6 +19,7 @@ from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
 from gemmgen.runtime.variants import LD_MULTIPLE, Variants
 from gemmgen.source import EntryPoint, Source
+from gemmgen.spec import GemmSpec
 
 #: Sizes for which a kernel remembers its launch geometry.
 REMEMBERED = 256
@@ -50,7 +51,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         self._bound = device is not None
         self._wish = device
         self._info: CudaDeviceInfo | None = None
-        self._built: dict[tuple[int, int], CudaBuilt] = {}
+        self._built: dict[tuple[int, GemmSpec], CudaBuilt] = {}
         self._lock = threading.Lock()
         self._workspaces: dict[tuple[int, int, int], CupyArray] = {}
         self._remembered: dict[tuple[int, ...], list[tuple[int, int]]] = {}
@@ -89,8 +90,9 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         Raises: DeviceError, ScheduleError.
         """
         self._kernels(self.device.number, self.source)
-        if self._variants is not None and self._variants.has_twin:
-            self._kernels(self.device.number, self._variants.twin())
+        if self._variants is not None:
+            for spec in self._variants.promised:
+                self._kernels(self.device.number, self._variants.twin(spec))
 
     def source_for(self, a: object, b: object, c: object = None) -> Source:
         """The source that a call with these arrays runs. Raises: SpecError, ScheduleError."""
@@ -174,7 +176,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
 
     def _kernels(self, device: int, source: Source) -> CudaBuilt:
         # The sources of one kernel differ in what they are promised and in nothing else.
-        key = device, source.spec.ld_multiple
+        key = device, source.spec
         with self._lock:
             if key not in self._built:
                 info = self._info if self._info is not None and self._info.number == device else info_of(device)

@@ -6,6 +6,7 @@ instructions. No decision about tiling is made here or there.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -306,11 +307,12 @@ def _opens_section(before: Stmt, stmt: Stmt, depth: int) -> bool:
     return isinstance(stmt, Comment) or (depth == 1 and isinstance(before, Let) != isinstance(stmt, Let))
 
 
-def fold_line(line: str, limit: int = 100) -> list[str]:
-    """A statement over several lines where it is longer than `limit`."""
+def fold_line(line: str, limit: int = 100, hang: int = 4) -> list[str]:
+    """A statement over several lines where it is longer than `limit`; those after the first stand `hang` further in."""
     if len(line) <= limit:
         return [line]
     indent = len(line) - len(line.lstrip())
+    inner = " " * (indent + hang)
     marks = _marks(line)
     if (equals := marks.get(" = ")) is not None:
         return [line[: equals + 2], *fold_line(" " * (indent + 4) + line[equals + 3 :], limit)]
@@ -321,19 +323,34 @@ def fold_line(line: str, limit: int = 100) -> list[str]:
             return [parts[0], *(part for p in parts[1:] for part in fold_line(" " * (indent + 4) + p, limit))]
         # `condition ? then` over `: other`, the two signs aligned.
         return [line[:colon], *fold_line(" " * (question + 1) + line[colon + 1 :], limit)]
-    cut = _last_comma(line, limit)
-    return [line] if cut is None else [line[:cut], *fold_line(" " * (indent + 4) + line[cut + 1 :], limit)]
+    depth, cut = _cut(line, limit)
+    opening = re.match(r" *\w+\((?=.)", line)
+    if depth > 1 and opening is not None:
+        # Rather each argument whole, on lines of their own.
+        return [opening[0], *fold_line(inner + line[opening.end() :], limit, hang=0)]
+    if cut is None:
+        return [line]
+    if line.startswith(" + ", cut):
+        inner = " " * (indent + 4)
+    return [line[:cut], *fold_line(inner + line[cut + 1 :], limit, hang=0)]
 
 
-def _last_comma(line: str, limit: int) -> int | None:
-    """Where the line is cut: after the last comma that fits, of those inside the fewest parentheses."""
+def _cut(line: str, limit: int) -> tuple[int, int | None]:
+    """(depth, place) where the line is cut: after the last comma or before the last plus that fits, of those inside
+    the fewest parentheses; where none fits, at the first one that doesn't.
+    """
     best: tuple[int, int] | None = None
-    depth = 0
-    for i, character in enumerate(line[:limit]):
+    depth, start = 0, len(line) - len(line.lstrip())
+    for i, character in enumerate(line):
         depth += (character in "([{") - (character in ")]}")
-        if character == "," and (best is None or -depth >= best[0]):
-            best = -depth, i + 1
-    return None if best is None else best[1]
+        place = i + 1 if character == "," else i if line.startswith(" + ", i) and i > start else None
+        if place is None:
+            continue
+        if place > limit:
+            return best or (depth, place)
+        if best is None or depth <= best[0]:
+            best = depth, place
+    return best or (0, None)
 
 
 def _marks(line: str) -> dict[str, int]:

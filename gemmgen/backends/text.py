@@ -36,9 +36,12 @@ def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Note
     needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
     needs += [f"a workspace of {file.expr(workspace)} elements, aligned to 16 bytes"] if workspace is not None else []
     launches = [printer.launch() for printer in kernels]
+    if len(kernels) > 1:
+        named = (f"{p.kernel.name}: {launch}" for p, launch in zip(kernels, launches, strict=True))
+        launches = [line for text in named for line in wrap(text, WIDTH, subsequent_indent="    ")]
     notes = [
         *notes,
-        ("Launch", launches if len(kernels) == 1 else [f"{p.kernel.name}: {p.launch()}" for p in kernels]),
+        ("Launch", launches),
         ("Needs", [*needs, *file.requirements()]),
     ]
     template = environment().get_template(f"{file.name}/kernel{file.suffix}.j2")

@@ -109,7 +109,8 @@ __device__ __forceinline__ void async_wait()
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 ::"r"(address), "r"(arrivals) : "memory");
 }
 
 //: mbarrier_arrive

@@ -109,9 +109,10 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     spec = GemmSpec(multiple_of=(rows, cols, preset.schedule.round_depth), beta=0.0, ld_multiple=4)
     backend = "cuda" if driver.refusals(preset.spec, preset.schedule) else "opencl"
     text = driver.emit(spec, preset.schedule, backend).text
-    # The first kernel's body; a second one has no tiles.
-    body = text.split("__launch_bounds__" if backend == "cuda" else "__kernel", 2)[1]
-    body = body.split("\n}\n", 1)[0].split("{", 1)[1]
+    # The body of the kernel that has tiles; others go before or after it.
+    parts = text.split("__launch_bounds__" if backend == "cuda" else "__kernel")[1:]
+    (own,) = (part for part in parts if re.search(rf"\b{name}\(", part.split("{", 1)[0]))
+    body = own.split("\n}\n", 1)[0].split("{", 1)[1]
     allowed = {f"if ({condition}) {{" for condition in look_ahead(preset.schedule)}
     shares = ("if (kk + 1 < ", "if (local_index + i * ", "if (local_index < ")
     lines = [line.strip() for line in body.splitlines()]

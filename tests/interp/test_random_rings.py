@@ -40,6 +40,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     mbarrier, asynchronous = draw(st.sampled_from([0, 1, 2, 3])), draw(st.integers(0, 3)) > 0
     stages = draw(st.integers(3, 5)) * mbarrier if mbarrier else draw(st.integers(1, 4))
     run = draw(st.sampled_from([tile, (1, 4), (1, 2), (tile[0], 2)]))
+    split = draw(st.sampled_from([1, 1, 2, 3, 8]))
     return Schedule(
         tile=tile,
         group=group,
@@ -50,7 +51,8 @@ def schedules(draw: st.DrawFn) -> Schedule:
         stages=stages,
         mbarrier=mbarrier,
         slices=slices,
-        split=draw(st.sampled_from([1, 1, 2, 3, 8])),
+        split=split,
+        atomic=split > 1 and draw(st.booleans()),
         raster=draw(st.sampled_from([0, 1, 2, 3])),
         register_stages=2 if across else draw(st.integers(1, 2)),
         warp=warp,

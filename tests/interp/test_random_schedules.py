@@ -24,6 +24,7 @@ CHANGES: dict[str, st.SearchStrategy[object]] = {
     "mbarrier": st.sampled_from([0, 1, 2, 3]),
     "slices": st.sampled_from([1, 2, 4]),
     "split": st.sampled_from([1, 2, 3]),
+    "atomic": st.booleans(),
     "raster": st.sampled_from([0, 1, 2, 3]),
     "stagger": st.booleans(),
     "c_width": st.sampled_from([1, 2, 4]),

@@ -106,7 +106,7 @@ def test_a_module_holds_one_kernel() -> None:
 
 def test_kernels_together_hold_what_each_has() -> None:
     m, n, beta = Var("m"), Var("n"), Var("beta", F32)
-    written = Buffer("w", F32, Space.GLOBAL, Layout.pitched(m, n, n))
+    written = Buffer("workspace", F32, Space.GLOBAL, Layout.pitched(m, n, n))
     read = replace(written, writable=False)
     one = Kernel("one", (m, n, written), (Barrier(),), (2, 8), (m, Const(1)), facts=(m - 1,))
     two = Kernel("two", (m, read, beta), (Comment("second"), Barrier()), (1, 64), (n, Const(1)))

@@ -107,6 +107,10 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
         (replace(RING, c_width=8), "c_width = 8 does not divide the run's columns = 4: use one of 1, 2, 4"),
         # parts of K
         (
+            replace(RING, atomic=True),
+            "atomic adds up the parts of a split K, but split = 1: give split 8, say, or drop it",
+        ),
+        (
             replace(presets.load("block_read_4x1_1x8").schedule, split=4),
             "split = 4 begins in the middle of K, which image block reads can't: use split 1",
         ),
@@ -123,18 +127,24 @@ def test_every_refusal_has_a_remedy(schedule: Schedule, message: str) -> None:
     ("schedule", "message"),
     [
         (RING, "c_width = 4 stores neighbouring columns, but C is column-major: use c_width 1"),
+        (replace(RING, c_width=1, split=8, atomic=True), "atomic adds to rows of C, which is column-major: drop it"),
         (replace(SLICED, c_width=1), "slices = 2 add up rows of C, which is column-major: use slices 1"),
     ],
 )
 def test_column_major_c(schedule: Schedule, message: str) -> None:
     assert refused(schedule, c_order="col") == (message,)
-    assert refused(replace(schedule, c_width=1, slices=1), c_order="col") == ()
+    assert refused(replace(schedule, c_width=1, slices=1, atomic=False), c_order="col") == ()
 
 
 @pytest.mark.parametrize(
     ("target", "schedule", "message"),
     [
         ("sm_80", RING, "mbarrier = 2, but target 'sm_80' has none: use 0, or sm_90 or later"),
+        (
+            "sm_80",
+            replace(RING, split=8, atomic=True),
+            "atomic, but target 'sm_80' adds no vectors in one step: drop it, or use sm_90 or later",
+        ),
         ("sm_75", RING, "a.async_copy, but target 'sm_75' has none: drop it, or use sm_80 or later"),
         (
             "intel",

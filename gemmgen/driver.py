@@ -34,13 +34,23 @@ PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, simplify)
 PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 
 
-def emit(spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None) -> Source:
-    """The source of a product. Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault."""
+def emit(
+    spec: GemmSpec,
+    schedule: Schedule,
+    backend: str = "opencl",
+    target: Target | None = None,
+    form: str | None = None,
+) -> Source:
+    """The source of a product, in the form that is meant (`CLike.forms`; None for the backend's first).
+
+    Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault.
+    """
     language = find_backend(backend)
     target = _target(language, target)
+    form = _form(language, form)
     kernel = lower(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
-    return _print(kernel, spec, computes(spec), notes, "gemm", language, target)
+    return _print(kernel, spec, computes(spec), notes, "gemm", language(target, kernel, form, spec))
 
 
 def emit_transpose(
@@ -49,14 +59,27 @@ def emit_transpose(
     backend: str = "opencl",
     target: Target | None = None,
     name: str | None = None,
+    form: str | None = None,
 ) -> Source:
     """The source of B = A^T by shuffles in sub-groups of `block` lanes. Raises: ScheduleError."""
     language = find_backend(backend)
     target = _target(language, target)
+    form = _form(language, form)
     kernel = run_passes(build_transpose(spec, block, target, name), target)
     exchanges = block.bit_length() - 1
     notes: Notes = [("Schedule", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
-    return _print(kernel, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", language, target)
+    printer = language(target, kernel, form, spec)
+    return _print(kernel, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", printer)
+
+
+def _form(language: type[CLike], form: str | None) -> str | None:
+    """The form that is meant. Raises: ScheduleError if the backend has none of that name."""
+    if form is None:
+        return next(iter(language.forms), None)
+    if form not in language.forms:
+        known = f"use one of {', '.join(language.forms)}" if language.forms else "leave it out"
+        raise ScheduleError(f"form {form!r} means nothing to backend {language.name}: {known}")
+    return form
 
 
 def _target(language: type[CLike], target: Target | None) -> Target:
@@ -108,14 +131,12 @@ def _print(
     what: str,
     notes: Notes,
     operation: Literal["gemm", "transpose"],
-    language: type[CLike],
-    target: Target,
+    printer: CLike,
 ) -> Source:
-    printer = language(target, kernel)
     local = sum(s.buffer.bytes for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL)
     return Source(
         name=kernel.name,
-        backend=language.name,
+        backend=printer.name,
         operation=operation,
         text=render(printer, what, notes, local),
         entry_points=(entry_point(kernel, local),),

@@ -35,7 +35,7 @@ def render(printer: CLike, computes: str, notes: Notes, local_bytes: int) -> str
         ("Needs", [f"{local_bytes:,} bytes of {printer.words.local_memory}"] if local_bytes else []),
     ]
     notes[-1][1].extend(printer.requirements())
-    template = environment().get_template(f"{printer.name}/kernel{printer.suffix}.j2")
+    template = environment().get_template(printer.template())
     return template.render(
         name=printer.kernel.name,
         computes=computes,
@@ -43,6 +43,7 @@ def render(printer: CLike, computes: str, notes: Notes, local_bytes: int) -> str
         prelude=printer.prelude(),
         body=printer.function(),
         postlude=printer.postlude(),
+        **printer.fields(),
     )
 
 

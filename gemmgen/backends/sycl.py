@@ -10,7 +10,7 @@ from gemmgen.backends.sycl_main import program
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Call, Var, as_int
-from gemmgen.ir.stmt import Alloc, For, Move
+from gemmgen.ir.stmt import Alloc, Barrier, For, Move
 from gemmgen.ir.visit import uses_calls, walk
 
 #: Built-in ids -> how a work-item asks for them; SYCL counts dimensions from the slowest.
@@ -35,7 +35,27 @@ class Sycl(CLike):
         return f"sycl/{self.form}.{'hpp' if self.form == 'header' else 'cpp'}.j2"
 
     def fields(self) -> Mapping[str, object]:
-        return program(self.kernel, self.spec) if self.form == "main" else {}
+        match self.form:
+            case "main":
+                return program(self.kernel, self.spec)
+            case "kernel":
+                return {"headers": self._headers()}
+        return {}
+
+    def _headers(self) -> list[str]:
+        """Those that the kernel needs: at run time they cost more than its own text."""
+        headers = ["builtins.hpp", "ext/oneapi/free_function_kernel_properties.hpp"]
+        headers += ["ext/oneapi/free_function_queries.hpp", "nd_item.hpp"]
+        if any(isinstance(s, Barrier) for s in walk(self.kernel.body)):
+            headers.append("group_barrier.hpp")
+        if self._local_arrays():
+            headers.append("ext/oneapi/work_group_static.hpp")
+        if self._shares_lanes():
+            headers += ["group_algorithm.hpp", "sub_group.hpp"]
+        if self._block_loads():
+            experimental = "ext/oneapi/experimental"
+            headers += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
+        return sorted(headers)
 
     # --- what a work-item runs --------------------------------------------------------------------
 
@@ -46,7 +66,7 @@ class Sycl(CLike):
 
     def function(self) -> str:
         text = super().function()
-        if not uses_calls(self.kernel, {"lane_id", *LANES}) and not self._block_loads():
+        if not self._shares_lanes():
             return text
         opening = f"{INDENT}const sycl::sub_group sub_group = item.get_sub_group();\n"
         head, brace, body = text.partition("\n{\n")
@@ -65,14 +85,15 @@ class Sycl(CLike):
         moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"]
         lines = []
         for width in sorted({m.width for m in moves}):
-            element = self.types[moves[0].src.dtype.name]
+            dtype = moves[0].src.dtype
+            element = self.types[dtype.name]
+            vector, size = f"{element}{width}", width * dtype.size
             lines += [
-                f"// {width} neighbouring elements, at any alignment.",
+                f"// {width} neighbouring elements, at any alignment, by one load and one store (sycl::vec takes {width}).",
+                f"typedef {element} {vector} __attribute__((vector_size({size}), aligned({dtype.size}), may_alias));",
                 f"inline void copy{width}({element} *to, const {element} *from)",
                 "{",
-                f"    sycl::vec<{element}, {width}> elements;",
-                "    elements.load(0, from);",
-                "    elements.store(0, to);",
+                f"    *reinterpret_cast<{vector} *>(to) = *reinterpret_cast<const {vector} *>(from);",
                 "}",
                 "",
             ]
@@ -103,6 +124,9 @@ class Sycl(CLike):
             *end,
             "}",
         ]
+
+    def _shares_lanes(self) -> bool:
+        return bool(self._block_loads()) or uses_calls(self.kernel, {"lane_id", *LANES})
 
     def _block_loads(self) -> list[Move]:
         return [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "block_read"]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel
     from gemmgen.runtime.cuda_devices import CudaDeviceLike
     from gemmgen.runtime.opencl import CompiledKernel, DeviceLike
+    from gemmgen.runtime.sycl import SyclKernel
+    from gemmgen.runtime.sycl_devices import SyclDeviceLike
 
 #: What `compile` uses where no schedule is given: on devices with sub-groups, and on others.
 DEFAULT_PRESET = "L3_SIMD_32x2_1x8"
@@ -21,10 +23,11 @@ PORTABLE_PRESET = "lds_8x8_16x16_k8"
 #: What it uses on CUDA.
 CUDA_PRESET = "async_8x8_8x16"
 #: Backends whose kernels can be run from Python.
-RUNNABLE = ("opencl", "cuda")
+RUNNABLE = ("opencl", "cuda", "sycl")
 
 _OF_CUDA = {"CudaKernel": "cuda", "cuda_devices": "cuda_devices"}
-_HOMES = {"CompiledKernel": "opencl", "devices": "devices", **_OF_CUDA}
+_OF_SYCL = {"SyclKernel": "sycl", "sycl_devices": "sycl_devices"}
+_HOMES = {"CompiledKernel": "opencl", "devices": "devices", **_OF_CUDA, **_OF_SYCL}
 
 
 @overload
@@ -50,9 +53,19 @@ def compile(  # noqa: A001
 def compile(  # noqa: A001
     spec: GemmSpec | None = None,
     schedule: Schedule | str | None = None,
+    *,
+    backend: Literal["sycl"],
+    device: SyclDeviceLike = None,
+) -> SyclKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    spec: GemmSpec | None = None,
+    schedule: Schedule | str | None = None,
     backend: str = "opencl",
     device: DeviceLike | CudaDeviceLike = None,
-) -> CompiledKernel | CudaKernel: ...
+) -> CompiledKernel | CudaKernel | SyclKernel: ...
 
 
 def compile(  # noqa: A001  (called as gemmgen.compile)
@@ -60,16 +73,16 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
     schedule: Schedule | str | None = None,
     backend: str = "opencl",
     device: DeviceLike | CudaDeviceLike = None,
-) -> CompiledKernel | CudaKernel:
+) -> CompiledKernel | CudaKernel | SyclKernel:
     """Emit a kernel for a device, and build it.
 
     Args:
         spec: what to compute; None for the preset's, or float32 with run-time sizes, alpha and beta.
         schedule: how; the name of a preset (`gemmgen presets`), or None for `DEFAULT_PRESET` where the device
             has sub-groups, else `PORTABLE_PRESET`; on CUDA `CUDA_PRESET`.
-        backend: `opencl` for a `CompiledKernel`, `cuda` for a `CudaKernel`.
-        device: None for the best (of CUDA the current one), a number or part of a name (`gemmgen devices`), or a
-            device, context or queue of pyopencl; of CUDA a device of CuPy or torch.
+        backend: `opencl` for a `CompiledKernel`, `cuda` for a `CudaKernel`, `sycl` for a `SyclKernel`.
+        device: None for the best (of CUDA the current one, of SYCL its default), a number or part of a name
+            (`gemmgen devices`), or a device, context or queue of pyopencl; of CUDA a device of CuPy or torch.
 
     Raises: SpecError, ScheduleError, DeviceError with every problem.
     """
@@ -79,6 +92,8 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
     if backend == "cuda":
         return _compile_cuda(spec, schedule, device)
+    if backend == "sycl":
+        return _compile_sycl(spec, schedule, device)
     if backend != "opencl":
         raise DeviceError(f"backend {backend!r} cannot be run from Python: use one of {', '.join(RUNNABLE)}")
     return _compile_opencl(spec, schedule, device)
@@ -115,6 +130,23 @@ def _compile_cuda(spec: GemmSpec | None, schedule: Schedule | str | None, device
     return CudaKernel.from_source(emit(spec or GemmSpec(), schedule, "cuda", target), device)
 
 
+def _compile_sycl(spec: GemmSpec | None, schedule: Schedule | str | None, device: SyclDeviceLike) -> SyclKernel:
+    from gemmgen import presets
+    from gemmgen.driver import emit
+    from gemmgen.runtime.sycl import SyclKernel
+    from gemmgen.runtime.sycl_devices import pick, target_of
+
+    preset = presets.load(schedule) if isinstance(schedule, str) else None
+    info = pick(device, wishes(preset.schedule if preset else schedule))
+    target = target_of(info)
+    if schedule is None:
+        preset = presets.load(DEFAULT_PRESET if wishes(None) <= target.features else PORTABLE_PRESET)
+    if preset is not None:
+        spec, schedule = spec or preset.spec, preset.schedule
+    assert isinstance(schedule, Schedule)
+    return SyclKernel.from_source(emit(spec or GemmSpec(), schedule, "sycl", target, "kernel"), info)
+
+
 def wishes(schedule: Schedule | str | None) -> frozenset[str]:
     """Features that a schedule will ask of a device, so that one is chosen that has them."""
     if schedule is None:
@@ -132,7 +164,7 @@ def wishes(schedule: Schedule | str | None) -> frozenset[str]:
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in _OF_CUDA:
+    if name not in _OF_CUDA and name not in _OF_SYCL:
         require_pyopencl()
     value: object = getattr(import_module(f"gemmgen.runtime.{_HOMES[name]}"), name)
     return value

@@ -89,7 +89,7 @@ class Sycl(CLike):
             element = self.types[dtype.name]
             vector, size = f"{element}{width}", width * dtype.size
             lines += [
-                f"// {width} neighbouring elements, at any alignment, by one load and one store (sycl::vec takes {width}).",
+                f"// {width} neighbouring elements, at any alignment; sycl::vec::load would take one after the other.",
                 f"typedef {element} {vector} __attribute__((vector_size({size}), aligned({dtype.size}), may_alias));",
                 f"inline void copy{width}({element} *to, const {element} *from)",
                 "{",
@@ -235,7 +235,7 @@ class Sycl(CLike):
 
     # --- functions and instructions ---------------------------------------------------------------
 
-    def qualifier(self, buffer: Buffer) -> str:
+    def qualifier(self, _buffer: Buffer) -> str:
         return ""
 
     def declare(self, buffer: Buffer) -> list[str]:

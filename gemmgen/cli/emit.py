@@ -19,6 +19,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen emit --method slm --tile 4x4 --set stages=2 --layout row,col",
         "gemmgen emit --preset naive --python -o naive.py",
         "gemmgen emit --kernel transpose --sub-group 16",
+        "gemmgen emit --backend sycl --preset register_8x8_4x4 --form main -o gemm.cpp",
         "gemmgen emit --tile 8x4 --stop-after build",
     )
 )
@@ -39,6 +40,13 @@ def complete_passes(incomplete: str) -> list[str]:
     return [name for name in PASS_NAMES if name.startswith(incomplete)]
 
 
+def complete_forms(incomplete: str) -> list[str]:
+    """Forms of any backend, for the shell."""
+    from gemmgen.backends import BACKENDS
+
+    return [form for backend in BACKENDS.values() for form in backend.forms if form.startswith(incomplete)]
+
+
 def complete_kernels(incomplete: str) -> list[str]:
     """Kernel kinds, for the shell."""
     return [name for name in KERNELS if name.startswith(incomplete)]
@@ -48,11 +56,22 @@ def complete_kernels(incomplete: str) -> list[str]:
 def emit(
     request: Request,
     backend: Annotated[
-        str, typer.Option(metavar="NAME", help="Language of the text: opencl.", autocompletion=complete_backends)
+        str,
+        typer.Option(
+            metavar="NAME", help="Language of the text: opencl, cuda or sycl.", autocompletion=complete_backends
+        ),
     ] = "opencl",
     kernel: Annotated[
         str, typer.Option(metavar="KIND", help="gemm or transpose.", autocompletion=complete_kernels)
     ] = "gemm",
+    form: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM",
+            help="Of sycl: header (with a launcher), kernel (for the run-time compiler) or main (checks itself).",
+            autocompletion=complete_forms,
+        ),
+    ] = None,
     python: Annotated[
         bool,
         typer.Option("--python", help="A Python module that needs numpy and pyopencl (CuPy for cuda), but no gemmgen."),
@@ -69,9 +88,9 @@ def emit(
     METHOD_RxC_hxw computes R x C elements of C per work-item in groups of h x w work-items. Whatever is
     left out follows from the method; the kernel's head comment shows what was chosen.
     """
-    problems = [*path_problems(output), *_choices(backend, kernel, python, stop_after)]
+    problems = [*path_problems(output), *_choices(backend, kernel, python, stop_after, form)]
     if kernel == "transpose":
-        deliver(_transpose(request, problems, backend, python, stop_after), output)
+        deliver(_transpose(request, problems, backend, python, stop_after, form), output)
         return
     spec, schedule, target = request.resolve(problems, backend)
 
@@ -82,7 +101,7 @@ def emit(
 
         deliver(show(driver.lower(spec, schedule, target, stop_after)), output)
         return
-    source = driver.emit(spec, schedule, backend, target)
+    source = driver.emit(spec, schedule, backend, target, form)
     if python:
         from gemmgen.module import render_module
 
@@ -91,7 +110,7 @@ def emit(
     deliver(source.text, output)
 
 
-def _choices(backend: str, kernel: str, python: bool, stop_after: str | None) -> list[str]:
+def _choices(backend: str, kernel: str, python: bool, stop_after: str | None, form: str | None) -> list[str]:
     """What is wrong with the options that only `emit` has."""
     from gemmgen.backends import BACKENDS
     from gemmgen.driver import PASS_NAMES
@@ -103,8 +122,12 @@ def _choices(backend: str, kernel: str, python: bool, stop_after: str | None) ->
         for what, value, known in given
         if value is not None and value not in known
     ]
-    if python and stop_after is not None:
-        problems.append("--python and --stop-after exclude one another: drop one")
+    for other, wanted in (("--python", python), ("--form", form is not None)):
+        if wanted and stop_after is not None:
+            problems.append(f"{other} and --stop-after exclude one another: drop one")
+    if form is not None and backend in BACKENDS and form not in (forms := BACKENDS[backend].forms):
+        remedy = suggest(form, forms) if forms else f"backend {backend} has one form only, so leave it out"
+        problems.append(f"form {form!r} does not exist: {remedy}")
     return problems
 
 
@@ -114,7 +137,9 @@ def _option(field: str) -> str:
     return special.get(field, f"--{field.replace('_', '-')}")
 
 
-def _transpose(request: Request, problems: list[str], backend: str, python: bool, stop_after: str | None) -> str:
+def _transpose(
+    request: Request, problems: list[str], backend: str, python: bool, stop_after: str | None, form: str | None
+) -> str:
     """The text for `--kernel transpose`, which has a block (`--sub-group`) where a product has a schedule."""
     from gemmgen import driver
     from gemmgen.names import name_problem
@@ -140,7 +165,7 @@ def _transpose(request: Request, problems: list[str], backend: str, python: bool
 
         kernel = build_transpose(spec, int(block), target, request.name)
         return show(driver.run_passes(kernel, target, stop_after))
-    source = driver.emit_transpose(spec, int(block), backend, target, request.name)
+    source = driver.emit_transpose(spec, int(block), backend, target, request.name, form)
     if python:
         from gemmgen.module import render_module
 

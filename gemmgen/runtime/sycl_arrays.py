@@ -1,4 +1,4 @@
-"""Matrices in SYCL's unified shared memory (USM), whoever made them, by `__sycl_usm_array_interface__`. Never copied."""
+"""Matrices in SYCL's unified shared memory, whoever made them, by `__sycl_usm_array_interface__`. Never copied."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ def _strangers(matrices: Mapping[str, GpuMatrix], queue: SyclQueue) -> list[str]
 
 def _not_usm(names: list[str], queue: SyclQueue) -> list[str]:
     return [
-        f"{name} does not lie in USM that the queue on {queue.info.name} reaches: allocate it by kernel.empty(shape) or "
-        f"on that device's default queue, or pass a copy, np.array({name})"
+        f"{name} does not lie in USM that a queue on {queue.info.name} reaches: allocate it by kernel.empty(shape), or "
+        f"on that device's default queue, or pass a copy of it, np.array({name})"
         for name in names
     ]
 

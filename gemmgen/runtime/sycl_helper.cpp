@@ -123,14 +123,21 @@ int gemmgen_devices()
     });
 }
 
-// Compiles for a device, given by its number; the text is the compiler's log.
-int gemmgen_compile(std::size_t device, const char *source, const char *name, int as_object)
+// Compiles for a device, given by its number, with options that end in newlines; the text is the compiler's log.
+int gemmgen_compile(std::size_t device, const char *source, const char *name, int as_object,
+                    const char *options)
 {
     std::string log;
     const int failed = guarded([&] {
         const std::vector<sycl::device> chosen{devices().at(device)};
         const sycl::context context(chosen);
-        const auto properties = syclex::properties{syclex::save_log(&log)};
+        std::vector<std::string> listed;
+        std::istringstream lines(options);
+        for (std::string line; std::getline(lines, line);) {
+            listed.push_back(line);
+        }
+        const auto properties =
+            syclex::properties{syclex::save_log(&log), syclex::build_options(listed)};
         auto bundle = syclex::create_kernel_bundle_from_source(
             context, syclex::source_language::sycl, std::string(source));
         if (as_object) {

@@ -119,7 +119,7 @@ def helper_path() -> Path:
 
 
 def _compiler_version(compiler: str) -> str:
-    result = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+    result = subprocess.run([compiler, "--version"], check=False, capture_output=True, text=True)
     return f"{compiler} {result.stdout}"
 
 
@@ -135,7 +135,7 @@ def _build(compiler: str, source: bytes, path: Path) -> None:
             file.write_bytes(source)
             include = ["-isystem", str(header.parent.parent)]
             command = [compiler, *FLAGS, *include, str(file), str(runtime), "-o", str(draft)]
-            result = subprocess.run(command, capture_output=True, text=True)
+            result = subprocess.run(command, check=False, capture_output=True, text=True)
             if result.returncode:
                 log = "\n".join(result.stderr.splitlines()[:20])
                 raise DeviceError(f"{compiler} does not compile gemmgen's helper for SYCL; it says:\n{log}")
@@ -181,10 +181,13 @@ class Helper:
                 raise DeviceError(f"SYCL shows no devices: {self.text()}")
         return [line.split("\t") for line in self.text().splitlines()]
 
-    def compile(self, device: int, source: str, name: str, as_object: bool = False) -> tuple[bytes | None, str]:
+    def compile(
+        self, device: int, source: str, name: str, as_object: bool = False, options: Sequence[str] = ()
+    ) -> tuple[bytes | None, str]:
         """SYCLBIN (native code, or as an object SPIR-V), or None; and the compiler's log."""
-        number = ctypes.c_size_t(device)
-        if self._library.gemmgen_compile(number, source.encode(), name.encode(), int(as_object)):
+        texts = source.encode(), name.encode()
+        listed = "".join(f"{option}\n" for option in options).encode()
+        if self._library.gemmgen_compile(ctypes.c_size_t(device), *texts, int(as_object), listed):
             return None, self.text()
         log, size = self.text(), ctypes.c_size_t()
         address = int(self._library.gemmgen_content(ctypes.byref(size)))

@@ -234,8 +234,7 @@ def _in_place(request: Request, queue: SyclQueue) -> tuple[dict[str, object], ob
     name, output, view = request.output
     if output is None:
         made = UsmArray(queue, view.rows, view.cols, view.order)
-        address = cast("tuple[int, bool]", made.__array_interface__["data"])[0]
-        return _values(request, {**places, name: (address, view.ld)}), made
+        return _values(request, {**places, name: (made.address, view.ld)}), made
     matrix = cast(GpuMatrix, output)
     return _values(request, {**places, name: (matrix.pointer, view.ld)}), matrix.array
 

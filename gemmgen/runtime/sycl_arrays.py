@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, cast
+from weakref import finalize
 
 import numpy as np
 
@@ -22,9 +23,9 @@ QUEUE_CAPSULE = b"SyclQueueRef"
 F32 = np.dtype(np.float32)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class SyclQueue:
-    """A queue of SYCL that measures time; `handle` is the helper's."""
+    """A queue of SYCL that measures time; `handle` is the helper's. Memory that was allocated by it keeps it."""
 
     handle: int
     info: SyclDeviceInfo
@@ -45,6 +46,7 @@ class UsmArray:
 
     Attributes:
         shape: rows and columns.
+        address: of the first element.
     """
 
     def __init__(self, queue: SyclQueue, rows: int, cols: int, order: Literal["row", "col"] = "row") -> None:
@@ -52,27 +54,26 @@ class UsmArray:
         self.queue = queue
         size = F32.itemsize
         self.strides = (cols * size, size) if order == "row" else (size, rows * size)
-        self._address = helper().allocate(queue.handle, rows * cols * size)
+        self.address = helper().allocate(queue.handle, rows * cols * size)
+        self._finalizer = finalize(self, _free, queue, self.address)
 
     def release(self) -> None:
         """Give the memory back, before the object goes."""
-        address, self._address = self._address, 0
-        if address:
-            helper().free(self.queue.handle, address)
-
-    def __del__(self) -> None:
-        if getattr(self, "_address", 0):
-            self.release()
+        self._finalizer()
 
     @property
     def __array_interface__(self) -> dict[str, object]:
-        place = (self._address, False)
+        place = (self.address, False)
         return {"version": 3, "shape": self.shape, "strides": self.strides, "typestr": F32.str, "data": place}
 
     @property
     def __sycl_usm_array_interface__(self) -> dict[str, object]:
         strides = tuple(step // F32.itemsize for step in self.strides)
         return {**self.__array_interface__, "version": 1, "strides": strides, "offset": 0, "syclobj": None}
+
+
+def _free(queue: SyclQueue, address: int) -> None:
+    helper().free(queue.handle, address)
 
 
 def is_usm(value: object) -> bool:
@@ -138,11 +139,13 @@ def queue_of(matrices: Mapping[str, GpuMatrix], own: SyclQueue) -> Iterator[Sycl
     handle = helper().queue_beside(int(get(capsules[0], QUEUE_CAPSULE)))
     try:
         beside = SyclQueue(handle, sycl_devices()[helper().device_of(handle)])
-        if strangers := _strangers(matrices, beside):
-            raise SpecError(_not_usm(strangers, beside))
-        yield beside
-    finally:
+    except BaseException:
         helper().free_queue(handle)
+        raise
+    finalize(beside, helper().free_queue, handle)
+    if strangers := _strangers(matrices, beside):
+        raise SpecError(_not_usm(strangers, beside))
+    yield beside
 
 
 def _strangers(matrices: Mapping[str, GpuMatrix], queue: SyclQueue) -> list[str]:

@@ -17,7 +17,7 @@ from gemmgen.runtime.sycl_worker import REFUSED
 from gemmgen.source import EntryPoint, Source
 
 #: Where an error is: `rtc_0.cpp:5:3: error: ...`.
-ERROR_LINE = re.compile(r":(\d+):\d+: (?:fatal )?error")
+ERROR_LINE = re.compile(r"rtc_\d+\.cpp:(\d+):\d+: (?:fatal )?error")
 LOG_LINES = 40
 FORMATS = ("executable", "object")
 

@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import TARGETS, Target
-from gemmgen.runtime.sycl_library import INSTALL, helper
+from gemmgen.runtime.icd import intel_cpu_library
+from gemmgen.runtime.sycl_library import ICDS, INSTALL, helper
 
 SyclDeviceLike: TypeAlias = object
 #: Spilled registers of a CPU land in its first-level cache: the limit there is only a guard against nonsense.
@@ -63,6 +64,14 @@ def sycl_devices() -> tuple[SyclDeviceInfo, ...]:
     return found
 
 
+def _remedy(everything: tuple[SyclDeviceInfo, ...]) -> str:
+    """What brings a device: the environment's own CPU runtime may be there and not be seen."""
+    own = intel_cpu_library()
+    if own is None or any("Intel" in device.platform for device in everything):
+        return f"{INSTALL} brings one for the CPU"
+    return f"another library used SYCL before: set {ICDS}={own} before the process starts, and {INSTALL}"
+
+
 def _parsed(number: int, fields: list[str]) -> SyclDeviceInfo:
     name, kind, platform, backend, driver, vendor, sizes, local, group, *flags = fields
     lanes = tuple(sorted(int(size) for size in sizes.split(",") if size))
@@ -101,7 +110,7 @@ def pick(device: SyclDeviceLike = None, requires: frozenset[str] = frozenset()) 
         usable = [d for d in everything if d.lacks is None]
         if not usable:
             reasons = "; ".join(f"{d}: {d.lacks}" for d in everything)
-            raise DeviceError(f"no SYCL device can run a kernel ({reasons}): {INSTALL} brings one for the CPU")
+            raise DeviceError(f"no SYCL device can run a kernel ({reasons}): {_remedy(everything)}")
         return min(usable, key=lambda d: (not requires <= target_of(d).features, not d.standard, d.number))
     if isinstance(device, bool) or not isinstance(device, int | str):
         raise DeviceError(

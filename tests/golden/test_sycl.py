@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import driver
+from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
 from gemmgen.spec import GemmSpec
 from tests.support import sycl
@@ -51,26 +51,47 @@ def test_forms_hold_one_kernel() -> None:
 
 
 @sycl.needs_device
-@pytest.mark.parametrize("form", sycl.FORMS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "form"), CASES)
 def test_device_side(name: str, form: str) -> None:
     sycl.device_compile(sycl.emit(name, form))
 
 
 @sycl.needs_device
-@pytest.mark.parametrize("form", sycl.FORMS)
 @pytest.mark.parametrize("block", [8, 16, 32])
-def test_device_side_of_a_transpose(block: int, form: str) -> None:
-    sycl.device_compile(driver.emit_transpose(GemmSpec(), block, "sycl", form=form))
+def test_device_side_of_a_transpose(block: int) -> None:
+    for form in ENDINGS:
+        sycl.device_compile(driver.emit_transpose(GemmSpec(), block, "sycl", form=form))
 
 
 @sycl.needs_device
-@pytest.mark.parametrize("form", sycl.FORMS)
-@pytest.mark.parametrize("name", NAMES)
-def test_host_side(name: str, form: str, tmp_path: Path) -> None:
-    file = tmp_path / "file.cpp"
-    file.write_text(sycl.emit(name, form).text)
+def test_device_side_of_programs() -> None:
+    sycl.device_compile(sycl.emit(PROGRAM, "main"))
+    sycl.device_compile(driver.emit_transpose(GemmSpec(), 16, "sycl", form="main"))
+
+
+@sycl.needs_device
+@pytest.mark.parametrize("form", ENDINGS)
+def test_host_side(form: str, golden: Golden, tmp_path: Path) -> None:
+    """Every file, all in one program: their names must not meet either."""
+    file = tmp_path / "all.cpp"
+    files = [folder(golden.root) / f"{name}{ENDINGS[form]}" for name in NAMES]
+    file.write_text("".join(f'#include "{path}"\n' for path in files))
     sycl.host_check(file)
+
+
+@sycl.needs_device
+def test_host_side_of_programs(tmp_path: Path) -> None:
+    spec = GemmSpec(m=64, a_order="col", c_order="col", alpha=2.0, multiple_of=(1, 8, 8))
+    sources = {
+        "plain": sycl.emit(PROGRAM, "main"),
+        "folded": driver.emit(spec, presets.load("smem_8x8").schedule, "sycl", form="main"),
+        "transpose": driver.emit_transpose(GemmSpec(), 16, "sycl", form="main"),
+        "header": sycl.emit(PROGRAM, "header"),
+    }
+    for name, source in sources.items():
+        file = tmp_path / f"{name}.cpp"
+        file.write_text(source.text)
+        sycl.host_check(file)
 
 
 @sycl.needs_device
@@ -109,8 +130,6 @@ def test_icpx_takes_and_runs_the_program(name: str, tmp_path: Path) -> None:
 
 
 def test_images_name_the_buffer_schedule() -> None:
-    from gemmgen import presets
-
     preset = presets.load("block_read_32x2_1x8")
     with pytest.raises(ScheduleError, match="--method simd --tile 32x2 --group 1x8"):
         driver.emit(preset.spec, preset.schedule, "sycl")

@@ -29,18 +29,20 @@ class Sycl(CLike):
     targets: ClassVar[tuple[str, ...]] = ("sycl", "khr", "portable")
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
     types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
-    minimum: ClassVar[str] = "sycl::min"
+    minimum: ClassVar[str] = "std::min"
 
     def template(self) -> str:
         return f"sycl/{self.form}.{'hpp' if self.form == 'header' else 'cpp'}.j2"
 
     def fields(self) -> Mapping[str, object]:
+        used = ["algorithm"] if f"{self.minimum}(" in self.function() else []
         match self.form:
             case "main":
-                return program(self.kernel, self.spec)
+                more = ["cmath", "cstddef", "cstdio", "exception", "vector"]
+                return {"standard": [*used, *more], **program(self.kernel, self.spec)}
             case "kernel":
-                return {"headers": self._headers()}
-        return {}
+                return {"standard": used, "headers": self._headers()}
+        return {"standard": [*used, "vector"]}
 
     def _headers(self) -> list[str]:
         """Those that the kernel needs: at run time they cost more than its own text."""
@@ -228,7 +230,7 @@ class Sycl(CLike):
                 return "create_kernel_bundle_from_source(context, source_language::sycl, ...), build"
             case "main":
                 return f"icpx -fsycl -std=c++17 -O3 -fp-model=precise {name}.cpp -o {name}"
-        return f'icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "{name}.hpp" there'
+        return "icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file"
 
     def build_options(self) -> tuple[str, ...]:
         return ()

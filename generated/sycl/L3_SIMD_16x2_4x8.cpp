@@ -18,6 +18,8 @@
 #include <sycl/nd_item.hpp>
 #include <sycl/sub_group.hpp>
 
+#include <algorithm>
+
 namespace L3_SIMD_16x2_4x8_detail {
 
 // One element per lane.
@@ -70,7 +72,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float a_frag[16];
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
-            a_frag[i] = block_load(sub_group, &a[sycl::min(row + i, m - 1) * lda + k0]);
+            a_frag[i] = block_load(sub_group, &a[std::min(row + i, m - 1) * lda + k0]);
         }
         #pragma GCC unroll 8
         for (int kk = 0; kk < 8; ++kk) {
@@ -80,7 +82,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             } else {
                 #pragma GCC unroll 2
                 for (int e = 0; e < 2; ++e) {
-                    b_frag[e] = b[(k0 + kk) * ldb + sycl::min(col0 + e * 8 + lane, n - 1)];
+                    b_frag[e] = b[(k0 + kk) * ldb + std::min(col0 + e * 8 + lane, n - 1)];
                 }
             }
             #pragma GCC unroll 16
@@ -99,7 +101,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
             a_frag[i] =
-                k_main + lane < k ? a[sycl::min(row + i, m - 1) * lda + k_main + lane] : 0.0f;
+                k_main + lane < k ? a[std::min(row + i, m - 1) * lda + k_main + lane] : 0.0f;
         }
         #pragma GCC unroll 8
         for (int kk = 0; kk < 8; ++kk) {
@@ -111,7 +113,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 for (int e = 0; e < 2; ++e) {
                     b_frag[e] =
                         k_main + kk < k
-                            ? b[(k_main + kk) * ldb + sycl::min(col0 + e * 8 + lane, n - 1)]
+                            ? b[(k_main + kk) * ldb + std::min(col0 + e * 8 + lane, n - 1)]
                             : 0.0f;
                 }
             }

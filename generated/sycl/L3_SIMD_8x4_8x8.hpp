@@ -6,13 +6,14 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local range {8, 8}, global range {(m + 63) / 64 * 8, (n + 31) / 32 * 8}
 // Needs      sycl_ext_oneapi_group_load_store, sub-groups of 8
-// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "L3_SIMD_8x4_8x8.hpp" there
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef L3_SIMD_8x4_8x8_HPP
 #define L3_SIMD_8x4_8x8_HPP
 
 #include <sycl/sycl.hpp>
 
+#include <algorithm>
 #include <vector>
 
 #ifndef __clang__
@@ -73,7 +74,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float a_frag[8];
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
-            a_frag[i] = block_load(sub_group, &a[sycl::min(row + i, m - 1) * lda + k0]);
+            a_frag[i] = block_load(sub_group, &a[std::min(row + i, m - 1) * lda + k0]);
         }
         #pragma GCC unroll 8
         for (int kk = 0; kk < 8; ++kk) {
@@ -83,7 +84,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             } else {
                 #pragma GCC unroll 4
                 for (int e = 0; e < 4; ++e) {
-                    b_frag[e] = b[(k0 + kk) * ldb + sycl::min(col0 + e * 8 + lane, n - 1)];
+                    b_frag[e] = b[(k0 + kk) * ldb + std::min(col0 + e * 8 + lane, n - 1)];
                 }
             }
             #pragma GCC unroll 8
@@ -102,7 +103,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
             a_frag[i] =
-                k_main + lane < k ? a[sycl::min(row + i, m - 1) * lda + k_main + lane] : 0.0f;
+                k_main + lane < k ? a[std::min(row + i, m - 1) * lda + k_main + lane] : 0.0f;
         }
         #pragma GCC unroll 8
         for (int kk = 0; kk < 8; ++kk) {
@@ -114,7 +115,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 for (int e = 0; e < 4; ++e) {
                     b_frag[e] =
                         k_main + kk < k
-                            ? b[(k_main + kk) * ldb + sycl::min(col0 + e * 8 + lane, n - 1)]
+                            ? b[(k_main + kk) * ldb + std::min(col0 + e * 8 + lane, n - 1)]
                             : 0.0f;
                 }
             }

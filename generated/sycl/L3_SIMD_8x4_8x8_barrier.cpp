@@ -19,6 +19,8 @@
 #include <sycl/nd_item.hpp>
 #include <sycl/sub_group.hpp>
 
+#include <algorithm>
+
 namespace L3_SIMD_8x4_8x8_barrier_detail {
 
 // One element per lane.
@@ -71,7 +73,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float a_frag[8];
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
-            a_frag[i] = block_load(sub_group, &a[sycl::min(row + i, m - 1) * lda + k0]);
+            a_frag[i] = block_load(sub_group, &a[std::min(row + i, m - 1) * lda + k0]);
         }
         float b_frag[8][4];
         #pragma GCC unroll 8
@@ -81,7 +83,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             } else {
                 #pragma GCC unroll 4
                 for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] = b[(k0 + i) * ldb + sycl::min(col0 + e * 8 + lane, n - 1)];
+                    b_frag[i][e] = b[(k0 + i) * ldb + std::min(col0 + e * 8 + lane, n - 1)];
                 }
             }
         }
@@ -104,7 +106,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
             a_frag[i] =
-                k_main + lane < k ? a[sycl::min(row + i, m - 1) * lda + k_main + lane] : 0.0f;
+                k_main + lane < k ? a[std::min(row + i, m - 1) * lda + k_main + lane] : 0.0f;
         }
         float b_frag[8][4];
         #pragma GCC unroll 8
@@ -116,7 +118,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 for (int e = 0; e < 4; ++e) {
                     b_frag[i][e] =
                         k_main + i < k
-                            ? b[(k_main + i) * ldb + sycl::min(col0 + e * 8 + lane, n - 1)]
+                            ? b[(k_main + i) * ldb + std::min(col0 + e * 8 + lane, n - 1)]
                             : 0.0f;
                 }
             }

@@ -7,13 +7,14 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local range {4, 16}, global range {(m + 31) / 32 * 4, (n + 127) / 128 * 16}
 // Needs      1,024 bytes of local memory
-// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "L3_SLM_8x8_4x16.hpp" there
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef L3_SLM_8x8_4x16_HPP
 #define L3_SLM_8x8_4x16_HPP
 
 #include <sycl/sycl.hpp>
 
+#include <algorithm>
 #include <vector>
 
 #ifndef __clang__
@@ -58,7 +59,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     // Whole steps of 8 along K.
     for (int k0 = 0; k0 < k_main; k0 += 8) {
         sycl::group_barrier(item.get_group());
-        copy4(&a_shared[a_row][a_k], &a[sycl::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+        copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
         sycl::group_barrier(item.get_group());
         #pragma GCC unroll 8
         for (int kk = 0; kk < 8; ++kk) {
@@ -75,7 +76,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 } else {
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        b_frag[j * 4 + e] = b[(k0 + kk) * ldb + sycl::min(col + j * 64 + e, n - 1)];
+                        b_frag[j * 4 + e] = b[(k0 + kk) * ldb + std::min(col + j * 64 + e, n - 1)];
                     }
                 }
             }
@@ -92,14 +93,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         // The rest of K; what lies past it counts as zero.
         sycl::group_barrier(item.get_group());
         if (k_main + a_k + 4 <= k) {
-            copy4(&a_shared[a_row][a_k], &a[sycl::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
+            copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 a_shared[a_row][a_k + e] =
-                    k_main + a_k + e < k
-                        ? a[sycl::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
-                        : 0.0f;
+                    k_main + a_k + e < k ? a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
             }
         }
         sycl::group_barrier(item.get_group());
@@ -120,7 +120,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     for (int e = 0; e < 4; ++e) {
                         b_frag[j * 4 + e] =
                             k_main + kk < k
-                                ? b[(k_main + kk) * ldb + sycl::min(col + j * 64 + e, n - 1)]
+                                ? b[(k_main + kk) * ldb + std::min(col + j * 64 + e, n - 1)]
                                 : 0.0f;
                     }
                 }

@@ -16,6 +16,8 @@
 #include <sycl/group_barrier.hpp>
 #include <sycl/nd_item.hpp>
 
+#include <algorithm>
+
 namespace L3_SLM_8x8_8x16_detail {
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
@@ -52,7 +54,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     // Whole steps of 8 along K.
     for (int k0 = 0; k0 < k_main; k0 += 8) {
         sycl::group_barrier(item.get_group());
-        copy4(&a_shared[a_row][a_k], &a[sycl::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+        copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
         sycl::group_barrier(item.get_group());
         #pragma GCC unroll 8
         for (int kk = 0; kk < 8; ++kk) {
@@ -69,7 +71,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 } else {
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
-                        b_frag[j * 4 + e] = b[(k0 + kk) * ldb + sycl::min(col + j * 64 + e, n - 1)];
+                        b_frag[j * 4 + e] = b[(k0 + kk) * ldb + std::min(col + j * 64 + e, n - 1)];
                     }
                 }
             }
@@ -86,14 +88,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         // The rest of K; what lies past it counts as zero.
         sycl::group_barrier(item.get_group());
         if (k_main + a_k + 4 <= k) {
-            copy4(&a_shared[a_row][a_k], &a[sycl::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
+            copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 a_shared[a_row][a_k + e] =
-                    k_main + a_k + e < k
-                        ? a[sycl::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
-                        : 0.0f;
+                    k_main + a_k + e < k ? a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
             }
         }
         sycl::group_barrier(item.get_group());
@@ -114,7 +115,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     for (int e = 0; e < 4; ++e) {
                         b_frag[j * 4 + e] =
                             k_main + kk < k
-                                ? b[(k_main + kk) * ldb + sycl::min(col + j * 64 + e, n - 1)]
+                                ? b[(k_main + kk) * ldb + std::min(col + j * 64 + e, n - 1)]
                                 : 0.0f;
                     }
                 }

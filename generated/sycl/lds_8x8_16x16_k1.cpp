@@ -16,6 +16,8 @@
 #include <sycl/group_barrier.hpp>
 #include <sycl/nd_item.hpp>
 
+#include <algorithm>
+
 namespace lds_8x8_16x16_k1_detail {
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
@@ -52,11 +54,11 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int k0 = 0; k0 < k; ++k0) {
         sycl::group_barrier(item.get_group());
         if (local_index < 128) {
-            a_shared[local_index] = a[sycl::min(row0 + local_index, m - 1) * lda + k0];
+            a_shared[local_index] = a[std::min(row0 + local_index, m - 1) * lda + k0];
         }
         if (local_index < 128) {
             b_shared[b_col] =
-                k0 + b_k < k ? b[(k0 + b_k) * ldb + sycl::min(col0 + b_col, n - 1)] : 0.0f;
+                k0 + b_k < k ? b[(k0 + b_k) * ldb + std::min(col0 + b_col, n - 1)] : 0.0f;
         }
         sycl::group_barrier(item.get_group());
         float a_frag[8];

@@ -7,13 +7,14 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local range {16, 16}, global range {(m + 127) / 128 * 16, (n + 127) / 128 * 16}
 // Needs      1,024 bytes of local memory
-// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "lds_8x8_16x16_k1.hpp" there
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef lds_8x8_16x16_k1_HPP
 #define lds_8x8_16x16_k1_HPP
 
 #include <sycl/sycl.hpp>
 
+#include <algorithm>
 #include <vector>
 
 #ifndef __clang__
@@ -58,11 +59,11 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int k0 = 0; k0 < k; ++k0) {
         sycl::group_barrier(item.get_group());
         if (local_index < 128) {
-            a_shared[local_index] = a[sycl::min(row0 + local_index, m - 1) * lda + k0];
+            a_shared[local_index] = a[std::min(row0 + local_index, m - 1) * lda + k0];
         }
         if (local_index < 128) {
             b_shared[b_col] =
-                k0 + b_k < k ? b[(k0 + b_k) * ldb + sycl::min(col0 + b_col, n - 1)] : 0.0f;
+                k0 + b_k < k ? b[(k0 + b_k) * ldb + std::min(col0 + b_col, n - 1)] : 0.0f;
         }
         sycl::group_barrier(item.get_group());
         float a_frag[8];

@@ -17,6 +17,8 @@
 #include <sycl/group_barrier.hpp>
 #include <sycl/nd_item.hpp>
 
+#include <algorithm>
+
 namespace lds_8x8_16x16_k8_double_detail {
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
@@ -59,7 +61,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     // Whole steps of 8 along K.
     if (8 <= k_main) {
         float a_vector[4];
-        copy4(a_vector, &a[sycl::min(row0 + a_row, m - 1) * lda + a_k]);
+        copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + a_k]);
         #pragma GCC unroll 4
         for (int e = 0; e < 4; ++e) {
             a_shared[0][a_k + e][a_row] = a_vector[e];
@@ -69,7 +71,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         } else {
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
-                b_shared[0][b_k][b_col + e] = b[b_k * ldb + sycl::min(col0 + b_col + e, n - 1)];
+                b_shared[0][b_k][b_col + e] = b[b_k * ldb + std::min(col0 + b_col + e, n - 1)];
             }
         }
     }
@@ -78,13 +80,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         const int next_slot = (k0 / 8 + 1) % 2;
         sycl::group_barrier(item.get_group());
         if (k0 + 16 <= k_main) {
-            copy4(a_next, &a[sycl::min(row0 + a_row, m - 1) * lda + k0 + a_k + 8]);
+            copy4(a_next, &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k + 8]);
             if (col0 + b_col + 4 <= n) {
                 copy4(b_next, &b[(k0 + b_k + 8) * ldb + col0 + b_col]);
             } else {
                 #pragma GCC unroll 4
                 for (int e = 0; e < 4; ++e) {
-                    b_next[e] = b[(k0 + b_k + 8) * ldb + sycl::min(col0 + b_col + e, n - 1)];
+                    b_next[e] = b[(k0 + b_k + 8) * ldb + std::min(col0 + b_col + e, n - 1)];
                 }
             }
         }
@@ -121,14 +123,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         sycl::group_barrier(item.get_group());
         float a_vector[4];
         if (k_main + a_k + 4 <= k) {
-            copy4(a_vector, &a[sycl::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
+            copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 a_vector[e] =
-                    k_main + a_k + e < k
-                        ? a[sycl::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
-                        : 0.0f;
+                    k_main + a_k + e < k ? a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
             }
         }
         #pragma GCC unroll 4
@@ -141,7 +142,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 b_shared[0][b_k][b_col + e] =
-                    k_main + b_k < k ? b[(k_main + b_k) * ldb + sycl::min(col0 + b_col + e, n - 1)]
+                    k_main + b_k < k ? b[(k_main + b_k) * ldb + std::min(col0 + b_col + e, n - 1)]
                                      : 0.0f;
             }
         }

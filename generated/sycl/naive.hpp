@@ -5,7 +5,7 @@
 // B          USM, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local range {8, 8}, global range {(m + 7) / 8 * 8, (n + 7) / 8 * 8}
-// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "naive.hpp" there
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef naive_HPP
 #define naive_HPP

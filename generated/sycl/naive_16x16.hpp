@@ -6,7 +6,7 @@
 // B          USM, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local range {16, 16}, global range {(m + 15) / 16 * 16, (n + 15) / 16 * 16}
-// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "naive_16x16.hpp" there
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef naive_16x16_HPP
 #define naive_16x16_HPP

@@ -12,6 +12,8 @@
 #include <sycl/ext/oneapi/free_function_queries.hpp>
 #include <sycl/nd_item.hpp>
 
+#include <algorithm>
+
 namespace register_8x8_4x4_detail {
 
 // 8 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
@@ -42,14 +44,14 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float b_frag[8];
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
-            a_frag[i] = a[sycl::min(row + i, m - 1) * lda + k0];
+            a_frag[i] = a[std::min(row + i, m - 1) * lda + k0];
         }
         if (col + 8 <= n) {
             copy8(b_frag, &b[k0 * ldb + col]);
         } else {
             #pragma GCC unroll 8
             for (int e = 0; e < 8; ++e) {
-                b_frag[e] = b[k0 * ldb + sycl::min(col + e, n - 1)];
+                b_frag[e] = b[k0 * ldb + std::min(col + e, n - 1)];
             }
         }
         #pragma GCC unroll 8

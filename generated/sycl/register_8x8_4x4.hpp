@@ -5,13 +5,14 @@
 // B          USM, loads of 8 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local range {4, 4}, global range {(m + 31) / 32 * 4, (n + 31) / 32 * 4}
-// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "register_8x8_4x4.hpp" there
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef register_8x8_4x4_HPP
 #define register_8x8_4x4_HPP
 
 #include <sycl/sycl.hpp>
 
+#include <algorithm>
 #include <vector>
 
 #ifndef __clang__
@@ -50,14 +51,14 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float b_frag[8];
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
-            a_frag[i] = a[sycl::min(row + i, m - 1) * lda + k0];
+            a_frag[i] = a[std::min(row + i, m - 1) * lda + k0];
         }
         if (col + 8 <= n) {
             copy8(b_frag, &b[k0 * ldb + col]);
         } else {
             #pragma GCC unroll 8
             for (int e = 0; e < 8; ++e) {
-                b_frag[e] = b[k0 * ldb + sycl::min(col + e, n - 1)];
+                b_frag[e] = b[k0 * ldb + std::min(col + e, n - 1)];
             }
         }
         #pragma GCC unroll 8

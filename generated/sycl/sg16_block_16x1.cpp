@@ -18,6 +18,8 @@
 #include <sycl/nd_item.hpp>
 #include <sycl/sub_group.hpp>
 
+#include <algorithm>
+
 namespace sg16_block_16x1_detail {
 
 // One element per lane.
@@ -56,7 +58,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float a_frag[16];
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
-            a_frag[i] = block_load(sub_group, &a[sycl::min(row0 + i, m - 1) * lda + k0]);
+            a_frag[i] = block_load(sub_group, &a[std::min(row0 + i, m - 1) * lda + k0]);
         }
         #pragma GCC unroll 16
         for (int kk = 0; kk < 16; ++kk) {
@@ -64,7 +66,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             if (col0 + 16 <= n) {
                 b_frag = block_load(sub_group, &b[(k0 + kk) * ldb + col0]);
             } else {
-                b_frag = b[(k0 + kk) * ldb + sycl::min(col0 + lane, n - 1)];
+                b_frag = b[(k0 + kk) * ldb + std::min(col0 + lane, n - 1)];
             }
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
@@ -79,7 +81,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
             a_frag[i] =
-                k_main + lane < k ? a[sycl::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+                k_main + lane < k ? a[std::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
         }
         #pragma GCC unroll 16
         for (int kk = 0; kk < 16; ++kk) {
@@ -88,7 +90,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 b_frag = block_load(sub_group, &b[(k_main + kk) * ldb + col0]);
             } else {
                 b_frag =
-                    k_main + kk < k ? b[(k_main + kk) * ldb + sycl::min(col0 + lane, n - 1)] : 0.0f;
+                    k_main + kk < k ? b[(k_main + kk) * ldb + std::min(col0 + lane, n - 1)] : 0.0f;
             }
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {

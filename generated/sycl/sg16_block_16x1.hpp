@@ -7,13 +7,14 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local range {1, 16}, global range {(m + 15) / 16, (n + 15) / 16 * 16}
 // Needs      sycl_ext_oneapi_group_load_store, sub-groups of 16
-// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "sg16_block_16x1.hpp" there
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef sg16_block_16x1_HPP
 #define sg16_block_16x1_HPP
 
 #include <sycl/sycl.hpp>
 
+#include <algorithm>
 #include <vector>
 
 #ifndef __clang__
@@ -60,7 +61,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float a_frag[16];
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
-            a_frag[i] = block_load(sub_group, &a[sycl::min(row0 + i, m - 1) * lda + k0]);
+            a_frag[i] = block_load(sub_group, &a[std::min(row0 + i, m - 1) * lda + k0]);
         }
         #pragma GCC unroll 16
         for (int kk = 0; kk < 16; ++kk) {
@@ -68,7 +69,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             if (col0 + 16 <= n) {
                 b_frag = block_load(sub_group, &b[(k0 + kk) * ldb + col0]);
             } else {
-                b_frag = b[(k0 + kk) * ldb + sycl::min(col0 + lane, n - 1)];
+                b_frag = b[(k0 + kk) * ldb + std::min(col0 + lane, n - 1)];
             }
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
@@ -83,7 +84,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
             a_frag[i] =
-                k_main + lane < k ? a[sycl::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+                k_main + lane < k ? a[std::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
         }
         #pragma GCC unroll 16
         for (int kk = 0; kk < 16; ++kk) {
@@ -92,7 +93,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 b_frag = block_load(sub_group, &b[(k_main + kk) * ldb + col0]);
             } else {
                 b_frag =
-                    k_main + kk < k ? b[(k_main + kk) * ldb + sycl::min(col0 + lane, n - 1)] : 0.0f;
+                    k_main + kk < k ? b[(k_main + kk) * ldb + std::min(col0 + lane, n - 1)] : 0.0f;
             }
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {

@@ -16,6 +16,8 @@
 #include <sycl/group_barrier.hpp>
 #include <sycl/nd_item.hpp>
 
+#include <algorithm>
+
 namespace smem_8x8_detail {
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
@@ -56,13 +58,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     // Whole steps of 8 along K.
     for (int k0 = 0; k0 < k_main; k0 += 8) {
         sycl::group_barrier(item.get_group());
-        copy4(&a_shared[a_row][a_k], &a[sycl::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+        copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
         if (col0 + b_col + 4 <= n) {
             copy4(&b_shared[b_k][b_col], &b[(k0 + b_k) * ldb + col0 + b_col]);
         } else {
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
-                b_shared[b_k][b_col + e] = b[(k0 + b_k) * ldb + sycl::min(col0 + b_col + e, n - 1)];
+                b_shared[b_k][b_col + e] = b[(k0 + b_k) * ldb + std::min(col0 + b_col + e, n - 1)];
             }
         }
         sycl::group_barrier(item.get_group());
@@ -91,14 +93,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         // The rest of K; what lies past it counts as zero.
         sycl::group_barrier(item.get_group());
         if (k_main + a_k + 4 <= k) {
-            copy4(&a_shared[a_row][a_k], &a[sycl::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
+            copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 a_shared[a_row][a_k + e] =
-                    k_main + a_k + e < k
-                        ? a[sycl::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
-                        : 0.0f;
+                    k_main + a_k + e < k ? a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
             }
         }
         if (k_main + b_k < k && col0 + b_col + 4 <= n) {
@@ -107,7 +108,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 b_shared[b_k][b_col + e] =
-                    k_main + b_k < k ? b[(k_main + b_k) * ldb + sycl::min(col0 + b_col + e, n - 1)]
+                    k_main + b_k < k ? b[(k_main + b_k) * ldb + std::min(col0 + b_col + e, n - 1)]
                                      : 0.0f;
             }
         }

@@ -7,13 +7,14 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local range {16, 16}, global range {(m + 127) / 128 * 16, (n + 127) / 128 * 16}
 // Needs      8,320 bytes of local memory
-// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "smem_8x8_transposed.hpp" there
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef smem_8x8_transposed_HPP
 #define smem_8x8_transposed_HPP
 
 #include <sycl/sycl.hpp>
 
+#include <algorithm>
 #include <vector>
 
 #ifndef __clang__
@@ -63,7 +64,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int k0 = 0; k0 < k_main; k0 += 8) {
         sycl::group_barrier(item.get_group());
         float a_vector[4];
-        copy4(a_vector, &a[sycl::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+        copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
         #pragma GCC unroll 4
         for (int e = 0; e < 4; ++e) {
             a_shared[a_k + e][a_row] = a_vector[e];
@@ -73,7 +74,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         } else {
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
-                b_shared[b_k][b_col + e] = b[(k0 + b_k) * ldb + sycl::min(col0 + b_col + e, n - 1)];
+                b_shared[b_k][b_col + e] = b[(k0 + b_k) * ldb + std::min(col0 + b_col + e, n - 1)];
             }
         }
         sycl::group_barrier(item.get_group());
@@ -103,14 +104,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         sycl::group_barrier(item.get_group());
         float a_vector[4];
         if (k_main + a_k + 4 <= k) {
-            copy4(a_vector, &a[sycl::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
+            copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
         } else {
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 a_vector[e] =
-                    k_main + a_k + e < k
-                        ? a[sycl::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
-                        : 0.0f;
+                    k_main + a_k + e < k ? a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
             }
         }
         #pragma GCC unroll 4
@@ -123,7 +123,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 b_shared[b_k][b_col + e] =
-                    k_main + b_k < k ? b[(k_main + b_k) * ldb + sycl::min(col0 + b_col + e, n - 1)]
+                    k_main + b_k < k ? b[(k_main + b_k) * ldb + std::min(col0 + b_col + e, n - 1)]
                                      : 0.0f;
             }
         }

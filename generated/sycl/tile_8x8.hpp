@@ -6,13 +6,14 @@
 // B          USM, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     local range {16, 16}, global range {(m + 127) / 128 * 16, (n + 127) / 128 * 16}
-// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "tile_8x8.hpp" there
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef tile_8x8_HPP
 #define tile_8x8_HPP
 
 #include <sycl/sycl.hpp>
 
+#include <algorithm>
 #include <vector>
 
 #ifndef __clang__
@@ -54,7 +55,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float b_frag[4][8];
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
-            copy4(a_frag[i], &a[sycl::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
+            copy4(a_frag[i], &a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
         }
         #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
@@ -66,7 +67,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     #pragma GCC unroll 4
                     for (int e = 0; e < 4; ++e) {
                         b_frag[i][j * 4 + e] =
-                            b[(k0 + i) * ldb + sycl::min(col + j * 64 + e, n - 1)];
+                            b[(k0 + i) * ldb + std::min(col + j * 64 + e, n - 1)];
                     }
                 }
             }
@@ -91,9 +92,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 a_frag[i][e] =
-                    k_main + e < k
-                        ? a[sycl::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k_main + e]
-                        : 0.0f;
+                    k_main + e < k ? a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k_main + e]
+                                   : 0.0f;
             }
         }
         #pragma GCC unroll 4
@@ -107,7 +107,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     for (int e = 0; e < 4; ++e) {
                         b_frag[i][j * 4 + e] =
                             k_main + i < k
-                                ? b[(k_main + i) * ldb + sycl::min(col + j * 64 + e, n - 1)]
+                                ? b[(k_main + i) * ldb + std::min(col + j * 64 + e, n - 1)]
                                 : 0.0f;
                     }
                 }

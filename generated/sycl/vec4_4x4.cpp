@@ -13,6 +13,8 @@
 #include <sycl/ext/oneapi/free_function_queries.hpp>
 #include <sycl/nd_item.hpp>
 
+#include <algorithm>
+
 namespace vec4_4x4_detail {
 
 // 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
@@ -46,7 +48,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float b_frag[4][4];
         #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-            copy4(a_frag[i], &a[sycl::min(row + i, m - 1) * lda + k0]);
+            copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0]);
         }
         #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
@@ -55,7 +57,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             } else {
                 #pragma GCC unroll 4
                 for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] = b[(k0 + i) * ldb + sycl::min(col + e, n - 1)];
+                    b_frag[i][e] = b[(k0 + i) * ldb + std::min(col + e, n - 1)];
                 }
             }
         }
@@ -79,7 +81,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             #pragma GCC unroll 4
             for (int e = 0; e < 4; ++e) {
                 a_frag[i][e] =
-                    k_main + e < k ? a[sycl::min(row + i, m - 1) * lda + k_main + e] : 0.0f;
+                    k_main + e < k ? a[std::min(row + i, m - 1) * lda + k_main + e] : 0.0f;
             }
         }
         #pragma GCC unroll 4
@@ -90,7 +92,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 #pragma GCC unroll 4
                 for (int e = 0; e < 4; ++e) {
                     b_frag[i][e] =
-                        k_main + i < k ? b[(k_main + i) * ldb + sycl::min(col + e, n - 1)] : 0.0f;
+                        k_main + i < k ? b[(k_main + i) * ldb + std::min(col + e, n - 1)] : 0.0f;
                 }
             }
         }

@@ -113,6 +113,7 @@ def test_host_side_of_a_caller(tmp_path: Path) -> None:
     sycl.host_check(file, "-I", str(tmp_path))
 
 
+# Not run here so far: icpx is in no registry that this project's machines reach. CI installs it.
 @pytest.mark.parametrize("name", NAMES)
 def test_icpx_takes_and_runs_the_program(name: str, tmp_path: Path) -> None:
     icpx = shutil.which("icpx")

@@ -9,6 +9,7 @@
 
 #include <sycl/sycl.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
@@ -50,14 +51,14 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         float b_frag[8];
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
-            a_frag[i] = a[sycl::min(row + i, m - 1) * lda + k0];
+            a_frag[i] = a[std::min(row + i, m - 1) * lda + k0];
         }
         if (col + 8 <= n) {
             copy8(b_frag, &b[k0 * ldb + col]);
         } else {
             #pragma GCC unroll 8
             for (int e = 0; e < 8; ++e) {
-                b_frag[e] = b[k0 * ldb + sycl::min(col + e, n - 1)];
+                b_frag[e] = b[k0 * ldb + std::min(col + e, n - 1)];
             }
         }
         #pragma GCC unroll 8

@@ -3,13 +3,14 @@
 // Schedule   16x16 of A per sub-group, transposed by 4 rounds of shuffles
 // Launch     local range {1, 16}, global range {(rows + 15) / 16, (cols + 15) / 16 * 16}
 // Needs      sub-groups of 16
-// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, with #include "transpose_sg16.hpp" there
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef transpose_sg16_HPP
 #define transpose_sg16_HPP
 
 #include <sycl/sycl.hpp>
 
+#include <algorithm>
 #include <vector>
 
 #ifndef __clang__
@@ -34,7 +35,7 @@ inline void work_item(sycl::nd_item<2> item, int rows, int cols, const float *__
     // Each lane reads a column of the block.
     #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
-        tile[i] = a[sycl::min(row0 + i, rows - 1) * lda + sycl::min(col0 + lane, cols - 1)];
+        tile[i] = a[std::min(row0 + i, rows - 1) * lda + std::min(col0 + lane, cols - 1)];
     }
 
     // Exchange between lanes that differ in bit 1 of their number.

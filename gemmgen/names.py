@@ -18,7 +18,7 @@ alignas alignof and and_eq asm atomic_cancel bitand bitor catch char8_t char16_t
 co_yield compl concept const_cast consteval constexpr constinit decltype delete dynamic_cast explicit export friend
 import module mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public reflexpr
 reinterpret_cast requires static_assert static_cast template this thread_local throw try typeid typename using
-virtual wchar_t xor xor_eq std sycl
+virtual wchar_t xor xor_eq std sycl syclex Matrix check work_item
 """
 _OPENCL = """
 kernel global local constant generic read_only write_only read_write pipe uniform bool half event_t queue_t
@@ -46,7 +46,7 @@ _RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_MATH}".split())
 _FAMILIES = re.compile(
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|cuda\w+"
-    r"|(image_)?block_read[248]?|(COPY|copy)\d+|async_(commit|wait|copy\w*)"
+    r"|(image_)?block_read[248]?|block_load[248]?|(COPY|copy)\d+|async_(commit|wait|copy\w*)"
 )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gemmgen.cli.output import deliver, path_problems
 from gemmgen.cli.request import Request, attempt, takes_request
 from gemmgen.errors import UserError
+
+if TYPE_CHECKING:
+    from gemmgen.source import Source
 
 EXAMPLES = "\n\n".join(
     (
@@ -89,9 +92,14 @@ def emit(
     left out follows from the method; the kernel's head comment shows what was chosen.
     """
     problems = [*path_problems(output), *_choices(backend, kernel, python, stop_after, form)]
-    if kernel == "transpose":
-        deliver(_transpose(request, problems, backend, python, stop_after, form), output)
-        return
+    write = _transpose if kernel == "transpose" else _product
+    deliver(write(request, problems, backend, python, stop_after, form), output)
+
+
+def _product(
+    request: Request, problems: list[str], backend: str, python: bool, stop_after: str | None, form: str | None
+) -> str:
+    """The text for a product."""
     spec, schedule, target = request.resolve(problems, backend)
 
     from gemmgen import driver
@@ -99,15 +107,17 @@ def emit(
     if stop_after is not None:
         from gemmgen.ir.show import show
 
-        deliver(show(driver.lower(spec, schedule, target, stop_after)), output)
-        return
-    source = driver.emit(spec, schedule, backend, target, form)
-    if python:
-        from gemmgen.module import render_module
+        return show(driver.lower(spec, schedule, target, stop_after))
+    return _rendered(driver.emit(spec, schedule, backend, target, form), python)
 
-        deliver(render_module(source), output)
-        return
-    deliver(source.text, output)
+
+def _rendered(source: Source, python: bool) -> str:
+    """The source, or a Python module with it."""
+    if not python:
+        return source.text
+    from gemmgen.module import render_module
+
+    return render_module(source)
 
 
 def _choices(backend: str, kernel: str, python: bool, stop_after: str | None, form: str | None) -> list[str]:
@@ -165,9 +175,4 @@ def _transpose(
 
         kernel = build_transpose(spec, int(block), target, request.name)
         return show(driver.run_passes(kernel, target, stop_after))
-    source = driver.emit_transpose(spec, int(block), backend, target, request.name, form)
-    if python:
-        from gemmgen.module import render_module
-
-        return render_module(source)
-    return source.text
+    return _rendered(driver.emit_transpose(spec, int(block), backend, target, request.name, form), python)

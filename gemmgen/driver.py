@@ -9,13 +9,11 @@ from gemmgen.backends import backend as find_backend
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.buffer import Space
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.pipes import check_pipes
-from gemmgen.ir.stmt import Alloc
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import uses_features, walk
+from gemmgen.ir.visit import local_bytes, uses_features
 from gemmgen.passes.build import build
 from gemmgen.passes.expand import expand
 from gemmgen.passes.pipeline import pipeline
@@ -46,8 +44,8 @@ def emit(
     Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault.
     """
     language = find_backend(backend)
-    target = _target(language, target)
     form = _form(language, form)
+    target = _target(language, target) if target else default_target(spec, schedule, backend)
     kernel = lower(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
     return _print(kernel, spec, computes(spec), notes, "gemm", language(target, kernel, form, spec))
@@ -63,8 +61,8 @@ def emit_transpose(
 ) -> Source:
     """The source of B = A^T by shuffles in sub-groups of `block` lanes. Raises: ScheduleError."""
     language = find_backend(backend)
-    target = _target(language, target)
     form = _form(language, form)
+    target = _target(language, target)
     kernel = run_passes(build_transpose(spec, block, target, name), target)
     exchanges = block.bit_length() - 1
     notes: Notes = [("Schedule", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
@@ -93,12 +91,23 @@ def _target(language: type[CLike], target: Target | None) -> Target:
     return target
 
 
+def default_target(spec: GemmSpec, schedule: Schedule, backend: str = "opencl") -> Target:
+    """What is meant where no target is named: the backend's first one that can take the schedule, or its first."""
+    targets = [TARGETS[name] for name in find_backend(backend).targets]
+    return next((target for target in targets if not _problems(spec, schedule, target)), targets[0])
+
+
 def refusals(
     spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None
 ) -> tuple[str, ...]:
     """Why a schedule can't be had on a backend's target (its default, unless one is named); empty if it can."""
+    language = find_backend(backend)
+    return _problems(spec, schedule, _target(language, target) if target else default_target(spec, schedule, backend))
+
+
+def _problems(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
     try:
-        validate(spec, schedule, _target(find_backend(backend), target))
+        validate(spec, schedule, target)
     except ScheduleError as error:
         return error.problems
     return ()
@@ -133,7 +142,7 @@ def _print(
     operation: Literal["gemm", "transpose"],
     printer: CLike,
 ) -> Source:
-    local = sum(s.buffer.bytes for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL)
+    local = local_bytes(kernel)
     return Source(
         name=kernel.name,
         backend=printer.name,

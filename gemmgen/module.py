@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.backends.cuda import STATIC_SHARED_BYTES
-from gemmgen.backends.text import environment
+from gemmgen.backends.files import environment
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
+from gemmgen.runtime.cuda_build import GRID_LIMITS
 from gemmgen.source import Argument, Source
 from gemmgen.spec import GemmSpec, Order
 
@@ -127,7 +128,9 @@ def render_module(source: Source) -> str:
         promises=_promises(source.spec) if source.operation == "gemm" else [],
         global_size=f"({python(mul(cols, wide))}, {python(mul(rows, high))})",
         local_size=f"({wide}, {high})",
-        groups=f"({python(cols)}, {python(rows)})",
+        across=python(cols),
+        down=python(rows),
+        grid_limits=GRID_LIMITS,
         shared=entry.local_bytes if entry.local_bytes > STATIC_SHARED_BYTES else 0,
         alignment=source.alignment,
         ld_multiple=source.spec.ld_multiple,

@@ -16,7 +16,23 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, AsyncGroup, Barrier, Block, Body, Comment, For, If, Let, Move, Stmt, Store
+from gemmgen.ir.stmt import (
+    Advance,
+    Alloc,
+    AsyncGroup,
+    Barrier,
+    Block,
+    Body,
+    Comment,
+    For,
+    If,
+    Let,
+    Mbarrier,
+    Move,
+    Point,
+    Stmt,
+    Store,
+)
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import walk
 from gemmgen.spec import GemmSpec
@@ -112,6 +128,10 @@ class CLike(ABC):
         """A statement about asynchronous copies, where the language has them."""
         raise LoweringError(f"{self.name} has no asynchronous copies to {group.verb}")
 
+    def mbarrier(self, step: Mbarrier) -> list[str]:
+        """A step with mbarriers, where the language has them."""
+        raise LoweringError(f"{self.name} has no mbarriers to {step.verb}")
+
     @abstractmethod
     def wide_move(self, move: Move) -> str:
         """A statement for an instruction that moves more than an element."""
@@ -187,10 +207,12 @@ class CLike(ABC):
                 yield f"{self.element(stmt.dst, stmt.dst_index)} = {self.element(stmt.src, stmt.src_index)};"
             case Move():
                 yield self.wide_move(stmt)
-            case Barrier():
-                yield self.barrier()
-            case AsyncGroup():
-                yield self.async_group(stmt)
+            case Barrier() | AsyncGroup() | Mbarrier():
+                yield from self._meeting(stmt)
+            case Point(view, buffer, index):
+                yield f"const {self.pointer(view)}{view.name} = {self.address(buffer, index)};"
+            case Advance(view, by):
+                yield f"{view.name} += {self.expr(by)};"
             case For():
                 yield from self._loop(stmt)
             case If(condition, then, orelse):
@@ -207,6 +229,15 @@ class CLike(ABC):
             case _:
                 raise LoweringError(f"cannot print {type(stmt).__name__}: it should have been expanded")
 
+    def _meeting(self, stmt: Barrier | AsyncGroup | Mbarrier) -> list[str]:
+        match stmt:
+            case Barrier():
+                return [self.barrier()]
+            case AsyncGroup():
+                return [self.async_group(stmt)]
+            case Mbarrier():
+                return self.mbarrier(stmt)
+
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll:
             yield self.unroll(loop)
@@ -221,6 +252,10 @@ class CLike(ABC):
         """The declaration of an array."""
         return [f"{self.qualifier(buffer)}{self.types[buffer.dtype.name]} {buffer.name}{self.dimensions(buffer)};"]
 
+    def pointer(self, view: Buffer) -> str:
+        """The type of a pointer into local memory."""
+        return f"{self.types[view.dtype.name]} *"
+
     def dimensions(self, buffer: Buffer) -> str:
         """An array's extents as they are declared."""
         return "".join(f"[{extent}]" for extent in buffer.extents)
@@ -228,14 +263,14 @@ class CLike(ABC):
     # --- expressions ------------------------------------------------------------------------------
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        """One element: `a[i * lda + j]` of a matrix, `acc[i][j]` of an array."""
-        if buffer.space is Space.GLOBAL:
+        """One element: `a[i * lda + j]` of a matrix or a view, `acc[i][j]` of an array."""
+        if buffer.space in (Space.GLOBAL, Space.VIEW):
             return f"{buffer.name}[{self.expr(buffer.layout.offset(index))}]"
         return buffer.name + "".join(f"[{self.expr(i)}]" for i in index)
 
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         """A pointer to one element; an array's name where that is its first."""
-        if buffer.space is not Space.GLOBAL and index and as_int(index[-1]) == 0:
+        if buffer.space not in (Space.GLOBAL, Space.VIEW) and index and as_int(index[-1]) == 0:
             return self.element(buffer, index[:-1])
         return f"&{self.element(buffer, index)}"
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from gemmgen.backends.clike import CLike, Words
+from gemmgen.backends.files import environment
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 Notes = list[tuple[str, list[str]]]
 #: Characters of a line of the head comment, without its label.
@@ -47,21 +42,6 @@ def render(printer: CLike, computes: str, notes: Notes, local_bytes: int) -> str
     )
 
 
-@cache
-def environment() -> Environment:
-    """Where the templates are found, in a checkout as in a wheel."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    root = files("gemmgen") / "templates"
-    if not root.is_dir():  # a checkout keeps templates/ beside the package
-        root = files("gemmgen") / ".." / "templates"
-
-    def load(name: str) -> str:
-        return (root / name).read_text(encoding="utf-8")
-
-    return Environment(loader=FunctionLoader(load), undefined=StrictUndefined, keep_trailing_newline=True)
-
-
 # --- a product in words ---------------------------------------------------------------------------
 
 
@@ -84,6 +64,10 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         text += f", a barrier after B's load to keep the {words.group} in step for the cache"
     if schedule.stages > 1:
         text += f", {schedule.stages} tiles in {words.local_memory} at a time"
+    if schedule.mbarrier:
+        text += f", handed over by {schedule.mbarrier} with a pair of mbarriers"
+    if schedule.slices > 1:
+        text += f", each step in {schedule.slices} slices with {words.work_item}s of their own"
     if schedule.prefetch:
         text += ", the next tile loaded into registers before the current one's arithmetic"
     if schedule.register_stages > 1:
@@ -91,6 +75,12 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         text += f", operands read from {words.local_memory} a step ahead{on}"
     if schedule.warp is not None:
         text += f", {words.sub_group}s of {schedule.warp[0]}x{schedule.warp[1]} {words.work_item}s"
+    if schedule.stagger:
+        text += ", neighbouring lanes in different rows"
+    if schedule.raster:
+        text += f", {words.group}s in bands of {schedule.raster} rows"
+    if schedule.c_width > 1:
+        text += f", stores of {min(schedule.c_width, max(ALIGNED_VECTOR.widths))} elements"
     if schedule.snake:
         text += ", every other row of the arithmetic backwards"
     return [

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmgen.cli.output import deliver, path_problems
-from gemmgen.cli.request import Request, attempt, takes_request
+from gemmgen.cli.request import Request, attempt, strict_problems, takes_request
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
+    from gemmgen.ir.target import Target
     from gemmgen.source import Source
 
 EXAMPLES = "\n\n".join(
@@ -24,6 +25,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen emit --kernel transpose --sub-group 16",
         "gemmgen emit --backend sycl --preset register_8x8_4x4 --form main -o gemm.cpp",
         "gemmgen emit --tile 8x4 --stop-after build",
+        "gemmgen emit --backend cuda --preset async_8x8_16x16 --target sm_90 --strict -o gemm.cu",
     )
 )
 KERNELS = ("gemm", "transpose")
@@ -79,6 +81,9 @@ def emit(
         bool,
         typer.Option("--python", help="A Python module that needs numpy and pyopencl (CuPy for cuda), but no gemmgen."),
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a CUDA kernel whose registers spill, by ptxas' word.")
+    ] = False,
     stop_after: Annotated[
         str | None, typer.Option(metavar="PASS", help="Print the IR there.", autocompletion=complete_passes)
     ] = None,
@@ -91,13 +96,20 @@ def emit(
     METHOD_RxC_hxw computes R x C elements of C per work-item in groups of h x w work-items. Whatever is
     left out follows from the method; the kernel's head comment shows what was chosen.
     """
-    problems = [*path_problems(output), *_choices(backend, kernel, python, stop_after, form)]
-    write = _transpose if kernel == "transpose" else _product
-    deliver(write(request, problems, backend, python, stop_after, form), output)
+    problems = [*path_problems(output), *_choices(backend, kernel, python, strict, stop_after)]
+    problems += _form_problems(backend, form, stop_after)
+    make = _transpose if kernel == "transpose" else _product
+    deliver(make(request, problems, backend, python, strict, stop_after, form), output)
 
 
 def _product(
-    request: Request, problems: list[str], backend: str, python: bool, stop_after: str | None, form: str | None
+    request: Request,
+    problems: list[str],
+    backend: str,
+    python: bool,
+    strict: bool,
+    stop_after: str | None,
+    form: str | None,
 ) -> str:
     """The text for a product."""
     spec, schedule, target = request.resolve(problems, backend)
@@ -108,19 +120,23 @@ def _product(
         from gemmgen.ir.show import show
 
         return show(driver.lower(spec, schedule, target, stop_after))
-    return _rendered(driver.emit(spec, schedule, backend, target, form), python)
+    return _text(driver.emit(spec, schedule, backend, target, form), target, python, strict)
 
 
-def _rendered(source: Source, python: bool) -> str:
-    """The source, or a Python module with it."""
-    if not python:
-        return source.text
-    from gemmgen.module import render_module
+def _text(source: Source, target: Target, python: bool, strict: bool) -> str:
+    """What is delivered of a source. Raises: ScheduleError, and under --strict DeviceError where ptxas is missing."""
+    if strict:
+        from gemmgen.runtime.ptxas import refuse_spills
 
-    return render_module(source)
+        refuse_spills(source, target.name)
+    if python:
+        from gemmgen.module import render_module
+
+        return render_module(source)
+    return source.text
 
 
-def _choices(backend: str, kernel: str, python: bool, stop_after: str | None, form: str | None) -> list[str]:
+def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: str | None) -> list[str]:
     """What is wrong with the options that only `emit` has."""
     from gemmgen.backends import BACKENDS
     from gemmgen.driver import PASS_NAMES
@@ -132,10 +148,21 @@ def _choices(backend: str, kernel: str, python: bool, stop_after: str | None, fo
         for what, value, known in given
         if value is not None and value not in known
     ]
-    for other, wanted in (("--python", python), ("--form", form is not None)):
+    for option, wanted in (("--python", python), ("--strict", strict)):
         if wanted and stop_after is not None:
-            problems.append(f"{other} and --stop-after exclude one another: drop one")
-    if form is not None and backend in BACKENDS and form not in (forms := BACKENDS[backend].forms):
+            problems.append(f"{option} and --stop-after exclude one another: drop one")
+    return problems + strict_problems(strict, backend)
+
+
+def _form_problems(backend: str, form: str | None, stop_after: str | None) -> list[str]:
+    """What is wrong with --form."""
+    from gemmgen.backends import BACKENDS
+    from gemmgen.options import suggest
+
+    if form is None:
+        return []
+    problems = [] if stop_after is None else ["--form and --stop-after exclude one another: drop one"]
+    if backend in BACKENDS and form not in (forms := BACKENDS[backend].forms):
         remedy = suggest(form, forms) if forms else f"backend {backend} has one form only, so leave it out"
         problems.append(f"form {form!r} does not exist: {remedy}")
     return problems
@@ -148,7 +175,13 @@ def _option(field: str) -> str:
 
 
 def _transpose(
-    request: Request, problems: list[str], backend: str, python: bool, stop_after: str | None, form: str | None
+    request: Request,
+    problems: list[str],
+    backend: str,
+    python: bool,
+    strict: bool,
+    stop_after: str | None,
+    form: str | None,
 ) -> str:
     """The text for `--kernel transpose`, which has a block (`--sub-group`) where a product has a schedule."""
     from gemmgen import driver
@@ -175,4 +208,5 @@ def _transpose(
 
         kernel = build_transpose(spec, int(block), target, request.name)
         return show(driver.run_passes(kernel, target, stop_after))
-    return _rendered(driver.emit_transpose(spec, int(block), backend, target, request.name, form), python)
+    source = driver.emit_transpose(spec, int(block), backend, target, request.name, form)
+    return _text(source, target, python, strict)

@@ -31,8 +31,10 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Active, Floats, Index, Lanes, Site
-from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory
+from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
+from gemmgen.ir.phases import Phases
 from gemmgen.ir.stmt import (
+    Advance,
     Alloc,
     AsyncGroup,
     Barrier,
@@ -44,12 +46,15 @@ from gemmgen.ir.stmt import (
     For,
     If,
     Let,
+    Mbarrier,
     Mma,
     Move,
     PipeOp,
+    Point,
     Stage,
     Stmt,
     Store,
+    Sum,
     Update,
 )
 from gemmgen.ir.visit import evaluate
@@ -89,6 +94,7 @@ class _Run:
         self._sites: list[Site] = []
         self._locals: list[LocalMemory] = []
         self._flights = Flights()
+        self._phases: dict[str, Phases] = {}
         self._body = self._block(kernel.body, self._parameters(arguments))
 
     def run(self) -> None:
@@ -131,8 +137,8 @@ class _Run:
         match stmt:
             case Comment():
                 return None
-            case Alloc(buffer):
-                return self._alloc(buffer, scope)
+            case Alloc(buffer, reuses):
+                return self._alloc(buffer, reuses, scope, site)
             case Let():
                 return self._let(stmt, scope, site)
             case Store():
@@ -149,19 +155,46 @@ class _Run:
                 return self._barrier(stmt, site)
             case AsyncGroup():
                 return self._async_group(stmt, site)
-            case Fill() | Copy() | Stage() | Mma() | Update() | PipeOp():
+            case Mbarrier():
+                return self._mbarrier(stmt, scope, site)
+            case Point():
+                return self._point(stmt, scope, site)
+            case Advance():
+                return self._advance(stmt, scope, site)
+            case Fill() | Copy() | Stage() | Mma() | Sum() | Update() | PipeOp():
                 raise LoweringError(f"kernel {self._kernel.name}: `{site.text}` is not an instruction: lower it first")
 
-    def _alloc(self, buffer: Buffer, scope: Scope) -> _Step | None:
+    def _alloc(self, buffer: Buffer, reuses: bool, scope: Scope, site: Site) -> _Step | None:
         if buffer.space is Space.LOCAL:
             # One for the whole kernel, wherever it is declared.
+            before = tuple(self._locals) if reuses else ()
             memory = LocalMemory(self._lanes, buffer, self._sizes, self._sites)
             self._locals.append(memory)
             scope.memories[buffer.name] = memory
-            return None
+
+            def retire(_active: Active) -> None:
+                if any(not old.retire() for old in before) or self._flights.busy:
+                    raise KernelFault("race", site.text, "the local memory below it may still be in use: no barrier")
+
+            return retire if before else None
         registers = PrivateMemory(self._lanes, buffer, self._sizes, self._sites)
         scope.memories[buffer.name] = registers
         return lambda _active: registers.allocate()
+
+    def _point(self, stmt: Point, scope: Scope, site: Site) -> _Step:
+        memory = scope.memory(stmt.buffer.name)
+        if not isinstance(memory, LocalMemory):
+            raise LoweringError(f"`{site.text}` points to no local memory")
+        view = scope.memories[stmt.view.name] = ViewMemory(self._lanes, stmt.view, self._sizes, self._sites, memory)
+        index = self._indexes(stmt.index, scope, site)
+        return lambda active: view.point([code(active) for code in index], active, site)
+
+    def _advance(self, stmt: Advance, scope: Scope, site: Site) -> _Step:
+        view = scope.memory(stmt.view.name)
+        if not isinstance(view, ViewMemory):
+            raise LoweringError(f"`{site.text}` moves no view")
+        by = self._evaluator.index(stmt.by, scope, site)
+        return lambda active: view.advance(by(active))
 
     def _let(self, stmt: Let, scope: Scope, site: Site) -> _Step:
         code = self._evaluator.expr(stmt.value, scope, site)
@@ -246,6 +279,34 @@ class _Run:
 
         return group
 
+    def _mbarrier(self, stmt: Mbarrier, scope: Scope, site: Site) -> _Step:
+        lanes, memories, flights = self._lanes, self._locals, self._flights
+        index, parity = (self._evaluator.index(e, scope, site) for e in (stmt.index, stmt.parity))
+        phases = self._phases.setdefault(stmt.name, Phases())
+
+        def step(active: Active) -> None:
+            if not active.full:
+                raise KernelFault("pipe", site.text, "not every work-item comes, so that phases cannot be counted")
+            if stmt.verb == "init":
+                if lanes.group_size < stmt.count:
+                    raise KernelFault("pipe", site.text, f"{lanes.group_size} work-items for {stmt.count} barriers")
+                phases.clear(stmt.count)
+                return
+            which, of = (_agreed(code(active), active) for code in (index, parity))
+            if isinstance(which, np.ndarray) or isinstance(of, np.ndarray):
+                raise KernelFault("pipe", site.text, "work-items mean different barriers or phases")
+            if stmt.verb == "wait":
+                until = phases.wait(which, of)
+                if until is None:
+                    raise KernelFault("pipe", site.text, f"waits for a phase of {stmt.name}[{which}] that never ends")
+                for memory in memories:
+                    memory.publish(active, until)
+                return
+            phases.arrive(which, lanes.time, flights.take() if stmt.verb == "arrive_copies" else ())
+            lanes.time += 1
+
+        return step
+
     # --- moves ------------------------------------------------------------------------------------
 
     def _move(self, stmt: Move, scope: Scope, site: Site) -> _Step:
@@ -256,6 +317,7 @@ class _Run:
         dst_index = self._indexes(stmt.dst_index, scope, site)
         # The atom's steps hold for its memory side; on the other side the elements are neighbours.
         loads = stmt.src.space is not Space.PRIVATE
+        read = src.peek if stmt.ahead and isinstance(src, ViewMemory | LocalMemory) else src.read
         together = any(stmt.atom.lane_step)
 
         def move(active: Active) -> None:
@@ -264,7 +326,7 @@ class _Run:
                 self._check_together(source if loads else target, active, site)
             # All elements are read before one is written.
             values = [
-                src.read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)
+                read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)
                 for e in range(stmt.width)
             ]
             for e, value in enumerate(values):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div
+from gemmgen.ir.expr import Const, Expr, Var, all_of, both
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -17,15 +17,18 @@ from gemmgen.ir.stmt import (
     Fill,
     For,
     If,
+    Let,
     Mma,
     PipeOp,
     Stage,
     Stmt,
+    Sum,
     Tile,
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.passes.plan import COL, COL0, K0, KK, MOST_UNROLLED, ROW, ROW0, Path, Plan
+from gemmgen.passes.plan import MOST_UNROLLED, Path, Plan
+from gemmgen.passes.positions import COL, COL0, K0, KK, LOCAL_INDEX, ROW, ROW0, SLICE, SUM_COL, SUM_ROW
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -49,6 +52,8 @@ class _Gemm(Plan):
         return Tile(path.matrix, origin, *shape, path.transposed)
 
     def _fill(self, path: Path, k0: Expr, kk: Expr) -> Body:
+        if self.schedule.slices > 1:
+            kk = SLICE * self.slice_depth + kk
         if path.staged is None:
             return (Copy(path.registers, self._source(path, k0 + kk), path.atom, path.width),)
         along_fast = path.staged.transposed == (path.matrix.name == "b")
@@ -87,8 +92,8 @@ class _Gemm(Plan):
         else:
             step_barrier = (Barrier("none"),) if self.schedule.barrier else ()
             body = (*allocs, *fills, *step_barrier, mma)
-        unroll = pipe is not None or self.a.per_block or self.schedule.k_step <= MOST_UNROLLED
-        steps = For(KK, Const(0), Const(self.schedule.k_step), self.depth, body, unroll, exact=True)
+        unroll = pipe is not None or self.a.per_block or self.slice_depth <= MOST_UNROLLED
+        steps = For(KK, Const(0), Const(self.slice_depth), self.depth, body, unroll, exact=True)
         return (*allocs, steps) if pipe is not None and not pipe.across else (steps,)
 
     def _step(self, k0: Expr) -> Body:
@@ -108,20 +113,47 @@ class _Gemm(Plan):
 
     def _product(self) -> Body:
         step = self.schedule.k_step
-        main = For(K0, Const(0), self.k_stop, step, self._step(K0), exact=True)
+        has_rest = not self.exact_k and self.k_stop != self.k_end
+        main = For(K0, self.k_start, self.k_stop, step, self._step(K0), exact=self.exact_k or has_rest)
         out: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, Const(0.0, self.spec.dtype))]
-        if not self.exact_k:
+        if has_rest:
             out.append(Comment(f"Whole steps of {step} along K."))
+        elif not self.exact_k:
+            out.append(Comment("Along K; copies bring zeros for what lies past it."))
         out.append(main)
-        if not self.exact_k:
+        if has_rest:
             rest = (Comment("The rest of K; what lies past it counts as zero."), *self._step(self.k_stop))
-            out.append(If(self.k_stop < self.k, rest))
-        tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.acc.fragment.shape)
-        out += [
-            Comment(_update_comment(self.spec)),
-            Update(replace(tile, transposed=self.spec.c_order == "col"), self.acc, self.alpha, self.beta),
-        ]
-        return tuple(out)
+            # Of the parts of K, the one that holds it.
+            begun = (self.k_start <= self.k_stop,) if self.schedule.split > 1 else ()
+            out.append(If(all_of((*begun, self.k_stop < self.k_end)), rest))
+        return (*out, *self._store())
+
+    def _store(self) -> Body:
+        """C, from the accumulators or from the sum over slices."""
+        vector = self.vector(self.schedule.c_width)
+        tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.schedule.block_tile)
+        tile = replace(tile, transposed=self.spec.c_order == "col")
+        comment = Comment(_update_comment(self.spec))
+        if self.schedule.slices == 1:
+            return (comment, Update(tile, self.acc, self.alpha, self.beta, *vector))
+        one, zero = Const(1.0, self.spec.dtype), Const(0.0, self.spec.dtype)
+        partial, total = self.partial, self.total
+        own = Tile(partial, (SLICE, Const(0), Const(0)), *self.schedule.block_tile)
+        planes = replace(own, origin=(Const(0),) * 3)
+        return (
+            Comment("Every slice's sum to where the tiles were; then each one adds up a part of the block."),
+            Barrier(),
+            Alloc(partial, reuses=True),
+            # Scaled here, so that the sums may lie in any registers.
+            Update(own, self.acc, self.alpha, zero, *self.vector(self.schedule.run[1])),
+            Barrier(),
+            Let(SUM_ROW, LOCAL_INDEX // self.sum_across),
+            Let(SUM_COL, LOCAL_INDEX % self.sum_across),
+            Alloc(total.buffer),
+            Sum(total, planes, self.schedule.slices, *self.vector(total.fragment.cols.run)),
+            comment,
+            Update(tile, total, one, self.beta, *vector),
+        )
 
     def _allocs(self) -> Body:
         """Local memory, and registers that outlive a step of K."""
@@ -144,13 +176,12 @@ class _Gemm(Plan):
         if s.tile == (1, 1) and s.method == "naive" and not s.barrier:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
-        block_rows, block_cols = s.block_tile
         return Kernel(
             name=s.name or s.slug(),
             params=self._params(),
             body=(*self.positions(), *self._allocs(), *body),
-            group=s.group,
-            grid=(ceil_div(self.m, block_rows), ceil_div(self.n, block_cols)),
+            group=s.all_work_items,
+            grid=self.grid(),
             sub_group=s.sub_group,
             facts=self.facts(),
             promises=self.promises(),

@@ -20,7 +20,7 @@ NAMES = presets.names()
 def target_of(preset: presets.Preset) -> Target:
     """A target that can take the preset: OpenCL's default, or else CUDA's."""
     on_opencl = not driver.refusals(preset.spec, preset.schedule)
-    return TARGETS["intel" if on_opencl else "sm_80"]
+    return driver.default_target(preset.spec, preset.schedule, "opencl" if on_opencl else "cuda")
 
 
 #: One of everything; a single row, column or step; under and over a tile; multiples of every tile.

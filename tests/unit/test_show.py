@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gemmgen.ir.atoms import FMA, VECTOR, Fragment, Spread
+from gemmgen.ir.atoms import FMA, SCALAR, VECTOR, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import BOOL, F32, I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
@@ -93,11 +93,11 @@ def test_expressions_have_no_needless_parentheses(node: Expr, text: str) -> None
         ),
         (Mma(FRAG, FRAG, FRAG, X, ZERO, 4, FMA), "mma fma a_frag += a_frag[k x] * a_frag[k 0] depth 4"),
         (
-            Update(Tile(C, (X, Y), 4, 4), FRAG, Var("alpha", F32), Const(0.0, F32)),
+            Update(Tile(C, (X, Y), 4, 4), FRAG, Var("alpha", F32), Const(0.0, F32), SCALAR),
             "update c[x, y] 4x4 = alpha * a_frag",
         ),
         (
-            Update(Tile(C, (X, Y), 4, 4, transposed=True), FRAG, Const(1.0, F32), Var("beta", F32)),
+            Update(Tile(C, (X, Y), 4, 4, transposed=True), FRAG, Const(1.0, F32), Var("beta", F32), SCALAR),
             "update c[x, y] 4x4 transposed = 1.0 * a_frag + beta * c",
         ),
         (PipeOp("acquire", PIPE), "acquire tiles (2 stages, sync barrier)"),

@@ -102,6 +102,12 @@ class Sycl(CLike):
         loads = self._block_loads()
         for width in sorted({m.width for m in loads}):
             lines += [*self._block_load(width, self.types[loads[0].src.dtype.name]), ""]
+        if self.form != "kernel":
+            lines += [
+                "// Names the kernel, for profilers and for host compilers other than DPC++.",
+                "class kernel;",
+                "",
+            ]
         return lines
 
     def _block_load(self, width: int, element: str) -> list[str]:
@@ -191,7 +197,7 @@ class Sycl(CLike):
             "    return queue.submit([&](sycl::handler &handler) {",
             "        handler.depends_on(depends_on);",
             *(f"        {line}" for line in self._accessors()),
-            "        handler.parallel_for(",
+            f"        handler.parallel_for<{self.kernel.name}_detail::kernel>(",
             "            sycl::nd_range<2>(groups * group, group),",
             *lambda_[:-1],
             f"{lambda_[-1]} {{",

@@ -49,6 +49,9 @@ inline void block_load4(sycl::sub_group sub_group, const float *from, float *to)
             syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
 }
 
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
@@ -171,7 +174,7 @@ inline sycl::event L3_SIMD_8x4_8x8_barrier(sycl::queue &queue, int m, int n, int
     const sycl::range<2> groups((m + 63) / 64, (n + 31) / 32);
     return queue.submit([&](sycl::handler &handler) {
         handler.depends_on(depends_on);
-        handler.parallel_for(
+        handler.parallel_for<L3_SIMD_8x4_8x8_barrier_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 8)]]
             [[sycl::reqd_sub_group_size(8)]] {

@@ -33,6 +33,9 @@ inline void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
@@ -209,7 +212,7 @@ inline sycl::event lds_8x8_16x16_k8_double(sycl::queue &queue, int m, int n, int
         handler.depends_on(depends_on);
         const sycl::local_accessor<float[2][8][128], 0> a_shared(handler);
         const sycl::local_accessor<float[2][8][128], 0> b_shared(handler);
-        handler.parallel_for(
+        handler.parallel_for<lds_8x8_16x16_k8_double_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(16, 16)]] {
                 lds_8x8_16x16_k8_double_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb,

@@ -22,6 +22,9 @@
 
 namespace naive_detail {
 
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
@@ -58,7 +61,7 @@ inline sycl::event naive(sycl::queue &queue, int m, int n, int k, float alpha, c
     const sycl::range<2> groups((m + 7) / 8, (n + 7) / 8);
     return queue.submit([&](sycl::handler &handler) {
         handler.depends_on(depends_on);
-        handler.parallel_for(
+        handler.parallel_for<naive_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 8)]] {
                 naive_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

@@ -38,6 +38,9 @@ inline float block_load(sycl::sub_group sub_group, const float *from)
     return element;
 }
 
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
@@ -129,7 +132,7 @@ inline sycl::event sg16_block_16x1(sycl::queue &queue, int m, int n, int k, floa
     const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
     return queue.submit([&](sycl::handler &handler) {
         handler.depends_on(depends_on);
-        handler.parallel_for(
+        handler.parallel_for<sg16_block_16x1_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(1, 16)]]
             [[sycl::reqd_sub_group_size(16)]] {

@@ -31,6 +31,9 @@ inline void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
@@ -157,7 +160,7 @@ inline sycl::event tile_8x8(sycl::queue &queue, int m, int n, int k, float alpha
     const sycl::range<2> groups((m + 127) / 128, (n + 127) / 128);
     return queue.submit([&](sycl::handler &handler) {
         handler.depends_on(depends_on);
-        handler.parallel_for(
+        handler.parallel_for<tile_8x8_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(16, 16)]] {
                 tile_8x8_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

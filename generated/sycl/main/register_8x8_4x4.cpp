@@ -30,6 +30,9 @@ inline void copy8(float *to, const float *from)
     *reinterpret_cast<float8 *>(to) = *reinterpret_cast<const float8 *>(from);
 }
 
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
@@ -102,7 +105,7 @@ inline sycl::event register_8x8_4x4(sycl::queue &queue, int m, int n, int k, flo
     const sycl::range<2> groups((m + 31) / 32, (n + 31) / 32);
     return queue.submit([&](sycl::handler &handler) {
         handler.depends_on(depends_on);
-        handler.parallel_for(
+        handler.parallel_for<register_8x8_4x4_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(4, 4)]] {
                 register_8x8_4x4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c,

@@ -21,6 +21,9 @@
 
 namespace transpose_sg16_detail {
 
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int rows, int cols, const float *__restrict a, int lda,
                       float *__restrict b, int ldb)
@@ -105,7 +108,7 @@ inline sycl::event transpose_sg16(sycl::queue &queue, int rows, int cols, const 
     const sycl::range<2> groups((rows + 15) / 16, (cols + 15) / 16);
     return queue.submit([&](sycl::handler &handler) {
         handler.depends_on(depends_on);
-        handler.parallel_for(
+        handler.parallel_for<transpose_sg16_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(1, 16)]]
             [[sycl::reqd_sub_group_size(16)]] {

@@ -27,7 +27,8 @@ def flat(text: str) -> str:
 def test_the_launcher() -> None:
     text = flat(emitted("header"))
     assert (
-        "inline sycl::event sg16_block_16x2(sycl::queue &queue, int m, int n, int k, float alpha, const float *a, int lda, "
+        "inline sycl::event sg16_block_16x2(sycl::queue &queue, int m, int n, int k, float alpha, const float *a, "
+        "int lda, "
         "const float *b, int ldb, float beta, float *c, int ldc, const std::vector<sycl::event> &depends_on = {})"
     ) in text
     assert "[[sycl::reqd_work_group_size(1, 16)]] [[sycl::reqd_sub_group_size(16)]]" in text

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from gemmgen.backends import backend as find_backend
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, Program, together
 from gemmgen.ir.pipes import check_pipes
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
@@ -46,9 +48,9 @@ def emit(
     language = find_backend(backend)
     form = _form(language, form)
     target = _target(language, target) if target else default_target(spec, schedule, backend)
-    kernel = lower(spec, schedule, target)
+    program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
-    return _print(kernel, spec, computes(spec), notes, "gemm", language(target, kernel, form, spec))
+    return _print(program, spec, computes(spec), notes, "gemm", partial(language, target, form=form, spec=spec))
 
 
 def emit_transpose(
@@ -63,11 +65,11 @@ def emit_transpose(
     language = find_backend(backend)
     form = _form(language, form)
     target = _target(language, target)
-    kernel = run_passes(build_transpose(spec, block, target, name), target)
+    program = Program((run_passes(build_transpose(spec, block, target, name), target),))
     exchanges = block.bit_length() - 1
     notes: Notes = [("Schedule", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
-    printer = language(target, kernel, form, spec)
-    return _print(kernel, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", printer)
+    printer = partial(language, target, form=form, spec=spec)
+    return _print(program, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", printer)
 
 
 def _form(language: type[CLike], form: str | None) -> str | None:
@@ -114,10 +116,15 @@ def _problems(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, 
 
 
 def lower(spec: GemmSpec, schedule: Schedule, target: Target | None = None, stop_after: str | None = None) -> Kernel:
-    """The kernel of a product, after all passes or after the one named."""
-    target = target or TARGETS["intel"]
+    """The kernel of a product (the first, where a sum follows), after all passes or after the one named."""
+    return lower_program(spec, schedule, target or TARGETS["intel"], stop_after).kernels[0]
+
+
+def lower_program(spec: GemmSpec, schedule: Schedule, target: Target, stop_after: str | None = None) -> Program:
+    """All kernels of a product, after all passes or after the one named."""
     validate(spec, schedule, target)
-    return run_passes(build(spec, schedule, target), target, stop_after)
+    program = build(spec, schedule, target)
+    return replace(program, kernels=tuple(run_passes(kernel, target, stop_after) for kernel in program.kernels))
 
 
 def run_passes(kernel: Kernel, target: Target, stop_after: str | None = None) -> Kernel:
@@ -135,22 +142,24 @@ def run_passes(kernel: Kernel, target: Target, stop_after: str | None = None) ->
 
 
 def _print(
-    kernel: Kernel,
+    program: Program,
     spec: GemmSpec,
     what: str,
     notes: Notes,
     operation: Literal["gemm", "transpose"],
-    printer: CLike,
+    printer: Callable[[Kernel], CLike],
 ) -> Source:
-    local = local_bytes(kernel)
+    printers = tuple(map(printer, program.kernels))
+    workspace = program.workspace_elements
     return Source(
-        name=kernel.name,
-        backend=printer.name,
+        name=program.kernels[0].name,
+        backend=printers[0].name,
         operation=operation,
-        text=render(printer, what, notes, local),
-        entry_points=(entry_point(kernel, local),),
+        text=render(printer(together(program)), printers, what, notes, workspace),
+        entry_points=tuple(entry_point(p.kernel, local_bytes(p.kernel), p.dynamic_bytes()) for p in printers),
         spec=spec,
-        build_options=printer.build_options(),
-        requires=uses_features(kernel) | printer.uses(),
-        alignment=printer.alignment(),
+        build_options=printers[0].build_options(),
+        requires=frozenset().union(*(uses_features(p.kernel) | p.uses() for p in printers)),
+        alignment=max(p.alignment() for p in printers),
+        workspace=workspace,
     )

@@ -33,6 +33,7 @@ class EntryPoint:
         group: work-items of a group (rows, columns); columns are dimension 0.
         grid: groups along (rows, columns), as expressions over the integer arguments.
         local_bytes: local memory of a group.
+        dynamic_bytes: how much of it the launch must ask for.
         sub_group: lanes that it requires, or None.
     """
 
@@ -41,6 +42,7 @@ class EntryPoint:
     group: tuple[int, int]
     grid: tuple[Expr, Expr]
     local_bytes: int
+    dynamic_bytes: int
     sub_group: int | None
 
     def groups(self, sizes: dict[str, int]) -> tuple[int, int]:
@@ -59,6 +61,8 @@ class Source:
         build_options: what the compiler must be told.
         requires: features of the target that the text uses.
         alignment: bytes that matrices must begin on multiples of.
+        workspace: elements of the argument of that name, which passes sums from one kernel to the next, as an
+            expression over the integer arguments; None where there is none.
     """
 
     name: str
@@ -70,9 +74,10 @@ class Source:
     build_options: tuple[str, ...] = ()
     requires: frozenset[str] = frozenset()
     alignment: int = 1
+    workspace: Expr | None = None
 
 
-def entry_point(kernel: Kernel, local_bytes: int) -> EntryPoint:
+def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPoint:
     """The launch side of a kernel."""
     return EntryPoint(
         kernel.name,
@@ -80,6 +85,7 @@ def entry_point(kernel: Kernel, local_bytes: int) -> EntryPoint:
         kernel.group,
         kernel.grid,
         local_bytes,
+        dynamic_bytes,
         kernel.sub_group,
     )
 

@@ -7,9 +7,9 @@ instructions. No decision about tiling is made here or there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
@@ -154,13 +154,17 @@ class CLike(ABC):
     def launch(self) -> str:
         """The launch geometry, as the head comment prints it."""
 
+    def dynamic_bytes(self) -> int:
+        """Local memory that a launch must ask for."""
+        return 0
+
     @abstractmethod
     def prelude(self) -> list[str]:
         """Lines before the kernel (extensions, helpers), only those it uses."""
 
     @abstractmethod
-    def postlude(self) -> str:
-        """Text after the kernel: its launcher, where host code stands in the same file."""
+    def postlude(self, kernels: Sequence[Self]) -> str:
+        """Text after the kernels: their launcher, where host code stands in the same file."""
 
     @abstractmethod
     def build_line(self) -> str:
@@ -185,7 +189,7 @@ class CLike(ABC):
             if before is not None and _opens_section(before, stmt, depth):
                 yield ""
             match before, stmt:
-                case Alloc(declared), Store(buffer, (), _) if declared == buffer:
+                case Alloc(declared), Store(buffer, (), _) | Move(buffer, ()) if declared == buffer:
                     continue  # printed with its declaration
             following = stmts[i + 1] if i + 1 < len(stmts) else None
             for line in self._statement(stmt, following):
@@ -195,10 +199,8 @@ class CLike(ABC):
         match stmt:
             case Comment(text):
                 yield f"// {text}"
-            case Alloc(buffer) if isinstance(following, Store) and following.buffer == buffer and not buffer.shape:
-                yield f"{self.types[buffer.dtype.name]} {buffer.name} = {self.expr(following.value)};"
             case Alloc(buffer):
-                yield from self.declare(buffer)
+                yield from self._declaration(buffer, following)
             case Let(var, value):
                 yield f"const {self.types[var.dtype.name]} {var.name} = {self.expr(value)};"
             case Store(buffer, index, value):
@@ -228,6 +230,17 @@ class CLike(ABC):
                 yield "}"
             case _:
                 raise LoweringError(f"cannot print {type(stmt).__name__}: it should have been expanded")
+
+    def _declaration(self, buffer: Buffer, following: Stmt | None) -> list[str]:
+        """A scalar together with its first value, where that comes next."""
+        if not buffer.shape:
+            name = f"{self.types[buffer.dtype.name]} {buffer.name}"
+            match following:
+                case Store(stored, _, value) if stored == buffer:
+                    return [f"{name} = {self.expr(value)};"]
+                case Move(stored, _, source, index) if stored == buffer:
+                    return [f"{name} = {self.element(source, index)};"]
+        return self.declare(buffer)
 
     def _meeting(self, stmt: Barrier | AsyncGroup | Mbarrier) -> list[str]:
         match stmt:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Self
 
 from gemmgen.backends.clike import POSTFIX, CLike, Words, wrapped
 from gemmgen.backends.files import sections
@@ -50,31 +51,47 @@ class Cuda(CLike):
         used = {name for stmt in walk(self.kernel.body) for name in _intrinsics_of(stmt)}
         return ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", "", *sections(INTRINSICS, used)]
 
-    def postlude(self) -> str:
+    def postlude(self, kernels: Sequence[Self]) -> str:
         """The launcher; NVRTC, which compiles for the device alone, does not see it."""
-        (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
         params = [*(self._param(p, "") for p in self.kernel.params), "cudaStream_t stream"]
         empty = " || ".join(f"{p.name} < 1" for p in self.kernel.scalars if p.name in ("m", "n", "rows", "cols"))
         lines = [
             "#ifndef __CUDACC_RTC__",
-            "// Queues the kernel on a stream; matrices are in the device's memory.",
+            f"// Queues the kernel{'s' if len(kernels) > 1 else ''} on a stream; matrices are in the device's memory.",
             *wrapped(f'extern "C" cudaError_t {self.kernel.name}_launch(', params),
             "{",
             *([f"    if ({empty}) {{", "        return cudaSuccess;", "    }"] if empty else []),
+        ]
+        for i, printer in enumerate(kernels):
+            lines += ["    {"] if len(kernels) > 1 else []
+            inner = printer.launching(last=i + 1 == len(kernels))
+            lines += [f"    {line}" for line in inner] if len(kernels) > 1 else inner
+            lines += ["    }"] if len(kernels) > 1 else []
+        return "\n".join([*lines, "}", "#endif"]) + "\n"
+
+    def launching(self, last: bool) -> list[str]:
+        """The statements that launch this kernel, and end the launcher with what came of it."""
+        (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
+        end = ["    return cudaGetLastError();"]
+        if not last:
+            end = [
+                "    const cudaError_t launched = cudaGetLastError();",
+                "    if (launched != cudaSuccess) {",
+                "        return launched;",
+                "    }",
+            ]
+        return [
             *self._permission(),
             f"    const dim3 grid({self.expr(across)}, {self.expr(down)});",
             f"    const dim3 block({cols}, {rows});",
-            f"    {self.kernel.name}<<<grid, block, {self._dynamic_bytes()}, stream>>>(",
+            f"    {self.kernel.name}<<<grid, block, {self.dynamic_bytes()}, stream>>>(",
             f"        {', '.join(p.name for p in self.kernel.params)});",
-            "    return cudaGetLastError();",
-            "}",
-            "#endif",
+            *end,
         ]
-        return "\n".join(lines) + "\n"
 
     def _permission(self) -> list[str]:
         """A kernel with more shared memory than the fixed limit says so before it is launched."""
-        if not (size := self._dynamic_bytes()):
+        if not (size := self.dynamic_bytes()):
             return []
         return [
             "    const cudaError_t allowed = cudaFuncSetAttribute(",
@@ -108,7 +125,7 @@ class Cuda(CLike):
 
     def declare(self, buffer: Buffer) -> list[str]:
         """Shared memory beyond what may have a fixed size is carved out of what the launch brings."""
-        if buffer.space is not Space.LOCAL or not self._dynamic_bytes():
+        if buffer.space is not Space.LOCAL or not self.dynamic_bytes():
             return super().declare(buffer)
         arrays = [s.buffer for s in self._shared if not s.reuses]
         offset = sum(a.bytes for a in arrays[: arrays.index(buffer)]) if buffer in arrays else 0
@@ -121,7 +138,7 @@ class Cuda(CLike):
     def _shared(self) -> list[Alloc]:
         return [s for s in walk(self.kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
 
-    def _dynamic_bytes(self) -> int:
+    def dynamic_bytes(self) -> int:
         """Shared memory that must be asked for at the launch; none while it may have a fixed size."""
         total = local_bytes(self.kernel)
         return total if total > STATIC_SHARED_BYTES or any(s.reuses for s in self._shared) else 0

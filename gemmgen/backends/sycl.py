@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
 
 from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words, wrapped
 from gemmgen.backends.sycl_main import program
@@ -144,8 +144,12 @@ class Sycl(CLike):
 
     # --- how it is started ------------------------------------------------------------------------
 
-    def postlude(self) -> str:
+    def postlude(self, kernels: Sequence[Self]) -> str:
         """The entry point for the run-time compiler, or the launcher."""
+        if len(kernels) > 1:
+            raise ScheduleError(
+                "split K needs a second kernel, which SYCL's launcher does not start yet: use split = 1"
+            )
         return "\n".join(self._entry_point() if self.form == "kernel" else self._launcher()) + "\n"
 
     def _call(self, indent: int) -> list[str]:

@@ -2,43 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import wrap
+from typing import TypeVar
 
 from gemmgen.backends.clike import CLike, Words
 from gemmgen.backends.files import environment
 from gemmgen.ir.atoms import ALIGNED_VECTOR
+from gemmgen.ir.expr import Expr
 from gemmgen.ir.target import Target
+from gemmgen.ir.visit import local_bytes
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
+#: All kernels of a file are of one language.
+Printer = TypeVar("Printer", bound=CLike)
 Notes = list[tuple[str, list[str]]]
 #: Characters of a line of the head comment, without its label.
 WIDTH = 86
 
 
-def render(printer: CLike, computes: str, notes: Notes, local_bytes: int) -> str:
+def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Notes, workspace: Expr | None) -> str:
     """The whole file.
 
     Args:
-        computes: what the kernel does, in a line.
-        notes: (label, lines) of the head comment, before what the backend and the kernel itself add.
-        local_bytes: local memory of a group.
+        file: a printer of all kernels together, for what they share.
+        kernels: a printer of each.
+        computes: what they do, in a line.
+        notes: (label, lines) of the head comment, before what the backend and the kernels themselves add.
+        workspace: elements of global memory between them.
     """
+    local = max(local_bytes(printer.kernel) for printer in kernels)
+    needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
+    needs += [f"a workspace of {file.expr(workspace)} elements, aligned to 16 bytes"] if workspace is not None else []
+    launches = [printer.launch() for printer in kernels]
     notes = [
         *notes,
-        ("Launch", [printer.launch()]),
-        ("Needs", [f"{local_bytes:,} bytes of {printer.words.local_memory}"] if local_bytes else []),
+        ("Launch", launches if len(kernels) == 1 else [f"{p.kernel.name}: {p.launch()}" for p in kernels]),
+        ("Needs", [*needs, *file.requirements()]),
     ]
-    notes[-1][1].extend(printer.requirements())
-    template = environment().get_template(printer.template())
+    template = environment().get_template(file.template())
     return template.render(
-        name=printer.kernel.name,
+        name=file.kernel.name,
         computes=computes,
-        notes=[*((label, lines) for label, lines in notes if lines), ("Build", [printer.build_line()])],
-        prelude=printer.prelude(),
-        body=printer.function(),
-        postlude=printer.postlude(),
-        **printer.fields(),
+        notes=[*((label, lines) for label, lines in notes if lines), ("Build", [file.build_line()])],
+        prelude=file.prelude(),
+        body="\n".join(printer.function() for printer in kernels),
+        postlude=file.postlude(kernels),
+        **file.fields(),
     )
 
 
@@ -77,6 +88,8 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         text += f", {words.sub_group}s of {schedule.warp[0]}x{schedule.warp[1]} {words.work_item}s"
     if schedule.stagger:
         text += ", neighbouring lanes in different rows"
+    if schedule.split > 1:
+        text += f", K in {schedule.split} parts that a second kernel adds up"
     if schedule.raster:
         text += f", {words.group}s in bands of {schedule.raster} rows"
     if schedule.c_width > 1:

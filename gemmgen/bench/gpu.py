@@ -162,8 +162,8 @@ def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = 
     def launch() -> None:
         kernel(a, b, c)
 
-    promise = kernel.source_for(a, b, c).spec.ld_multiple
-    return Graphed(schedule.slug(), problem, launch, c, _cupy_capture(problem), variant(promise))
+    promised = kernel.source_for(a, b, c).spec
+    return Graphed(schedule.slug(), problem, launch, c, _cupy_capture(problem), variant(promised))
 
 
 def _cupy_capture(problem: GpuProblem) -> Capture:

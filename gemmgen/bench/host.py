@@ -113,7 +113,7 @@ class OpenclKernel:
             raise SpecError(f"{schedule.slug()} has alpha or beta folded in: leave them run-time")
         assert isinstance(device, DeviceInfo)
         source = emit(spec, schedule, "opencl", target_of(device.handle))
-        self.name, self.variant = schedule.slug(), variant(spec.ld_multiple)
+        self.name, self.variant = schedule.slug(), variant(spec)
         self._kernel = CompiledKernel.from_source(source, device)
         queue = self._kernel.queue
         a, b = random_matrices(size, spec.dtype.name, seed)

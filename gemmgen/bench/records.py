@@ -12,6 +12,7 @@ from statistics import median
 
 from gemmgen.errors import SpecError, UserError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
+from gemmgen.spec import GemmSpec
 
 #: Peers that can be measured -> what they are.
 PEERS = {
@@ -56,9 +57,11 @@ class Accuracy:
         return self.worst <= 1
 
 
-def variant(ld_multiple: int) -> str:
-    """A kernel by what it is promised of leading dimensions."""
-    return "any ld" if ld_multiple == 1 else f"ld % {ld_multiple} = 0"
+def variant(spec: GemmSpec) -> str:
+    """A kernel by what it is promised of sizes and leading dimensions."""
+    if max(spec.multiple_of) > 1:
+        return f"whole {'x'.join(map(str, spec.multiple_of))}"
+    return "any ld" if spec.ld_multiple == 1 else f"ld % {spec.ld_multiple} = 0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,8 @@ def _product(
     if stop_after is not None:
         from gemmgen.ir.show import show
 
-        return show(driver.lower(spec, schedule, target, stop_after))
+        kernels = driver.lower_program(spec, schedule, target, stop_after).kernels
+        return "\n".join(show(kernel) for kernel in kernels)
     return _text(driver.emit(spec, schedule, backend, target, form), target, python, strict)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.expr import Const, Expr, compare
+from gemmgen.ir.expr import Const, Expr, compare, is_const
 
 Edge = Literal["clamp", "guard", "undefined", "zero_fill"]
 
@@ -142,7 +142,10 @@ class CopyAtom:
 
 def aligned(atom: CopyAtom, width: int, matrix: Buffer) -> Expr | None:
     """The condition that all lines of a matrix begin where the atom's vectors may stand; None where any may."""
-    return compare("==", matrix.layout.strides[0] % width, 0) if atom.aligned and width > 1 else None
+    if not atom.aligned or width == 1:
+        return None
+    condition = compare("==", matrix.layout.strides[-2] % width, 0)
+    return None if is_const(condition, 1) else condition
 
 
 #: One element by an ordinary load or store.

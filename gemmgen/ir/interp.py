@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.arguments import Argument, array, integers
 from gemmgen.ir.atoms import CopyAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.evaluate import (
@@ -30,9 +31,9 @@ from gemmgen.ir.expr import Expr
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.lanes import Active, Floats, Index, Lanes, Site
+from gemmgen.ir.lanes import Active, Index, Lanes, Site
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
-from gemmgen.ir.phases import Phases
+from gemmgen.ir.phases import Phases, parts_ways
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
@@ -62,7 +63,6 @@ from gemmgen.ir.visit import evaluate
 #: Groups run in turns of at most this many work-items, to bound memory.
 MOST_LANES = 65536
 
-Argument = int | float | Floats
 _Step = Callable[[Active], None]
 
 
@@ -86,7 +86,7 @@ class _Run:
 
     def __init__(self, kernel: Kernel, arguments: Mapping[str, Argument]) -> None:
         self._kernel = kernel
-        self._sizes = _integers(kernel, arguments)
+        self._sizes = integers(kernel, arguments)
         rows, cols = (evaluate(extent, self._sizes) for extent in kernel.grid)
         self._groups = rows * cols
         self._lanes = Lanes(kernel, (rows, cols))
@@ -99,7 +99,7 @@ class _Run:
 
     def run(self) -> None:
         """All groups, a share of them at a time."""
-        share = max(1, MOST_LANES // self._lanes.group_size)
+        share = 1 if parts_ways(self._kernel) else max(1, MOST_LANES // self._lanes.group_size)
         with np.errstate(all="ignore"):
             for first in range(0, self._groups, share):
                 self._lanes.load(first, min(share, self._groups - first))
@@ -114,7 +114,7 @@ class _Run:
                 raise ValueError(f"argument {var.name} is an array, not a number")
             scope.cells[var.name] = Cell(literal(value, var.dtype))
         for buffer in self._kernel.matrices:
-            data = _array(buffer, arguments[buffer.name])
+            data = array(buffer, arguments[buffer.name])
             kind = ImageMemory if buffer.space is Space.IMAGE else GlobalMemory
             scope.memories[buffer.name] = kind(self._lanes, buffer, self._sizes, self._sites, data)
         return scope
@@ -397,26 +397,3 @@ def _missing(lanes: Lanes, active: Active) -> int:
     came = active.mask.reshape(-1, lanes.group_size)
     group = int(np.argmax(came.any(axis=1) & ~came.all(axis=1)))
     return lanes.first + group * lanes.group_size + int(np.argmin(came[group]))
-
-
-# --- arguments ------------------------------------------------------------------------------------
-
-
-def _integers(kernel: Kernel, arguments: Mapping[str, Argument]) -> dict[str, int]:
-    """The integer arguments, after a check of all names."""
-    names = [p.name for p in kernel.params]
-    if sorted(names) != sorted(arguments):
-        raise ValueError(f"kernel {kernel.name} takes {', '.join(names)}, not {', '.join(arguments)}")
-    sizes: dict[str, int] = {}
-    for var in kernel.scalars:
-        value = arguments[var.name]
-        if not var.dtype.is_float and not isinstance(value, np.ndarray):
-            sizes[var.name] = int(value)
-    return sizes
-
-
-def _array(buffer: Buffer, value: Argument) -> Floats:
-    dimensions = 2 if buffer.space is Space.IMAGE else 1
-    if not isinstance(value, np.ndarray) or value.ndim != dimensions or value.dtype.name != buffer.dtype.name:
-        raise ValueError(f"argument {buffer.name} is not an array of {buffer.dtype} with {dimensions} dimension(s)")
-    return value

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.flights import Flight
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import AsyncGroup, For, Let, Mbarrier
+from gemmgen.ir.visit import walk, walk_expr
 
 
 class Phases:
@@ -38,3 +42,23 @@ class Phases:
             flight.memory.land(flight.addresses, flight.values, flight.lanes, flight.site, for_all=True)
         self._flights[index] = []
         return self._ended[index]
+
+
+def parts_ways(kernel: Kernel) -> bool:
+    """Whether groups count asynchronous copies in loops whose length is their own."""
+    if not any(isinstance(s, AsyncGroup | Mbarrier) for s in walk(kernel.body)):
+        return False
+    own: set[str] = set()
+
+    def depends(node: Expr) -> bool:
+        parts = walk_expr(node)
+        return any(
+            (isinstance(p, Call) and p.function == "group_id") or (isinstance(p, Var) and p.name in own) for p in parts
+        )
+
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Let) and depends(stmt.value):
+            own.add(stmt.var.name)
+        if isinstance(stmt, For) and (depends(stmt.start) or depends(stmt.stop)):
+            return True
+    return False

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.stmt import (
     Alloc,
     Barrier,
@@ -28,14 +28,18 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.passes.plan import MOST_UNROLLED, Path, Plan
-from gemmgen.passes.positions import COL, COL0, K0, KK, LOCAL_INDEX, ROW, ROW0, SLICE, SUM_COL, SUM_ROW
+from gemmgen.passes.positions import COL, COL0, K0, KK, LOCAL_INDEX, PART, ROW, ROW0, SLICE, SUM_COL, SUM_ROW
+from gemmgen.passes.total import build_total
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 
-def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Kernel:
-    """The kernel of a validated request, in statements on tiles."""
-    return _Gemm(spec, schedule, target).kernel()
+def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
+    """The kernels of a validated request, in statements on tiles."""
+    gemm = _Gemm(spec, schedule, target)
+    if schedule.split == 1:
+        return Program((gemm.kernel(),))
+    return Program((gemm.kernel(), build_total(gemm)), gemm.workspace(writable=True))
 
 
 class _Gemm(Plan):
@@ -131,12 +135,15 @@ class _Gemm(Plan):
     def _store(self) -> Body:
         """C, from the accumulators or from the sum over slices."""
         vector = self.vector(self.schedule.c_width)
+        one, zero = Const(1.0, self.spec.dtype), Const(0.0, self.spec.dtype)
         tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.schedule.block_tile)
         tile = replace(tile, transposed=self.spec.c_order == "col")
-        comment = Comment(_update_comment(self.spec))
+        comment, beta = Comment(_update_comment(self.spec)), self.beta
+        if self.schedule.split > 1:
+            tile = Tile(self.workspace(writable=True), (PART, ROW0, COL0), *self.schedule.block_tile)
+            comment, beta = Comment("This part's share of C."), zero
         if self.schedule.slices == 1:
-            return (comment, Update(tile, self.acc, self.alpha, self.beta, *vector))
-        one, zero = Const(1.0, self.spec.dtype), Const(0.0, self.spec.dtype)
+            return (comment, Update(tile, self.acc, self.alpha, beta, *vector))
         partial, total = self.partial, self.total
         own = Tile(partial, (SLICE, Const(0), Const(0)), *self.schedule.block_tile)
         planes = replace(own, origin=(Const(0),) * 3)
@@ -152,7 +159,7 @@ class _Gemm(Plan):
             Alloc(total.buffer),
             Sum(total, planes, self.schedule.slices, *self.vector(total.fragment.cols.run)),
             comment,
-            Update(tile, total, one, self.beta, *vector),
+            Update(tile, total, one, beta, *vector),
         )
 
     def _allocs(self) -> Body:
@@ -177,7 +184,7 @@ class _Gemm(Plan):
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
         return Kernel(
-            name=s.name or s.slug(),
+            name=self.name,
             params=self._params(),
             body=(*self.positions(), *self._allocs(), *body),
             group=s.all_work_items,
@@ -189,8 +196,8 @@ class _Gemm(Plan):
 
     def _params(self) -> tuple[Buffer | Var, ...]:
         a, b = self.a.matrix, self.b.matrix
-        order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, a, Var("lda"), b, Var("ldb"), self.beta]
-        order += [self.c, Var("ldc")]
+        order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, a, Var("lda"), b, Var("ldb")]
+        order += [self.workspace(writable=True)] if self.schedule.split > 1 else [self.beta, self.c, Var("ldc")]
         images = {f"ld{x.name}" for x in (a, b) if x.space is Space.IMAGE}
         return tuple(p for p in order if isinstance(p, Buffer) or (isinstance(p, Var) and p.name not in images))
 

@@ -32,6 +32,8 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute
 
 PLANE = Var("s")
+#: Sums of up to this many planes are unrolled, to have many loads under way.
+MOST_PLANES = 128
 ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 #: The number of the work-item in its group, by which `build` lets it be called.
 WORK_ITEM = Var("local_index")
@@ -183,7 +185,7 @@ class _Expander:
             Move(term, (Const(0),), src.buffer, (PLANE, row, col), total.atom, width),
             *loop(ELEMENT, width, (add,)),
         )
-        others = For(PLANE, Const(1), Const(total.planes), 1, another, unroll=total.planes <= 16, exact=True)
+        others = For(PLANE, Const(1), Const(total.planes), 1, another, unroll=total.planes <= MOST_PLANES, exact=True)
         return loop(ROW, fragment.rows.values, loop(COL, fragment.cols.values // width, (first, others)))
 
     def _stage(self, stage: Stage) -> Body:

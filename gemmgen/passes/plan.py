@@ -17,7 +17,7 @@ from gemmgen.ir.atoms import (
     block_read,
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Var, compare
+from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare
 from gemmgen.ir.stmt import Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.passes.positions import LANE, SUM_COL, SUM_ROW, Positions
@@ -180,6 +180,17 @@ class Plan(Positions):
         return Registers(buffer, Fragment(self.rows, self.cols))
 
     @property
+    def name(self) -> str:
+        """The kernel's."""
+        return self.schedule.name or self.schedule.slug()
+
+    def workspace(self, writable: bool) -> Buffer:
+        """The sums of K's parts between two kernels: planes of rows that begin on multiples of four elements."""
+        pitch = ceil_div(self.n, 4) * 4
+        layout = Layout((Const(self.schedule.split), self.m, self.n), (self.m * pitch, pitch, Const(1)))
+        return Buffer("workspace", self.spec.dtype, Space.GLOBAL, layout, writable=writable)
+
+    @property
     def slice_depth(self) -> int:
         """How much of a step of K the work-items of a slice go through."""
         return self.schedule.k_step // self.schedule.slices
@@ -202,9 +213,7 @@ class Plan(Positions):
         rows, run = s.block_tile[0], s.c_width
         across = self.sum_across
         down = s.all_work_items[0] * s.all_work_items[1] // across
-        fragment = Fragment(
-            Spread(rows // down, down, 1, SUM_ROW), Spread(run, across, run, SUM_COL)
-        )
+        fragment = Fragment(Spread(rows // down, down, 1, SUM_ROW), Spread(run, across, run, SUM_COL))
         buffer = Buffer("total", self.spec.dtype, Space.PRIVATE, Layout.packed(rows // down, run))
         return Registers(buffer, fragment)
 

@@ -153,9 +153,7 @@ class Positions:
                 lets.append(Let(var, origin + spread.start))
         lets += self._along_k()
         if self.schedule.warp is None:
-            lets.append(
-                Let(LOCAL_INDEX, linear(self.schedule.all_work_items, call("local_id", 1), call("local_id", 0)))
-            )
+            lets.append(Let(LOCAL_INDEX, self._number()))
         return tuple(lets)
 
     def _number(self) -> Expr:

@@ -54,9 +54,9 @@ class _Guard:
             case Block(body):
                 return (Block(self.body(body, scope)),)
             case Store(buffer, index, _) if buffer.space is Space.GLOBAL:
-                return _only_where(self._outside(buffer, index, (1, 1), scope), (stmt,))
+                return _only_where(self._outside(buffer, index, (1,) * len(index), scope), (stmt,))
             case Move() if stmt.dst.space is Space.GLOBAL:
-                footprint = stmt.atom.footprint(stmt.width, 1)
+                footprint = (*(1,) * (len(stmt.dst_index) - 2), *stmt.atom.footprint(stmt.width, 1))
                 return _only_where(self._outside(stmt.dst, stmt.dst_index, footprint, scope), (stmt,))
             case Move() if stmt.src.space in MATRIX_SPACES:
                 return self._load(stmt, scope)
@@ -76,7 +76,7 @@ class _Guard:
 
     def _load(self, move: Move, scope: Scope) -> Body:
         lanes = self.kernel.sub_group or 1 if any(move.atom.lane_step) else 1
-        footprint = move.atom.footprint(move.width, lanes)
+        footprint = (*(1,) * (len(move.src_index) - 2), *move.atom.footprint(move.width, lanes))
         outside = self._outside(move.src, move.src_index, footprint, scope)
         if move.atom.edge == "undefined":
             return self._zero_past_the_end(move, scope)
@@ -133,8 +133,9 @@ class _Guard:
         steps = zip(move.atom.element_step, move.atom.lane_step, strict=True)
         src = tuple(
             place + element * element_step + lane * lane_step
-            for place, (element_step, lane_step) in zip(move.src_index, steps, strict=True)
+            for place, (element_step, lane_step) in zip(move.src_index[-2:], steps, strict=True)
         )
+        src = (*move.src_index[:-2], *src)
         return (*move.dst_index[:-1], move.dst_index[-1] + element), src
 
     def _singly(self, move: Move, scope: Scope) -> Body:

@@ -30,6 +30,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _sub_group(schedule, target)
         problems += _warp(schedule)
         problems += _slices(spec, schedule, target)
+        problems += _blocks(schedule)
         problems += _operand("a", schedule.a, spec.a_order, schedule, target)
         problems += _operand("b", schedule.b, spec.b_order, schedule, target)
         problems += _pipeline(schedule)
@@ -101,6 +102,14 @@ def _warp(s: Schedule) -> Iterator[str]:
         yield f"stagger swaps lanes of neighbouring rows, but warp {rows}x{cols} has an odd number: use an even one"
     if s.sub_group is not None:
         yield "warp arranges lanes that share nothing, but sub_group has lanes share A: drop one of them"
+
+
+def _blocks(s: Schedule) -> Iterator[str]:
+    """Groups that are numbered in one line."""
+    if s.raster < 0:
+        yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
+    if s.split > 1 and any(o.memory == "image" for o in (s.a, s.b)):
+        yield f"split = {s.split} begins in the middle of K, which image block reads can't: use split 1"
 
 
 def _slices(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:

@@ -190,8 +190,8 @@ def cuda_kernel(
     arch = "sm_{}{}".format(*info.capability)
     admit = partial(refuse_spills, arch=arch) if strict else lambda _: None
     variants = Variants(spec, schedule, target_of(info), exact, admit)
-    if strict and variants.has_twin:
-        variants.twin()  # not by some call in the midst of a program
+    for promised_more in variants.promised if strict else ():
+        variants.twin(promised_more)  # not by some call in the midst of a program
     return CudaKernel.from_source(variants.general, device, variants)
 
 

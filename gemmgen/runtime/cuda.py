@@ -9,6 +9,7 @@ from typing import Never, Protocol, cast
 import numpy as np
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
+from gemmgen.ir.visit import evaluate
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.arrays import Request, View, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
@@ -18,6 +19,7 @@ from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
 from gemmgen.runtime.variants import LD_MULTIPLE, Variants
 from gemmgen.source import EntryPoint, Source
+from gemmgen.spec import GemmSpec
 
 #: Sizes for which a kernel remembers its launch geometry.
 REMEMBERED = 256
@@ -49,8 +51,9 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         self._bound = device is not None
         self._wish = device
         self._info: CudaDeviceInfo | None = None
-        self._built: dict[tuple[int, int], CudaBuilt] = {}
+        self._built: dict[tuple[int, GemmSpec], CudaBuilt] = {}
         self._lock = threading.Lock()
+        self._workspaces: dict[tuple[int, int, int], CupyArray] = {}
         self._remembered: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         self._cupy = CupyLibrary()
 
@@ -87,8 +90,9 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         Raises: DeviceError, ScheduleError.
         """
         self._kernels(self.device.number, self.source)
-        if self._variants is not None and self._variants.has_twin:
-            self._kernels(self.device.number, self._variants.twin())
+        if self._variants is not None:
+            for spec in self._variants.promised:
+                self._kernels(self.device.number, self._variants.twin(spec))
 
     def source_for(self, a: object, b: object, c: object = None) -> Source:
         """The source that a call with these arrays runs. Raises: SpecError, ScheduleError."""
@@ -172,7 +176,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
 
     def _kernels(self, device: int, source: Source) -> CudaBuilt:
         # The sources of one kernel differ in what they are promised and in nothing else.
-        key = device, source.spec.ld_multiple
+        key = device, source.spec
         with self._lock:
             if key not in self._built:
                 info = self._info if self._info is not None and self._info.number == device else info_of(device)
@@ -189,7 +193,13 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             return known
         grids = [entry.groups(sizes) for entry, _, _ in built.kernels]
         pairs = zip(built.kernels, grids, strict=True)
-        if problems := [p for (entry, _, _), groups in pairs for p in grid_problems(entry, groups)]:
+        problems = [p for (entry, _, _), groups in pairs for p in grid_problems(entry, groups)]
+        elements = 0 if self.source.workspace is None else evaluate(self.source.workspace, sizes)
+        if elements >= 2**31:
+            problems.append(
+                f"the workspace has {elements:,} elements, more than 32-bit indices reach: use a lower split"
+            )
+        if problems:
             raise SpecError(problems)
         if len(self._remembered) >= REMEMBERED:
             self._remembered.clear()
@@ -213,6 +223,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             values |= {x: matrix.pointer for x, (matrix, _) in inputs.items()}
             # The transpose kernel calls its result b.
             values |= {name: result.pointer, "b" if name == "out" else name: result.pointer}
+            if (elements := self.source.workspace) is not None:
+                values["workspace"] = self._workspace(device, pointer, evaluate(elements, sizes))
             for (entry, kernel, dynamic), (rows, cols) in zip(built.kernels, grids, strict=True):
                 high, wide = entry.group
                 kernel((cols, rows, 1), (wide, high, 1), arguments(entry, values), shared_mem=dynamic)
@@ -221,6 +233,16 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
                 event = cupy.cuda.Event(disable_timing=True)
                 event.record()
         return result.array, event
+
+    def _workspace(self, device: int, stream: int, elements: int) -> int:
+        """The address of memory between kernels, one for each stream and size; kept, since graphs may replay it."""
+        import cupy
+
+        key = device, stream, elements
+        with self._lock:
+            if key not in self._workspaces:
+                self._workspaces[key] = cupy.empty(elements, self.source.spec.dtype.name)
+            return int(self._workspaces[key].data.ptr)
 
     def _allocate(self, view: View, like: GpuMatrix, stream: int) -> GpuMatrix:
         """An empty matrix without gaps, of the library that `like` belongs to, on the stream."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from gemmgen.backends.cuda import STATIC_SHARED_BYTES
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES
 from gemmgen.runtime import require_nvrtc
@@ -79,7 +78,7 @@ def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
         kernels = []
         for entry in source.entry_points:
             kernel = cast(RawKernel, module.get_function(entry.name))
-            dynamic = entry.local_bytes if entry.local_bytes > STATIC_SHARED_BYTES else 0
+            dynamic = entry.dynamic_bytes
             if dynamic:
                 kernel.max_dynamic_shared_size_bytes = dynamic
             check_threads(entry, kernel, info)

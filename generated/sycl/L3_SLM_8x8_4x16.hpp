@@ -41,11 +41,12 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       float beta, float *__restrict c, int ldc, float (&a_shared)[32][8])
 {
     const int local_row = int(item.get_local_id(0));
+    const int local_col = int(item.get_local_id(1));
     const int row0 = int(item.get_group(0)) * 32;
     const int row = row0 + local_row * 8;
-    const int col = int(item.get_group(1)) * 128 + int(item.get_local_id(1)) * 4;
+    const int col = int(item.get_group(1)) * 128 + local_col * 4;
     const int k_main = k - k % 8;
-    const int local_index = int(item.get_local_id(0)) * 16 + int(item.get_local_id(1));
+    const int local_index = local_row * 16 + local_col;
     const int a_row = local_index / 2;
     const int a_k = local_index % 2 * 4;
 

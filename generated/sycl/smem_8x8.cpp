@@ -40,7 +40,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
     const int k_main = k - k % 8;
-    const int local_index = int(item.get_local_id(0)) * 16 + int(item.get_local_id(1));
+    const int local_index = local_row * 16 + local_col;
     const int a_row = local_index / 2;
     const int a_k = local_index % 2 * 4;
     const int b_k = local_index / 32;

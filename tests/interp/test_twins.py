@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gemmgen import driver, presets
-from gemmgen.ir.target import TARGETS
+from gemmgen.ir.target import Target
 from gemmgen.runtime.variants import LD_MULTIPLE
 from tests.support.cuda import names, vectors
 from tests.support.problems import Problem, interpret
@@ -18,13 +18,19 @@ NAMES = [name for name in names() if vectors(presets.load(name).schedule)]
 SIZES = ((1, 4, 4), (7, 132, 12), (130, 140, 24), (256, 128, 32))
 
 
+def target_of(name: str) -> Target:
+    """CUDA's first target that can take the preset."""
+    preset = presets.load(name)
+    return driver.default_target(preset.spec, preset.schedule, "cuda")
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("pad", [0, 4])
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 def test_aligned_sizes(name: str, pad: int, size: tuple[int, int, int], rng: np.random.Generator) -> None:
     preset = presets.load(name)
     spec = replace(preset.spec, ld_multiple=LD_MULTIPLE)
-    kernel = driver.lower(spec, preset.schedule, TARGETS["sm_80"])
+    kernel = driver.lower_program(spec, preset.schedule, target_of(name))
     for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
         problem = Problem.random(rng, *size, alpha, beta)
         problem.check(interpret(kernel, spec, problem, pad))
@@ -36,5 +42,5 @@ def test_a_single_line_may_have_any_length(name: str, rng: np.random.Generator) 
     preset = presets.load(name)
     spec = replace(preset.spec, ld_multiple=LD_MULTIPLE)
     problem = Problem.random(rng, 1, 64, 9)
-    kernel = driver.lower(spec, preset.schedule, TARGETS["sm_80"])
+    kernel = driver.lower_program(spec, preset.schedule, target_of(name))
     problem.check(interpret(kernel, spec, problem, 0))

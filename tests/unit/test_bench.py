@@ -31,6 +31,7 @@ from gemmgen.bench.records import (
 from gemmgen.bench.session import Plan
 from gemmgen.cli.bench import _show as show_table
 from gemmgen.errors import DeviceError, SpecError, UserError
+from gemmgen.spec import GemmSpec
 
 GOOD = Accuracy(1e-7, 0.01)
 
@@ -118,7 +119,7 @@ def test_half_a_block() -> None:
 
 
 def test_files() -> None:
-    mine = Timing("mine", (1e-6, 2e-6, 3e-6), GOOD, variant=variant(4))
+    mine = Timing("mine", (1e-6, 2e-6, 3e-6), GOOD, variant=variant(GemmSpec(ld_multiple=4)))
     row = Row(Size(8, 8, 8), mine, Timing("cublas", (4e-6,) * 3, GOOD))
     alone = Row(Size(8, 8, 8), Timing("mine", (1e-6,), GOOD))
     content = json.loads(to_json([row, alone], {"device": "none"}))

@@ -87,6 +87,11 @@ def test_targets_without_sub_group_attributes() -> None:
         driver.emit(GemmSpec(), Schedule(), "sycl", TARGETS["intel"])
 
 
+def test_split_k_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="which SYCL's launcher does not start yet: use split = 1"):
+        driver.emit(GemmSpec(), Schedule(split=2, k_step=4), "sycl")
+
+
 def test_lines_are_short() -> None:
     for name in presets.names():
         preset = presets.load(name)

@@ -80,9 +80,22 @@ def test_a_single_line_gets_a_leading_dimension_that_keeps_the_promise() -> None
     }
 
 
+def test_whole_tiles_get_a_twin_without_any_guard() -> None:
+    found = variants()
+    m, n, k = 128, 384, 64
+    fits = call(matrix(1, m, k, k), matrix(2, k, n, n))
+    twin = found.choose(fits)
+    assert twin.spec == replace(found.general.spec, ld_multiple=4, multiple_of=(64, 128, 16))
+    assert "min(" not in twin.text.split("__launch_bounds__")[1].split("#ifndef")[0]
+    for ragged in ((m + 1, n, k), (m, n + 4, k), (m, n, k + 4)):
+        m_, n_, k_ = ragged
+        other = found.choose(call(matrix(1, m_, k_, k_), matrix(2, k_, n_, n_)))
+        assert other.spec.multiple_of == (1, 1, 1)
+
+
 def test_what_has_no_twin() -> None:
     for found in (variants(exact=True), variants(ld_multiple=4), variants("naive")):
-        assert not found.has_twin
+        assert not found.promised
         assert found.choose(call(A, B)) is found.general
 
 

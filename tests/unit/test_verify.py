@@ -217,9 +217,16 @@ def test_the_head() -> None:
         replace(good, params=good.params[1:]),
         replace(good, params=(*good.params, LOCAL)),
         replace(good, grid=(X, ONE)),
-        replace(good, facts=(X,)),
-        replace(good, facts=(Bin("<", M, K),)),
     ):
         with pytest.raises(LoweringError, match="kernel broken, its head: "):
             verify(head, TARGETS["intel"])
+
+
+def test_facts_speak_of_names_at_the_top() -> None:
+    named = replace(kernel(Let(X, M + 1)), facts=(X - 1,))
+    verify(named, TARGETS["intel"])
+    inside = replace(kernel(If(M < K, (Let(X, M + 1),))), facts=(X - 1,))
+    for broken in (replace(named, body=()), inside, replace(named, facts=(Bin("<", M, K),))):
+        with pytest.raises(LoweringError, match="kernel broken, its facts: "):
+            verify(broken, TARGETS["intel"])
     assert (M < K).dtype == BOOL

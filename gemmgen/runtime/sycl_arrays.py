@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,12 +33,14 @@ class SyclQueue:
 
 
 _queues: dict[int, SyclQueue] = {}
+_lock = threading.Lock()
 
 
 def own_queue(info: SyclDeviceInfo) -> SyclQueue:
     """A queue in the default context of the device's platform; one for each device, kept for good."""
-    if info.number not in _queues:
-        _queues[info.number] = SyclQueue(helper().queue(info.number), info)
+    with _lock:
+        if info.number not in _queues:
+            _queues[info.number] = SyclQueue(helper().queue(info.number), info)
     return SyclQueue(_queues[info.number].handle, info)
 
 

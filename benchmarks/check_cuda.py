@@ -45,13 +45,14 @@ def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
     else:
         cuda.check_ragged(kernel, rng, cuda.SIZES)
         cuda.check_exact(kernel, rng)
-        cuda.check_repeats(kernel, rng, (1025, 1031, 517), 20)
-        cuda.check_two_streams(kernel, rng)
+        cuda.check_repeats(kernel, rng, (1025, 1031, 517), 20, cuda.same_bits(name))
+        cuda.check_two_streams(kernel, rng, cuda.same_bits(name))
         if twin is not None:
             cuda.check_aligned(twin, rng, cuda.SIZES)
-            cuda.check_repeats(twin, rng, (1025, 1032, 516), 20)
-    (used,) = kernel.resources
-    return f"{used.registers} registers, {used.spilled_bytes} B spilled, {used.shared_bytes:,} B shared"
+            cuda.check_repeats(twin, rng, (1025, 1032, 516), 20, cuda.same_bits(name))
+    used = kernel.resources
+    spilled, shared = sum(u.spilled_bytes for u in used), max(u.shared_bytes for u in used)
+    return f"{' + '.join(str(u.registers) for u in used)} registers, {spilled} B spilled, {shared:,} B shared"
 
 
 def _without_guards(kernel: CudaKernel, rng: np.random.Generator, m: int, n: int, k: int) -> None:

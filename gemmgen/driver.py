@@ -116,8 +116,8 @@ def _problems(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, 
 
 
 def lower(spec: GemmSpec, schedule: Schedule, target: Target | None = None, stop_after: str | None = None) -> Kernel:
-    """The kernel of a product (the first, where a sum follows), after all passes or after the one named."""
-    return lower_program(spec, schedule, target or TARGETS["intel"], stop_after).kernels[0]
+    """The kernel of a product, without those that run before or after it, after all passes or after the one named."""
+    return lower_program(spec, schedule, target or TARGETS["intel"], stop_after).main
 
 
 def lower_program(spec: GemmSpec, schedule: Schedule, target: Target, stop_after: str | None = None) -> Program:
@@ -152,7 +152,7 @@ def _print(
     printers = tuple(map(printer, program.kernels))
     workspace = program.workspace_elements
     return Source(
-        name=program.kernels[0].name,
+        name=program.name,
         backend=printers[0].name,
         operation=operation,
         text=render(printer(together(program)), printers, what, notes, workspace),

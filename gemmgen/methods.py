@@ -110,6 +110,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         mbarrier=_int(flat["mbarrier"]),
         slices=_int(flat["slices"]),
         split=_int(flat["split"]),
+        atomic=bool(flat["atomic"]),
         raster=_int(flat["raster"]),
         prefetch=bool(flat["prefetch"]),
         register_stages=_int(flat["register_stages"]),

@@ -54,6 +54,7 @@ FIELDS: dict[str, Field] = {
     "mbarrier": Field("int", "4", 32, least=0),
     "slices": Field("int", "4", 32),
     "split": Field("int", "8", 1024),
+    "atomic": Field("bool", "true"),
     "raster": Field("int", "8", 1024, least=0),
     "prefetch": Field("bool", "true"),
     "register_stages": Field("int", "2", 2),

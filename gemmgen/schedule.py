@@ -59,6 +59,8 @@ class Schedule:
         mbarrier: tiles of that ring that a pair of mbarriers hands over at a time; 0 where barriers of the group do.
         slices: parts of each step of K, each with work-items of its own, whose sums meet in local memory.
         split: parts of all of K, each with groups of its own, whose sums a second kernel adds up.
+        atomic: whether the parts of K are added to C one by one as they come, instead of by a second kernel: quicker,
+            but in no fixed order, so that the last bits differ from run to run.
         raster: rows of groups that are walked column by column, so that neighbours in time are neighbours in C; 0
             where rows are walked one after the other.
         prefetch: whether the next tile is loaded into registers before the current tile's arithmetic and
@@ -88,6 +90,7 @@ class Schedule:
     mbarrier: int = 0
     slices: int = 1
     split: int = 1
+    atomic: bool = False
     raster: int = 0
     prefetch: bool = False
     register_stages: int = 1

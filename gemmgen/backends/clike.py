@@ -205,7 +205,7 @@ class CLike(ABC):
                 yield f"const {self.types[var.dtype.name]} {var.name} = {self.expr(value)};"
             case Store(buffer, index, value):
                 yield f"{self.element(buffer, index)} = {self.expr(value)};"
-            case Move() if stmt.width == 1 and not any(stmt.atom.lane_step) and not stmt.atom.is_async:
+            case Move() if stmt.width == 1 and not (any(stmt.atom.lane_step) or stmt.atom.is_async or stmt.atom.adds):
                 yield f"{self.element(stmt.dst, stmt.dst_index)} = {self.element(stmt.src, stmt.src_index)};"
             case Move():
                 yield self.wide_move(stmt)

@@ -178,7 +178,7 @@ class Cuda(CLike):
 
     def wide_move(self, move: Move) -> str:
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-        if move.atom.name not in ("aligned_vector", "async_copy"):
+        if move.atom.name not in ("aligned_vector", "async_copy", "atomic_add"):
             raise LoweringError(f"CUDA has no instruction for {move.atom.name}")
         inside = "" if move.valid is None else f", {self.expr(move.valid)}"
         return f"{_copy_name(move)}({to}, {source}{inside});"
@@ -208,14 +208,14 @@ class Cuda(CLike):
 
 def _copy_name(move: Move) -> str:
     """The function that moves elements by one instruction, or begins to."""
-    name = "async_copy" if move.atom.is_async else "copy"
+    name = "async_copy" if move.atom.is_async else "atomic_add" if move.atom.adds else "copy"
     return f"{name}{move.width if move.width > 1 else ''}" + ("" if move.valid is None else "_inside")
 
 
 def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
     """The functions that a statement is printed with."""
     match stmt:
-        case Move() if stmt.atom.is_async or stmt.width > 1:
+        case Move() if stmt.atom.is_async or stmt.atom.adds or stmt.width > 1:
             return (_copy_name(stmt),)
         case AsyncGroup(verb, _):
             return (f"async_{verb}",)

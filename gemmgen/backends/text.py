@@ -89,7 +89,8 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     if schedule.stagger:
         text += ", neighbouring lanes in different rows"
     if schedule.split > 1:
-        text += f", K in {schedule.split} parts that a second kernel adds up"
+        how = "are added to C as they come" if schedule.atomic else "a second kernel adds up"
+        text += f", K in {schedule.split} parts that {how}"
     if schedule.raster:
         text += f", {words.group}s in bands of {schedule.raster} rows"
     if schedule.c_width > 1:

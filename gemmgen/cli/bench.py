@@ -40,7 +40,10 @@ Presets = Annotated[
 Schedules = Annotated[
     list[Path] | None, typer.Option("--schedule", metavar="FILE.toml", help="A schedule in TOML. Can be repeated.")
 ]
-Best = Annotated[bool, typer.Option("--best", help="The fastest preset per size; of those named, if any, else of all.")]
+Best = Annotated[
+    bool,
+    typer.Option("--best", help="The fastest preset per size; of those named, if any, else of all reproducible ones."),
+]
 Sizes = Annotated[
     str, typer.Option("--sizes", metavar="N|MxNxK,...", help="Such as 512,4095,128x14336x4096 (M x N x K).")
 ]
@@ -146,11 +149,13 @@ def _peers(vs: str) -> tuple[str, ...]:
 
 def _jobs(backend: str, named: list[str], files: list[Path], best: bool, ld_multiple: str | None) -> tuple[Job, ...]:
     """What to measure. Raises: UserError with every problem."""
-    from gemmgen.presets import names
+    from gemmgen.presets import load, names
 
     presets = [name.strip() for text in named for name in text.split(",") if name.strip()]
     if best and not presets and not files:
-        presets = [name for name in names() if backend == "opencl" or _fits_cuda(name)]
+        # What differs from run to run is measured where it is asked for by name.
+        reproducible = [name for name in names() if not load(name).schedule.atomic]
+        presets = [name for name in reproducible if backend == "opencl" or _fits_cuda(name)]
     problems = [] if presets or files else ["nothing to measure: give --preset, --schedule or --best"]
     requests = [Request(preset=name, ld_multiple=ld_multiple) for name in dict.fromkeys(presets)]
     requests += [Request(schedule_file=path, ld_multiple=ld_multiple) for path in files]

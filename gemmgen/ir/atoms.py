@@ -123,6 +123,7 @@ class CopyAtom:
         needs: features of the target.
         aligned: whether addresses must be multiples of what one instruction moves.
         is_async: whether it only begins the copy, which `AsyncGroup` statements wait for.
+        adds: whether it adds to what is there, in one step that no other work-item's addition can come between.
     """
 
     name: str
@@ -133,6 +134,7 @@ class CopyAtom:
     needs: frozenset[str] = frozenset()
     aligned: bool = False
     is_async: bool = False
+    adds: bool = False
 
     def footprint(self, width: int, sub_group: int) -> tuple[int, int]:
         """Extent (slow, fast) of what one instruction touches, over all lanes that share it."""
@@ -158,6 +160,13 @@ ALIGNED_VECTOR = CopyAtom("aligned_vector", (0, 1), (0, 0), (2, 4), "guard", ali
 #: Instructions: cp.async"), of 4, 8 or 16 bytes.
 ASYNC_COPY = CopyAtom(
     "async_copy", (0, 1), (0, 0), (1, 2, 4), "zero_fill", frozenset({"async_copy"}), aligned=True, is_async=True
+)
+
+
+#: Adds to global memory, `width` neighbours at a time: `red.global.add` (PTX ISA, "Parallel Synchronization and
+#: Communication Instructions: red"). Sums come out in no fixed order.
+ATOMIC_ADD = CopyAtom(
+    "atomic_add", (0, 1), (0, 0), (1, 2, 4), "guard", frozenset({"atomic_vectors"}), aligned=True, adds=True
 )
 
 

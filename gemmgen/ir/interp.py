@@ -33,7 +33,7 @@ from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Active, Index, Lanes, Site
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
-from gemmgen.ir.phases import Phases, parts_ways
+from gemmgen.ir.phases import Phases, runs
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
@@ -99,10 +99,10 @@ class _Run:
 
     def run(self) -> None:
         """All groups, a share of them at a time."""
-        share = 1 if parts_ways(self._kernel) else max(1, MOST_LANES // self._lanes.group_size)
+        most = max(1, MOST_LANES // self._lanes.group_size)
         with np.errstate(all="ignore"):
-            for first in range(0, self._groups, share):
-                self._lanes.load(first, min(share, self._groups - first))
+            for first, groups in runs(self._kernel, self._sizes, self._lanes.grid, most):
+                self._lanes.load(first, groups)
                 self._flights.clear()
                 self._body(self._lanes.everyone)
 
@@ -319,6 +319,11 @@ class _Run:
         loads = stmt.src.space is not Space.PRIVATE
         read = src.peek if stmt.ahead and isinstance(src, ViewMemory | LocalMemory) else src.read
         together = any(stmt.atom.lane_step)
+        write = dst.write
+        if stmt.atom.adds:
+            if not isinstance(dst, GlobalMemory):
+                raise LoweringError(f"`{site.text}` adds to {stmt.dst.space.value} memory")
+            write = dst.add
 
         def move(active: Active) -> None:
             source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
@@ -331,7 +336,7 @@ class _Run:
             ]
             for e, value in enumerate(values):
                 index = _neighbour(target, e) if loads else self._element(target, stmt.atom, e)
-                dst.write(index, value, active, site)
+                write(index, value, active, site)
 
         return move
 

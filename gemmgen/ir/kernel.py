@@ -42,14 +42,20 @@ class Kernel:
         return tuple(p for p in self.params if isinstance(p, Buffer))
 
 
+#: How a product's parameters follow each other.
+_ORDER = ("m", "n", "k", "alpha", "a", "lda", "b", "ldb", "workspace", "beta", "c", "ldc")
+
+
 def together(program: Program) -> Kernel:
-    """All kernels as one, to ask what a file with them holds: the first's head, every body, and every parameter."""
-    first, *others = program.kernels
-    params = dict.fromkeys(p for kernel in program.kernels for p in kernel.params)
+    """All kernels as one, to ask what a file with them holds: the main one's head, every body, and every parameter."""
+    others = [kernel for kernel in program.kernels if kernel is not program.main]
     names: dict[str, Buffer | Var] = {}
-    for param in params:
-        names.setdefault(param.name, param)
-    return replace(first, params=tuple(names.values()), body=(*first.body, *(s for k in others for s in k.body)))
+    for kernel in (program.main, *others):
+        for param in kernel.params:
+            names.setdefault(param.name, param)
+    body = (*program.main.body, *(stmt for kernel in others for stmt in kernel.body))
+    params = sorted(names.values(), key=lambda p: _ORDER.index(p.name) if p.name in _ORDER else 0)
+    return replace(program.main, params=tuple(params), body=body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,16 @@ class Program:
 
     kernels: tuple[Kernel, ...]
     workspace: Buffer | None = None
+
+    @property
+    def main(self) -> Kernel:
+        """The one that the product is computed by: the others' names begin with its name."""
+        return min(self.kernels, key=lambda kernel: len(kernel.name))
+
+    @property
+    def name(self) -> str:
+        """What the file and its launcher go by."""
+        return self.main.name
 
     @property
     def workspace_elements(self) -> Expr | None:

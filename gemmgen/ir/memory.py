@@ -333,6 +333,16 @@ class GlobalMemory(_Shared):
             self._clash(conflict, "writes", index, active, site)
         self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
 
+    def add(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
+        """Additions that may meet: only a plain access of somebody else's is in their way."""
+        if self._accesses is None:
+            raise LoweringError(f"`{site.text}` adds to {self._name}, which is read only")
+        addresses = np.broadcast_to(self._locate(index, active, site), active.lanes.shape)
+        conflict = self._accesses.read(addresses, self._lanes.first + active.lanes, site.number)
+        if conflict is not None:
+            self._clash(conflict, "adds to", index, active, site)
+        np.add.at(self._data, addresses, value[active.lanes] if isinstance(value, np.ndarray) else value)
+
 
 class ImageMemory(_Base):
     """A 2D image. What lies outside of it is undefined, so it reads as NaN: any use of it shows."""

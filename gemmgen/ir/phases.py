@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from gemmgen.ir.expr import Call, Expr, Var
+from gemmgen.ir.expr import Call, Const, Expr, Var, as_int
 from gemmgen.ir.flights import Flight
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import AsyncGroup, For, Let, Mbarrier
-from gemmgen.ir.visit import walk, walk_expr
+from gemmgen.ir.visit import map_expr, walk
 
 
 class Phases:
@@ -44,21 +44,44 @@ class Phases:
         return self._ended[index]
 
 
-def parts_ways(kernel: Kernel) -> bool:
-    """Whether groups count asynchronous copies in loops whose length is their own."""
-    if not any(isinstance(s, AsyncGroup | Mbarrier) for s in walk(kernel.body)):
-        return False
-    own: set[str] = set()
+def runs(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int], most: int) -> Iterator[tuple[int, int]]:
+    """(first group, groups) that can run together, at most `most` of them.
 
-    def depends(node: Expr) -> bool:
-        parts = walk_expr(node)
-        return any(
-            (isinstance(p, Call) and p.function == "group_id") or (isinstance(p, Var) and p.name in own) for p in parts
-        )
+    Those that count asynchronous copies or phases must go through loops equally often, which is their own matter where
+    K is split.
+    """
+    total = grid[0] * grid[1]
+    counts = any(isinstance(s, AsyncGroup | Mbarrier) for s in walk(kernel.body))
+    first, course = 0, _course(kernel, sizes, grid, 0) if counts and total else ()
+    for group in range(1, total + 1):
+        following = _course(kernel, sizes, grid, group) if counts and group < total else course
+        if group == total or group - first == most or following != course:
+            yield first, group - first
+            first, course = group, following
 
-    for stmt in walk(kernel.body):
-        if isinstance(stmt, Let) and depends(stmt.value):
-            own.add(stmt.var.name)
-        if isinstance(stmt, For) and (depends(stmt.start) or depends(stmt.stop)):
-            return True
-    return False
+
+def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int], group: int) -> tuple[int, ...]:
+    """How far each loop goes whose bounds are known at the top of the kernel."""
+    ids = {0: group % grid[1], 1: group // grid[1]}
+    known: dict[str, int] = dict(sizes)
+
+    def value(node: Expr) -> int | None:
+        def rewrite(part: Expr) -> Expr:
+            match part:
+                case Call("group_id", (Const(int(dimension)),), _):
+                    return Const(ids[dimension])
+                case Var(name, _) if name in known:
+                    return Const(known[name])
+            return part
+
+        return as_int(map_expr(node, rewrite))
+
+    lengths: list[int] = []
+    for stmt in kernel.body:
+        if isinstance(stmt, Let) and (number := value(stmt.value)) is not None:
+            known[stmt.var.name] = number
+        if isinstance(stmt, For):
+            start, stop = value(stmt.start), value(stmt.stop)
+            if start is not None and stop is not None:
+                lengths.append(max(0, stop - start))
+    return tuple(lengths)

@@ -171,7 +171,8 @@ class Update:
     """c = alpha * acc + beta * c, for the elements inside the matrix; beta = 0 never reads c.
 
     Attributes:
-        atom, width: the instruction that reads and writes neighbours of c, where they are inside.
+        atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
+            beta to whoever ran before.
     """
 
     dst: Tile

@@ -14,6 +14,7 @@ FEATURES: dict[str, str] = {
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
     "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
     "reused_local_memory": "buffers of local memory can lie where others were",
+    "atomic_vectors": "up to four neighbours are added to global memory in one step",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
 }
 
@@ -41,7 +42,7 @@ class Target:
     sub_group_register_bytes: int = 4096
 
 
-_INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory"}
+_INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory", "atomic_vectors"}
 #: SYCL names neither Intel's own functions nor block reads from images.
 _SYCL = _INTEL - {"intel_sub_groups", "image_block_read"}
 _WARP = frozenset({"sub_groups", "reused_local_memory"})
@@ -50,8 +51,14 @@ _WARP = frozenset({"sub_groups", "reused_local_memory"})
 def _nvidia(name: str, shared_bytes: int) -> Target:
     """A compute capability; a sub-group is a warp or an even part of one (CUDA C++ Programming Guide, 16.2)."""
     capability = int(name[3:])
-    features = _WARP | ({"async_copy"} if capability >= 80 else set()) | ({"mbarrier"} if capability >= 90 else set())
-    return Target(name, features, (8, 16, 32), 1024, shared_bytes, register_bytes=1020, sub_group_register_bytes=32640)
+    features = set(_WARP)
+    if capability >= 80:
+        features |= {"async_copy"}
+    if capability >= 90:
+        features |= {"mbarrier", "atomic_vectors"}
+    return Target(
+        name, frozenset(features), (8, 16, 32), 1024, shared_bytes, register_bytes=1020, sub_group_register_bytes=32640
+    )
 
 
 #: The targets that can be named; a device's own limits replace them at run time. Those of a language whose vectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
+from gemmgen.ir.atoms import ATOMIC_ADD, BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both
 from gemmgen.ir.kernel import Kernel, Program
@@ -29,7 +29,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.target import Target
 from gemmgen.passes.plan import MOST_UNROLLED, Path, Plan
 from gemmgen.passes.positions import COL, COL0, K0, KK, LOCAL_INDEX, PART, ROW, ROW0, SLICE, SUM_COL, SUM_ROW
-from gemmgen.passes.total import build_total
+from gemmgen.passes.total import build_start, build_total
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -39,6 +39,8 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     gemm = _Gemm(spec, schedule, target)
     if schedule.split == 1:
         return Program((gemm.kernel(),))
+    if schedule.atomic:
+        return Program((build_start(gemm), gemm.kernel()))
     return Program((gemm.kernel(), build_total(gemm)), gemm.workspace(writable=True))
 
 
@@ -139,7 +141,10 @@ class _Gemm(Plan):
         tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.schedule.block_tile)
         tile = replace(tile, transposed=self.spec.c_order == "col")
         comment, beta = Comment(_update_comment(self.spec)), self.beta
-        if self.schedule.split > 1:
+        if self.schedule.atomic:
+            comment, beta = Comment("This part's share is added to C."), zero
+            vector = ATOMIC_ADD, min(self.schedule.c_width, max(ATOMIC_ADD.widths))
+        elif self.schedule.split > 1:
             tile = Tile(self.workspace(writable=True), (PART, ROW0, COL0), *self.schedule.block_tile)
             comment, beta = Comment("This part's share of C."), zero
         if self.schedule.slices == 1:
@@ -197,7 +202,10 @@ class _Gemm(Plan):
     def _params(self) -> tuple[Buffer | Var, ...]:
         a, b = self.a.matrix, self.b.matrix
         order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, a, Var("lda"), b, Var("ldb")]
-        order += [self.workspace(writable=True)] if self.schedule.split > 1 else [self.beta, self.c, Var("ldc")]
+        if self.schedule.atomic:
+            order += [self.c, Var("ldc")]
+        else:
+            order += [self.workspace(writable=True)] if self.schedule.split > 1 else [self.beta, self.c, Var("ldc")]
         images = {f"ld{x.name}" for x in (a, b) if x.space is Space.IMAGE}
         return tuple(p for p in order if isinstance(p, Buffer) or (isinstance(p, Var) and p.name not in images))
 

@@ -124,11 +124,35 @@ class _Expander:
         names: Body = (Let(named, row),) if many else ()
         row = named if many else row
         place = (*dst.origin[:-2], *((col, row) if dst.transposed else (row, col)))
+        if update.atom.adds:
+            return self._add(update, names, row)
         if update.width > 1:
             return self._update_vectors(update, names, row)
         store = Store(dst.buffer, place, _blend(update, Load(dst.buffer, place)))
         columns = loop(COL, fragment.cols.values, (store,))
         return loop(ROW, fragment.rows.values, (*names, *columns))
+
+    def _add(self, update: Update, names: Body, line: Expr) -> Body:
+        """alpha * acc added to C: by vectors where they are inside and may stand there, else one by one."""
+        dst, width = update.dst, update.width
+        spread = update.acc.fragment.cols
+        start = self._named(dst.origin[-1], spread) + spread.chunk_step(COL, width)
+        values, scaled = self._scaled(update)
+        move = Move(dst.buffer, (line, start), values, (Const(0),), update.atom, width)
+        single = replace(move, dst_index=(line, start + ELEMENT), src_index=(ELEMENT,), width=1)
+        fits = [start + width <= dst.buffer.shape[-1], aligned(update.atom, width, dst.buffer)]
+        condition = all_of(f for f in fits if f is not None)
+        add: Body = (If(condition, (move,), loop(ELEMENT, width, (single,))),) if width > 1 else (move,)
+        columns = loop(COL, spread.values // width, (*scaled, *add))
+        return loop(ROW, update.acc.fragment.rows.values, (*names, If(line < dst.buffer.shape[-2], columns)))
+
+    def _scaled(self, update: Update) -> tuple[Buffer, Body]:
+        """alpha * acc for one vector, in registers of its own, so that accumulators may lie in any."""
+        c, acc, width = update.dst.buffer, update.acc, update.width
+        values = Buffer(f"{c.name}_values", c.dtype, Space.PRIVATE, Layout.packed(width))
+        product = Load(acc.buffer, acc.at(ROW, COL * width + ELEMENT))
+        scaled = product if is_const(update.alpha, 1.0) else Bin("*", update.alpha, product)
+        return values, (Alloc(values), *loop(ELEMENT, width, (Store(values, (ELEMENT,), scaled),)))
 
     def _update_vectors(self, update: Update, names: Body, line: Expr) -> Body:
         """The same by vectors of neighbours, where they are inside and may stand there."""
@@ -152,13 +176,10 @@ class _Expander:
         return loop(ROW, update.acc.fragment.rows.values, row)
 
     def _update_vector(self, update: Update, place: tuple[Expr, ...]) -> Body:
-        """One vector of c: computed in registers of its own, so that accumulators may lie in any."""
-        c, acc, width, dtype = update.dst.buffer, update.acc, update.width, update.dst.buffer.dtype
-        values, old = (Buffer(f"{c.name}_{n}", dtype, Space.PRIVATE, Layout.packed(width)) for n in ("values", "old"))
-        at: Expr = COL * width + ELEMENT
-        product = Load(acc.buffer, acc.at(ROW, at))
-        scaled = product if is_const(update.alpha, 1.0) else Bin("*", update.alpha, product)
-        body: Body = (Alloc(values), *loop(ELEMENT, width, (Store(values, (ELEMENT,), scaled),)))
+        """One vector of c."""
+        c, width, dtype = update.dst.buffer, update.width, update.dst.buffer.dtype
+        old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
+        values, body = self._scaled(update)
         if not is_const(update.beta, 0.0):
             sum_ = Call("fma", (update.beta, Load(old, (ELEMENT,)), Load(values, (ELEMENT,))), dtype)
             add_old: Body = (

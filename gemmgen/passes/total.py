@@ -1,4 +1,4 @@
-"""The second kernel of a product whose K is split: C from the sums over the parts."""
+"""The kernels beside a product whose K is split: one that adds up its parts, or one that C starts with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gemmgen.ir.atoms import Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Var, both, ceil_div
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Comment, If, Let, Registers, Sum, Tile, Update
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, If, Let, Registers, Sum, Tile, Update
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import ACROSS, COL, ROW, call
 
@@ -16,19 +16,34 @@ GROUP = 256
 
 def build_total(plan: Plan) -> Kernel:
     """Adds up the workspace's planes, one after the other, so that the same parts give the same bits."""
-    dtype = plan.spec.dtype
+    parts, total = plan.workspace(writable=False), _single(plan, "total")
+    add_up = Sum(total, Tile(parts, (Const(0), ROW, COL), 1, 1), plan.schedule.split, *plan.vector(1))
+    comment = Comment("The parts of K, one after the other.")
+    return _elementwise(plan, "total", (comment, Alloc(total.buffer), add_up, _update(plan, total)), parts)
+
+
+def build_start(plan: Plan) -> Kernel:
+    """beta * C, to which parts are added."""
+    zero = _single(plan, "zero")
+    start = (Alloc(zero.buffer), Fill(zero, Const(0.0, plan.spec.dtype)), _update(plan, zero))
+    return _elementwise(plan, "start", (Comment("What the parts of K are added to."), *start))
+
+
+def _single(plan: Plan, name: str) -> Registers:
     one = Spread(1)
-    total = Registers(Buffer("total", dtype, Space.PRIVATE, Layout.packed(1, 1)), Fragment(one, one))
-    parts = plan.workspace(writable=False)
-    c = Tile(plan.c, (ROW, COL) if plan.spec.c_order == "row" else (COL, ROW), 1, 1, plan.spec.c_order == "col")
-    scalar = plan.vector(1)
+    return Registers(Buffer(name, plan.spec.dtype, Space.PRIVATE, Layout.packed(1, 1)), Fragment(one, one))
+
+
+def _update(plan: Plan, value: Registers) -> Update:
+    """value + beta * C for a work-item's element."""
+    order = plan.spec.c_order
+    c = Tile(plan.c, (ROW, COL) if order == "row" else (COL, ROW), 1, 1, order == "col")
+    return Update(c, value, Const(1.0, plan.spec.dtype), plan.beta, *plan.vector(1))
+
+
+def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = None) -> Kernel:
+    """A kernel with a work-item for each element of C."""
     across = ceil_div(plan.n, GROUP)
-    inside = (
-        Comment("The parts of K, one after the other."),
-        Alloc(total.buffer),
-        Sum(total, Tile(parts, (Const(0), ROW, COL), 1, 1), plan.schedule.split, *scalar),
-        Update(c, total, Const(1.0, dtype), plan.beta, *scalar),
-    )
     body = (
         Let(ACROSS, across),
         Let(ROW, call("group_id", 0) // ACROSS),
@@ -36,10 +51,9 @@ def build_total(plan: Plan) -> Kernel:
         If(both(plan.m > ROW, plan.n > COL), inside),
     )
     listed = (plan.m, plan.n, parts, plan.beta, plan.c, plan.c.layout.strides[0])
-    params = tuple(p for p in listed if isinstance(p, Buffer | Var))
     return Kernel(
-        name=f"{plan.name}_total",
-        params=params,
+        name=f"{plan.name}_{suffix}",
+        params=tuple(p for p in listed if isinstance(p, Buffer | Var)),
         body=body,
         group=(1, GROUP),
         grid=(Const(1), plan.m * across),

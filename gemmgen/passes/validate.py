@@ -30,7 +30,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _sub_group(schedule, target)
         problems += _warp(schedule)
         problems += _slices(spec, schedule, target)
-        problems += _blocks(schedule)
+        problems += _blocks(spec, schedule, target)
         problems += _operand("a", schedule.a, spec.a_order, schedule, target)
         problems += _operand("b", schedule.b, spec.b_order, schedule, target)
         problems += _pipeline(schedule)
@@ -104,10 +104,17 @@ def _warp(s: Schedule) -> Iterator[str]:
         yield "warp arranges lanes that share nothing, but sub_group has lanes share A: drop one of them"
 
 
-def _blocks(s: Schedule) -> Iterator[str]:
+def _blocks(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """Groups that are numbered in one line."""
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
+    if s.atomic:
+        if s.split == 1:
+            yield "atomic adds up the parts of a split K, but split = 1: give split 8, say, or drop it"
+        if "atomic_vectors" not in target.features:
+            yield f"atomic, but target {target.name!r} adds no vectors in one step: drop it, or use sm_90 or later"
+        if spec.c_order == "col":
+            yield "atomic adds to rows of C, which is column-major: drop it"
     if s.split > 1 and any(o.memory == "image" for o in (s.a, s.b)):
         yield f"split = {s.split} begins in the middle of K, which image block reads can't: use split 1"
 

@@ -57,6 +57,9 @@ _ORDER = (
     "mbarrier_8x8_4x8_slices8",
     "mbarrier_8x8_8x8_split128",
     "mbarrier_8x8_2x16_split8",
+    "mbarrier_8x16_16x16_atomic7",
+    "mbarrier_8x8_8x8_atomic128",
+    "mbarrier_8x8_2x16_atomic8",
 )
 
 

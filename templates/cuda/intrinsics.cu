@@ -12,6 +12,29 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
+//: atomic_add
+// Adds an element to global memory, in one step.
+__device__ __forceinline__ void atomic_add(float *to, const float *from)
+{
+    atomicAdd(to, *from);
+}
+
+//: atomic_add2
+// Adds 2 neighbouring elements to global memory, each in one step; `to` is a multiple of 8 bytes.
+__device__ __forceinline__ void atomic_add2(float *to, const float *from)
+{
+    asm volatile("red.global.add.v2.f32 [%0], {%1, %2};"
+                 ::"l"(to), "f"(from[0]), "f"(from[1]) : "memory");
+}
+
+//: atomic_add4
+// Adds 4 neighbouring elements to global memory, each in one step; `to` is a multiple of 16 bytes.
+__device__ __forceinline__ void atomic_add4(float *to, const float *from)
+{
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                 ::"l"(to), "f"(from[0]), "f"(from[1]), "f"(from[2]), "f"(from[3]) : "memory");
+}
+
 //: async_copy
 // Begins a copy of 4 bytes to shared memory.
 __device__ __forceinline__ void async_copy(float *to, const float *from)

@@ -28,8 +28,8 @@ def test_any_size(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> N
 @pytest.mark.parametrize("name", cuda.names())
 def test_repeats_and_streams(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
     kernel = cuda.compiled(name, gpu)
-    cuda.check_repeats(kernel, rng, (513, 517, 301), 20)
-    cuda.check_two_streams(kernel, rng)
+    cuda.check_repeats(kernel, rng, (513, 517, 301), 20, cuda.same_bits(name))
+    cuda.check_two_streams(kernel, rng, cuda.same_bits(name))
 
 
 @pytest.mark.parametrize("name", cuda.names())

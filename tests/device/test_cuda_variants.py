@@ -34,8 +34,8 @@ def test_twins(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None
     problem = Problem.integers(rng, 170, 144, 128)
     assert np.array_equal(cuda.check_product(kernel, problem), problem.expected)
     assert np.array_equal(cuda.check_product(kernel, problem, (1, 0, 0)), problem.expected)
-    cuda.check_repeats(kernel, rng, (512, 516, 300), 20)
-    cuda.check_two_streams(kernel, rng)
+    cuda.check_repeats(kernel, rng, (512, 516, 300), 20, cuda.same_bits(name))
+    cuda.check_two_streams(kernel, rng, cuda.same_bits(name))
 
 
 @pytest.mark.parametrize("spec", list(cuda.orders()), ids=GemmSpec.label)

@@ -1,4 +1,4 @@
-"""Rings of asynchronous copies that nobody chose: mbarriers, slices, parts of K, bands, staggered lanes, vectors of C."""
+"""Rings that nobody chose: mbarriers, slices, parts of K, bands of groups, staggered lanes, vectors of C."""
 
 from __future__ import annotations
 

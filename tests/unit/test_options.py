@@ -45,6 +45,7 @@ anything = st.builds(
     mbarrier=st.integers(0, 2),
     slices=st.integers(1, 3),
     split=st.integers(1, 3),
+    atomic=st.booleans(),
     raster=st.integers(0, 3),
     stagger=st.booleans(),
     c_width=st.integers(1, 4),

@@ -15,7 +15,7 @@ from gemmgen.runtime import ptxas
 from gemmgen.runtime.ptxas import Usage
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
-from tests.unit.test_cli import printed, refused
+from tests.support.cli import printed, refused
 
 #: 1,024 threads a block leave a thread 64 registers at most, and it has 64 elements of C.
 SPILLING = ["--backend", "cuda", "--method", "slm", "--tile", "8x8", "--group", "32x32"]

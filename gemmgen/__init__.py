@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gemmgen.runtime.cuda_devices import cuda_devices as cuda_devices
     from gemmgen.runtime.devices import devices as devices
     from gemmgen.runtime.opencl import CompiledKernel as CompiledKernel
+    from gemmgen.runtime.sycl import SyclKernel as SyclKernel
+    from gemmgen.runtime.sycl_devices import sycl_devices as sycl_devices
     from gemmgen.schedule import Operand as Operand
     from gemmgen.schedule import Schedule as Schedule
     from gemmgen.source import Source as Source
@@ -45,6 +47,8 @@ _HOMES = {
     "CompiledKernel": "runtime.api",
     "CudaKernel": "runtime.api",
     "cuda_devices": "runtime.api",
+    "SyclKernel": "runtime.api",
+    "sycl_devices": "runtime.api",
     "Operand": "schedule",
     "Schedule": "schedule",
     "Source": "source",

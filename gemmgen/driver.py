@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from gemmgen.backends import backend as find_backend
@@ -33,13 +34,23 @@ PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, simplify)
 PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 
 
-def emit(spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None) -> Source:
-    """The source of a product. Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault."""
+def emit(
+    spec: GemmSpec,
+    schedule: Schedule,
+    backend: str = "opencl",
+    target: Target | None = None,
+    form: str | None = None,
+) -> Source:
+    """The source of a product, in the form that is meant (`CLike.forms`; None for the backend's first).
+
+    Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault.
+    """
     language = find_backend(backend)
+    form = _form(language, form)
     target = _target(language, target) if target else default_target(spec, schedule, backend)
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
-    return _print(program, spec, computes(spec), notes, "gemm", language, target)
+    return _print(program, spec, computes(spec), notes, "gemm", partial(language, target, form=form, spec=spec))
 
 
 def emit_transpose(
@@ -48,14 +59,27 @@ def emit_transpose(
     backend: str = "opencl",
     target: Target | None = None,
     name: str | None = None,
+    form: str | None = None,
 ) -> Source:
     """The source of B = A^T by shuffles in sub-groups of `block` lanes. Raises: ScheduleError."""
     language = find_backend(backend)
+    form = _form(language, form)
     target = _target(language, target)
     program = Program((run_passes(build_transpose(spec, block, target, name), target),))
     exchanges = block.bit_length() - 1
     notes: Notes = [("Schedule", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
-    return _print(program, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", language, target)
+    printer = partial(language, target, form=form, spec=spec)
+    return _print(program, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", printer)
+
+
+def _form(language: type[CLike], form: str | None) -> str | None:
+    """The form that is meant. Raises: ScheduleError if the backend has none of that name."""
+    if form is None:
+        return next(iter(language.forms), None)
+    if form not in language.forms:
+        known = f"use one of {', '.join(language.forms)}" if language.forms else "leave it out"
+        raise ScheduleError(f"form {form!r} means nothing to backend {language.name}: {known}")
+    return form
 
 
 def _target(language: type[CLike], target: Target | None) -> Target:
@@ -123,16 +147,15 @@ def _print(
     what: str,
     notes: Notes,
     operation: Literal["gemm", "transpose"],
-    language: type[CLike],
-    target: Target,
+    printer: Callable[[Kernel], CLike],
 ) -> Source:
-    printers = tuple(language(target, kernel) for kernel in program.kernels)
+    printers = tuple(map(printer, program.kernels))
     workspace = program.workspace_elements
     return Source(
         name=program.name,
-        backend=language.name,
+        backend=printers[0].name,
         operation=operation,
-        text=render(language(target, together(program)), printers, what, notes, workspace),
+        text=render(printer(together(program)), printers, what, notes, workspace),
         entry_points=tuple(entry_point(p.kernel, local_bytes(p.kernel), p.dynamic_bytes()) for p in printers),
         spec=spec,
         build_options=printers[0].build_options(),

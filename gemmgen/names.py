@@ -35,6 +35,7 @@ threadIdx blockIdx blockDim gridDim warpSize dim3 cudaError_t nv_bfloat16 assert
 """
 _OWN = """
 m n k rows cols a b c lda ldb ldc alpha beta workspace stream grid block shared allowed launched
+syclex Matrix check work_item
 """
 _MATH = """
 abs acos acosh asin asinh atan atan2 atanh bitselect cbrt ceil clamp clz copysign cos cosh cospi cross degrees
@@ -49,7 +50,7 @@ _RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_OWN} {_MATH}".split())
 _FAMILIES = re.compile(
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|cuda\w+"
-    r"|(image_)?block_read[248]?|(COPY|copy)\d+|async_(commit|wait|copy\w*)|mbarrier_(init|wait|arrive\w*)"
+    r"|(image_)?block_read[248]?|block_load[248]?|(COPY|copy)\d+|async_(commit|wait|copy\w*)|mbarrier_(init|wait|arrive\w*)"
 )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.cuda import Cuda
 from gemmgen.backends.opencl import OpenCL
+from gemmgen.backends.sycl import Sycl
 from gemmgen.errors import ScheduleError
 
-BACKENDS: dict[str, type[CLike]] = {"opencl": OpenCL, "cuda": Cuda}
+BACKENDS: dict[str, type[CLike]] = {"opencl": OpenCL, "cuda": Cuda, "sycl": Sycl}
 
 
 def backend(name: str) -> type[CLike]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from gemmgen.errors import LoweringError
@@ -36,6 +36,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import walk
+from gemmgen.spec import GemmSpec
 
 INDENT = "    "
 #: How tightly operators bind, from C's grammar; higher binds tighter.
@@ -73,6 +74,8 @@ class CLike(ABC):
     Attributes:
         target: whose features choose between names of a function.
         kernel: what is printed.
+        form: one of `forms`.
+        spec: what it computes, for host code in the same file.
     """
 
     name: ClassVar[str]
@@ -82,9 +85,15 @@ class CLike(ABC):
 
     #: Names of the targets that speak it; the first is meant where none is named.
     targets: ClassVar[tuple[str, ...]]
+    #: What a kernel can be delivered as, where there is a choice; the first is meant where none is named.
+    forms: ClassVar[tuple[str, ...]] = ()
+    #: The smaller of two numbers.
+    minimum: ClassVar[str] = "min"
 
     target: Target
     kernel: Kernel
+    form: str | None = None
+    spec: GemmSpec = field(default_factory=GemmSpec)
 
     # --- what a language says ---------------------------------------------------------------------
 
@@ -103,6 +112,18 @@ class CLike(ABC):
     @abstractmethod
     def barrier(self) -> str:
         """The statement at which a group meets."""
+
+    def unroll(self, _loop: For) -> str:
+        """The pragma before a loop that the compiler shall unroll."""
+        return "#pragma unroll"
+
+    def template(self) -> str:
+        """The file's skeleton."""
+        return f"{self.name}/kernel{self.suffix}.j2"
+
+    def fields(self) -> Mapping[str, object]:
+        """What the skeleton says beside that."""
+        return {}
 
     def async_group(self, group: AsyncGroup) -> str:
         """A statement about asynchronous copies, where the language has them."""
@@ -233,7 +254,7 @@ class CLike(ABC):
 
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll:
-            yield "#pragma unroll"
+            yield self.unroll(loop)
         var = loop.var.name
         step = f"++{var}" if loop.step == 1 else f"{var} += {loop.step}"
         stop = self.expr(loop.stop, PRECEDENCE["<"] + 1)
@@ -286,7 +307,7 @@ class CLike(ABC):
                 texts = (self.expr(condition, TERNARY + 1), self.expr(then, TERNARY + 1), self.expr(other, TERNARY))
                 return "{} ? {} : {}".format(*texts), TERNARY
             case Bin("min", a, b):
-                return f"min({self.expr(a)}, {self.expr(b)})", POSTFIX
+                return f"{self.minimum}({self.expr(a)}, {self.expr(b)})", POSTFIX
             case Bin(op, a, b):
                 level = PRECEDENCE[op]
                 # The right operand of - / % must not be regrouped; + and * of integers may stand as they are.

@@ -44,7 +44,7 @@ def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Note
         ("Launch", launches),
         ("Needs", [*needs, *file.requirements()]),
     ]
-    template = environment().get_template(f"{file.name}/kernel{file.suffix}.j2")
+    template = environment().get_template(file.template())
     return template.render(
         name=file.kernel.name,
         computes=computes,
@@ -52,6 +52,7 @@ def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Note
         prelude=file.prelude(),
         body="\n".join(printer.function() for printer in kernels),
         postlude=file.postlude(kernels),
+        **file.fields(),
     )
 
 

@@ -23,6 +23,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen emit --method slm --tile 4x4 --set stages=2 --layout row,col",
         "gemmgen emit --preset naive --python -o naive.py",
         "gemmgen emit --kernel transpose --sub-group 16",
+        "gemmgen emit --backend sycl --preset register_8x8_4x4 --form main -o gemm.cpp",
         "gemmgen emit --tile 8x4 --stop-after build",
         "gemmgen emit --backend cuda --preset async_8x8_16x16 --target sm_90 --strict -o gemm.cu",
     )
@@ -44,6 +45,13 @@ def complete_passes(incomplete: str) -> list[str]:
     return [name for name in PASS_NAMES if name.startswith(incomplete)]
 
 
+def complete_forms(incomplete: str) -> list[str]:
+    """Forms of any backend, for the shell."""
+    from gemmgen.backends import BACKENDS
+
+    return [form for backend in BACKENDS.values() for form in backend.forms if form.startswith(incomplete)]
+
+
 def complete_kernels(incomplete: str) -> list[str]:
     """Kernel kinds, for the shell."""
     return [name for name in KERNELS if name.startswith(incomplete)]
@@ -53,11 +61,22 @@ def complete_kernels(incomplete: str) -> list[str]:
 def emit(
     request: Request,
     backend: Annotated[
-        str, typer.Option(metavar="NAME", help="Language of the text: opencl.", autocompletion=complete_backends)
+        str,
+        typer.Option(
+            metavar="NAME", help="Language of the text: opencl, cuda or sycl.", autocompletion=complete_backends
+        ),
     ] = "opencl",
     kernel: Annotated[
         str, typer.Option(metavar="KIND", help="gemm or transpose.", autocompletion=complete_kernels)
     ] = "gemm",
+    form: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM",
+            help="Of sycl: header (with a launcher), kernel (for the run-time compiler) or main (checks itself).",
+            autocompletion=complete_forms,
+        ),
+    ] = None,
     python: Annotated[
         bool,
         typer.Option("--python", help="A Python module that needs numpy and pyopencl (CuPy for cuda), but no gemmgen."),
@@ -78,9 +97,21 @@ def emit(
     left out follows from the method; the kernel's head comment shows what was chosen.
     """
     problems = [*path_problems(output), *_choices(backend, kernel, python, strict, stop_after)]
-    if kernel == "transpose":
-        deliver(_transpose(request, problems, backend, python, strict, stop_after), output)
-        return
+    problems += _form_problems(backend, form, stop_after)
+    make = _transpose if kernel == "transpose" else _product
+    deliver(make(request, problems, backend, python, strict, stop_after, form), output)
+
+
+def _product(
+    request: Request,
+    problems: list[str],
+    backend: str,
+    python: bool,
+    strict: bool,
+    stop_after: str | None,
+    form: str | None,
+) -> str:
+    """The text for a product."""
     spec, schedule, target = request.resolve(problems, backend)
 
     from gemmgen import driver
@@ -89,9 +120,8 @@ def emit(
         from gemmgen.ir.show import show
 
         kernels = driver.lower_program(spec, schedule, target, stop_after).kernels
-        deliver("\n".join(show(kernel) for kernel in kernels), output)
-        return
-    deliver(_text(driver.emit(spec, schedule, backend, target), target, python, strict), output)
+        return "\n".join(show(kernel) for kernel in kernels)
+    return _text(driver.emit(spec, schedule, backend, target, form), target, python, strict)
 
 
 def _text(source: Source, target: Target, python: bool, strict: bool) -> str:
@@ -125,6 +155,20 @@ def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: 
     return problems + strict_problems(strict, backend)
 
 
+def _form_problems(backend: str, form: str | None, stop_after: str | None) -> list[str]:
+    """What is wrong with --form."""
+    from gemmgen.backends import BACKENDS
+    from gemmgen.options import suggest
+
+    if form is None:
+        return []
+    problems = [] if stop_after is None else ["--form and --stop-after exclude one another: drop one"]
+    if backend in BACKENDS and form not in (forms := BACKENDS[backend].forms):
+        remedy = suggest(form, forms) if forms else f"backend {backend} has one form only, so leave it out"
+        problems.append(f"form {form!r} does not exist: {remedy}")
+    return problems
+
+
 def _option(field: str) -> str:
     """The option that sets a field of the request."""
     special = {"m": "-M", "n": "-N", "k": "-K", "sets": "--set", "schedule_file": "--schedule"}
@@ -132,7 +176,13 @@ def _option(field: str) -> str:
 
 
 def _transpose(
-    request: Request, problems: list[str], backend: str, python: bool, strict: bool, stop_after: str | None
+    request: Request,
+    problems: list[str],
+    backend: str,
+    python: bool,
+    strict: bool,
+    stop_after: str | None,
+    form: str | None,
 ) -> str:
     """The text for `--kernel transpose`, which has a block (`--sub-group`) where a product has a schedule."""
     from gemmgen import driver
@@ -159,4 +209,5 @@ def _transpose(
 
         kernel = build_transpose(spec, int(block), target, request.name)
         return show(driver.run_passes(kernel, target, stop_after))
-    return _text(driver.emit_transpose(spec, int(block), backend, target, request.name), target, python, strict)
+    source = driver.emit_transpose(spec, int(block), backend, target, request.name, form)
+    return _text(source, target, python, strict)

@@ -1,9 +1,9 @@
-"""Where `gemmgen run` runs kernels: an OpenCL device or a GPU of CUDA."""
+"""Where `gemmgen run` runs kernels: a device of OpenCL or SYCL, or a GPU of CUDA."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from gemmgen.errors import DeviceError, UserError
 
@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from gemmgen.ir.target import Target
     from gemmgen.runtime.cuda_devices import CudaDeviceInfo
     from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.runtime.sycl_devices import SyclDeviceInfo
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
 #: A kernel, from A, B and C in the host's memory to the result and the nanoseconds that the device took.
 Once: TypeAlias = "Callable[[Matrix, Matrix, Matrix | None], tuple[Matrix, int]]"
-BACKENDS = ("opencl", "cuda")
+BACKENDS = ("opencl", "cuda", "sycl")
 
 
 class Engine(Protocol):
@@ -38,8 +39,15 @@ def pick(backend: str, platform: str | None, device: str | None, type_: str | No
 
         return OpenclEngine(devices.pick(platform, device, type_))
     given = {"--platform": platform, "--type": type_}
-    if problems := [f"{name} {value} means nothing to CUDA: leave it out" for name, value in given.items() if value]:
+    remedy = "choose by ONEAPI_DEVICE_SELECTOR" if backend == "sycl" else "leave it out"
+    if problems := [
+        f"{name} {value} means nothing to {backend.upper()}: {remedy}" for name, value in given.items() if value
+    ]:
         raise DeviceError(problems)
+    if backend == "sycl":
+        from gemmgen.runtime import sycl_devices
+
+        return SyclEngine(sycl_devices.pick(device))
     from gemmgen.runtime import cuda_devices
 
     return CudaEngine(cuda_devices.pick(device), strict)
@@ -99,5 +107,32 @@ class CudaEngine:
                 (seconds,) = kernel.time(left, right, out, iterations=1)
                 result: Matrix = out.get(order="A")
                 return result, int(seconds * 1e9)
+
+        return once
+
+
+class SyclEngine:
+    """A device of SYCL; times by the profile of the kernel's event."""
+
+    def __init__(self, info: SyclDeviceInfo) -> None:
+        self.label, self._info = f"{info} (SYCL)", info
+
+    def target(self) -> Target:
+        from gemmgen.runtime.sycl_devices import target_of
+
+        return target_of(self._info)
+
+    def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:  # noqa: ARG002  (one kernel there)
+        import numpy as np
+
+        import gemmgen
+
+        kernel = gemmgen.compile(spec, schedule, backend="sycl", device=self._info)
+
+        def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
+            order: Literal["C", "F"] = "C" if spec.c_order == "row" else "F"
+            out = np.full((a.shape[0], b.shape[1]), np.nan, a.dtype, order=order) if c is None else c
+            (seconds,) = kernel.time(a, b, out, iterations=1)
+            return out, round(seconds * 1e9)
 
         return once

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gemmgen.ir.target import Target
     from gemmgen.runtime.cuda_devices import CudaDeviceInfo
     from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.runtime.sycl_devices import SyclDeviceInfo
 
 PRESETS_EXAMPLES = "\n\n".join(
     (
@@ -48,12 +49,14 @@ def presets(
 
 
 def devices() -> None:
-    """List the devices of OpenCL and the GPUs of CUDA, what they offer and which presets they run."""
+    """List the devices of OpenCL and SYCL and the GPUs of CUDA, what they offer and which presets they run."""
     found: list[str] = []
     problems: list[str] = []
     found += attempt(problems, _opencl_devices) or []
     if find_spec("cupy"):
         found += attempt(problems, _cuda_devices) or []
+    if _has_sycl():
+        found += attempt(problems, _sycl_devices) or []
     if not found:
         raise DeviceError(problems)
     say("\n".join(found))
@@ -69,6 +72,21 @@ def _cuda_devices() -> list[str]:
     from gemmgen.runtime import cuda_devices as runtime
 
     return [_describe_cuda(info, runtime.target_of(info)) for info in runtime.cuda_devices()]
+
+
+def _has_sycl() -> bool:
+    from gemmgen.runtime.sycl_library import library
+
+    try:
+        return library().is_file()
+    except DeviceError:
+        return False
+
+
+def _sycl_devices() -> list[str]:
+    from gemmgen.runtime import sycl_devices as runtime
+
+    return [_describe_sycl(info, runtime.target_of(info)) for info in runtime.sycl_devices()]
 
 
 def _describe(info: DeviceInfo, target: Target) -> str:
@@ -97,6 +115,18 @@ def _describe_cuda(info: CudaDeviceInfo, target: Target) -> str:
     }
     body = "".join(f"   {key:<13} {value}\n" for key, value in lines.items())
     return f"{info.number}  {info.name} (gpu, --backend cuda)\n{body}"
+
+
+def _describe_sycl(info: SyclDeviceInfo, target: Target) -> str:
+    lines = {
+        "platform": f"SYCL, {info.platform} ({info.driver})",
+        "sub-groups": ", ".join(map(str, info.sub_group_sizes)) or "none",
+        "local memory": f"{info.local_bytes // 1024} KiB",
+        "group": f"up to {info.max_group} work-items",
+        "presets": _runs(target) if info.lacks is None else f"none, as {info.lacks}",
+    }
+    body = "".join(f"   {key:<13} {value}\n" for key, value in lines.items())
+    return f"{info.number}  {info.name} ({info.type}, --backend sycl)\n{body}"
 
 
 def _features(info: DeviceInfo) -> str:

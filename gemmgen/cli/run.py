@@ -28,6 +28,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen run -k naive --a A.npy --b B.npy -o C.npy",
         "gemmgen run -k all -i 0",
         "gemmgen run --backend cuda -k smem_8x8_double -M 4096 -N 4096 -K 4096 -v",
+        "gemmgen run --backend sycl -k sg16_block_16x2 -v",
     )
 )
 WHERE, DATA = "Where", "Matrices"
@@ -68,7 +69,7 @@ def _data(*names: str, metavar: str, text: str) -> object:
 @takes_request
 def run(
     request: Request,
-    backend: Annotated[str, _where("--backend", metavar="NAME", text="opencl or cuda.")] = "opencl",
+    backend: Annotated[str, _where("--backend", metavar="NAME", text="opencl, cuda or sycl.")] = "opencl",
     platform: Annotated[str | None, _where("-p", "--platform", metavar="P", text="Number or part of its name.")] = None,
     type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu or accelerator.")] = None,
     device: Annotated[str | None, _where("-d", "--device", metavar="D", text="Number or part of its name.")] = None,

@@ -43,6 +43,8 @@ class Target:
 
 
 _INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory", "atomic_vectors"}
+#: SYCL names neither Intel's own functions nor block reads from images.
+_SYCL = _INTEL - {"intel_sub_groups", "image_block_read"}
 _WARP = frozenset({"sub_groups", "reused_local_memory"})
 
 
@@ -64,6 +66,7 @@ def _nvidia(name: str, shared_bytes: int) -> Target:
 TARGETS: dict[str, Target] = {
     "intel": Target("intel", _INTEL, (8, 16, 32), max_group=1024),
     "khr": Target("khr", frozenset({"sub_groups", "unaligned_vectors"}), (8, 16, 32, 64)),
+    "sycl": Target("sycl", _SYCL, (8, 16, 32)),
     "portable": Target("portable", frozenset({"unaligned_vectors"})),
     "sm_75": _nvidia("sm_75", 65536),
     "sm_80": _nvidia("sm_80", 166912),

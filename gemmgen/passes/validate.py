@@ -182,7 +182,10 @@ def _operand(name: str, o: Operand, order: Order, s: Schedule, target: Target) -
 
 def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
     if "image_block_read" not in target.features:
-        yield f"{name}.memory = 'image', but target {target.name!r} has no image block reads: use memory 'global'"
+        (rows, cols), (high, wide) = s.tile, s.group
+        reads = f"read a buffer by blocks, by --method simd --tile {rows}x{cols} --group {high}x{wide}"
+        remedy = reads if "block_read" in target.features else "use memory 'global'"
+        yield f"{name}.memory = 'image', but target {target.name!r} has no image block reads: {remedy}"
     if not o.block:
         yield f"{name}.memory = 'image' is read by blocks only: set {name}.block = true"
     if name == "a" and not o.share:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel
     from gemmgen.runtime.cuda_devices import CudaDeviceLike
     from gemmgen.runtime.opencl import CompiledKernel, DeviceLike
+    from gemmgen.runtime.sycl import SyclKernel
+    from gemmgen.runtime.sycl_devices import SyclDeviceLike
 
 #: What `compile` uses where no schedule is given: on devices with sub-groups, and on others.
 DEFAULT_PRESET = "L3_SIMD_32x2_1x8"
@@ -23,10 +25,11 @@ PORTABLE_PRESET = "lds_8x8_16x16_k8"
 #: What it uses on CUDA.
 CUDA_PRESET = "async_8x8_8x16"
 #: Backends whose kernels can be run from Python.
-RUNNABLE = ("opencl", "cuda")
+RUNNABLE = ("opencl", "cuda", "sycl")
 
 _OF_CUDA = {"CudaKernel": "cuda", "cuda_devices": "cuda_devices"}
-_HOMES = {"CompiledKernel": "opencl", "devices": "devices", **_OF_CUDA}
+_OF_SYCL = {"SyclKernel": "sycl", "sycl_devices": "sycl_devices"}
+_HOMES = {"CompiledKernel": "opencl", "devices": "devices", **_OF_CUDA, **_OF_SYCL}
 
 
 @overload
@@ -55,11 +58,22 @@ def compile(  # noqa: A001
 def compile(  # noqa: A001
     spec: GemmSpec | None = None,
     schedule: Schedule | str | None = None,
+    *,
+    backend: Literal["sycl"],
+    device: SyclDeviceLike = None,
+    ld_multiple: int | None = None,
+) -> SyclKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    spec: GemmSpec | None = None,
+    schedule: Schedule | str | None = None,
     backend: str = "opencl",
     device: DeviceLike | CudaDeviceLike = None,
     *,
     ld_multiple: int | None = None,
-) -> CompiledKernel | CudaKernel: ...
+) -> CompiledKernel | CudaKernel | SyclKernel: ...
 
 
 def compile(  # noqa: A001  (called as gemmgen.compile)
@@ -69,20 +83,20 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
     device: DeviceLike | CudaDeviceLike = None,
     *,
     ld_multiple: int | None = None,
-) -> CompiledKernel | CudaKernel:
+) -> CompiledKernel | CudaKernel | SyclKernel:
     """Emit a kernel for a device, and build it.
 
     Args:
         spec: what to compute; None for the preset's, or float32 with run-time sizes, alpha and beta.
         schedule: how; the name of a preset (`gemmgen presets`), or None for `DEFAULT_PRESET` where the device
             has sub-groups, else `PORTABLE_PRESET`; on CUDA `CUDA_PRESET`.
-        backend: `opencl` for a `CompiledKernel`, `cuda` for a `CudaKernel`.
-        device: None for the best (of CUDA the current one), a number or part of a name (`gemmgen devices`), or a
-            device, context or queue of pyopencl; of CUDA a device of CuPy or torch.
+        backend: `opencl` for a `CompiledKernel`, `cuda` for a `CudaKernel`, `sycl` for a `SyclKernel`.
+        device: None for the best (of CUDA the current one, of SYCL its default), a number or part of a name
+            (`gemmgen devices`), or a device, context or queue of pyopencl; of CUDA a device of CuPy or torch.
         ld_multiple: what leading dimensions are promised to be multiples of, in place of the spec's. Where neither
             promises anything, a CUDA kernel has a twin that is promised 4, and each call runs the one that its arrays
             allow; the first call that the twin is for compiles it, unless `.build()` has. 1 gives one kernel for all.
-            OpenCL's vectors need no alignment, so that one kernel is as good as any.
+            OpenCL's and SYCL's vectors need no alignment, so that one kernel is as good as any.
 
     Raises: SpecError, ScheduleError, DeviceError with every problem.
     """
@@ -92,6 +106,8 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
     if backend == "cuda":
         return _compile_cuda(spec, schedule, device, ld_multiple)
+    if backend == "sycl":
+        return _compile_sycl(spec, schedule, device, ld_multiple)
     if backend != "opencl":
         raise DeviceError(f"backend {backend!r} cannot be run from Python: use one of {', '.join(RUNNABLE)}")
     return _compile_opencl(spec, schedule, device, ld_multiple)
@@ -120,6 +136,25 @@ def _compile_opencl(
         spec, schedule = spec or preset.spec, preset.schedule
     assert isinstance(schedule, Schedule)
     return CompiledKernel.from_source(emit(promised(spec, ld_multiple), schedule, "opencl", target), queue)
+
+
+def _compile_sycl(
+    spec: GemmSpec | None, schedule: Schedule | str | None, device: SyclDeviceLike, ld_multiple: int | None
+) -> SyclKernel:
+    from gemmgen import presets
+    from gemmgen.driver import emit
+    from gemmgen.runtime.sycl import SyclKernel
+    from gemmgen.runtime.sycl_devices import pick, target_of
+
+    preset = presets.load(schedule) if isinstance(schedule, str) else None
+    info = pick(device, wishes(preset.schedule if preset else schedule))
+    target = target_of(info)
+    if schedule is None:
+        preset = presets.load(DEFAULT_PRESET if wishes(None) <= target.features else PORTABLE_PRESET)
+    if preset is not None:
+        spec, schedule = spec or preset.spec, preset.schedule
+    assert isinstance(schedule, Schedule)
+    return SyclKernel.from_source(emit(promised(spec, ld_multiple), schedule, "sycl", target, "kernel"), info)
 
 
 def _compile_cuda(
@@ -177,7 +212,7 @@ def wishes(schedule: Schedule | str | None) -> frozenset[str]:
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in _OF_CUDA:
+    if name not in {**_OF_CUDA, **_OF_SYCL}:
         require_pyopencl()
     value: object = getattr(import_module(f"gemmgen.runtime.{_HOMES[name]}"), name)
     return value

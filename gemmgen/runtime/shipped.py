@@ -15,7 +15,7 @@ def names(package: str, suffix: str) -> list[str]:
     return sorted(name.removesuffix(suffix) for name in found if name.endswith(suffix))
 
 
-def source(package: str, suffix: str, backend: str, name: str) -> Source:
+def source(package: str, suffix: str, backend: str, name: str, form: str | None = None) -> Source:
     """The preset of that name, with the file's text.
 
     Raises: AttributeError, which suggests the nearest name.
@@ -29,5 +29,5 @@ def source(package: str, suffix: str, backend: str, name: str) -> Source:
 
     preset = presets.load(name)
     # The preset gives the arguments and the launch geometry; the text is the file's.
-    emitted = driver.emit(preset.spec, preset.schedule, backend)
+    emitted = driver.emit(preset.spec, preset.schedule, backend, form=form)
     return replace(emitted, text=files(package).joinpath(f"{name}{suffix}").read_text(encoding="utf-8"))

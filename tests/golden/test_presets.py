@@ -38,7 +38,7 @@ from gemmgen import driver, presets
 digest = hashlib.sha256()
 for name in presets.names():
     preset = presets.load(name)
-    for backend in ("opencl", "cuda"):
+    for backend in ("opencl", "cuda", "sycl"):
         if not driver.refusals(preset.spec, preset.schedule, backend):
             digest.update(driver.emit(preset.spec, preset.schedule, backend).text.encode())
 print(digest.hexdigest())

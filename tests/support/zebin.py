@@ -56,6 +56,18 @@ def read(path: Path) -> Zebin:
     return Zebin(sections[".ze_info"].decode(), code)
 
 
+def compiled(ocloc: str, device: str, file: Path, *options: str) -> Zebin:
+    """What the `ocloc` at a path makes of a file; judged by what it writes, for it may return 0 and nothing else."""
+    folder = file.parent / device
+    folder.mkdir(exist_ok=True)
+    command = [ocloc, "compile", "-file", str(file), "-device", device, "--format", "zebin", *options]
+    command += ["-out_dir", str(folder), "-output", file.stem]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    outputs = sorted(folder.glob(f"{file.stem}*.bin"))
+    assert outputs, result.stdout + result.stderr
+    return read(outputs[0])
+
+
 def disassemble(iga: str, device: str, code: bytes, scratch: Path) -> str:
     """The assembly text of one kernel, by the `iga64` at path `iga`."""
     binary = scratch / "code.krn"

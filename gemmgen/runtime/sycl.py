@@ -1,0 +1,287 @@
+"""A SYCL source, ready to be called with NumPy arrays or with arrays in USM."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmgen.errors import DeviceError, LoweringError, SpecError
+from gemmgen.runtime.arrays import Request, View, check_gemm, check_transpose
+from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
+from gemmgen.runtime.sycl_build import check_device, content
+from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
+from gemmgen.runtime.sycl_library import Argument, helper
+from gemmgen.source import EntryPoint, Source
+
+#: A NumPy array, or one that offers `__sycl_usm_array_interface__`; what goes in comes out.
+Matrix = TypeVar("Matrix")
+Floats = npt.NDArray[np.float32]
+INTEGER, NUMBER, ADDRESS = 0, 1, 2
+
+
+class SyclKernel:
+    """A kernel that can be called with NumPy arrays or arrays in USM. Safe to call from several threads.
+
+    Calls return when the result is there.
+
+    Attributes:
+        source: what was compiled, in the form `kernel`.
+    """
+
+    def __init__(self, source: Source, device: SyclDeviceLike = None) -> None:
+        self.source = source
+        self._wish = device
+        self._info: SyclDeviceInfo | None = None
+        self._kernel: int | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_source(cls, source: Source, device: SyclDeviceLike = None) -> SyclKernel:
+        """Choose the device and build at once.
+
+        Args:
+            device: a number or part of a name (`gemmgen devices`); None for SYCL's default if that has what the
+                source requires. `ONEAPI_DEVICE_SELECTOR` says which there are.
+
+        Raises: DeviceError, ScheduleError with everything that is amiss.
+        """
+        kernel = cls(source, device)
+        kernel.build()
+        return kernel
+
+    @property
+    def device(self) -> SyclDeviceInfo:
+        """Where it runs."""
+        if self._info is None:
+            self._info = pick(self._wish, self.source.requires)
+        return self._info
+
+    def build(self) -> None:
+        """Compile now; later calls find it done. Raises: DeviceError, ScheduleError."""
+        self._own_kernel()
+
+    def empty(self, shape: tuple[int, int], order: str = "C") -> UsmArray:
+        """A matrix in shared USM, which calls take without a copy; `numpy.asarray(x)` is a view of it."""
+        rows, cols = shape
+        return UsmArray(own_queue(self.device), rows, cols, "col" if order == "F" else "row")
+
+    def __repr__(self) -> str:
+        return f"<gemmgen kernel {self.source.name}>"
+
+    def __call__(
+        self,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix | None = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+    ) -> Matrix:
+        """C = alpha * A @ B + beta * C.
+
+        Args:
+            a, b: [m, k] and [k, n], float32, all NumPy's or all in USM. Lines may lie apart (slices), elements of a
+                line may not. A matrix that the spec calls column-major must be Fortran-ordered. NumPy's are used in
+                place where the device reaches the host's memory, else copied to USM and back.
+            c: [m, n], written in place; None allocates it. It must share no memory with a or b.
+            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
+
+        Returns: c; of arrays in USM a `UsmArray` where c was None.
+
+        Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
+        """
+        result, _ = self._run(self._gemm(a, b, c, alpha, beta), 1)
+        return cast("Matrix", result)
+
+    def transpose(self, a: Matrix, out: Matrix | None = None) -> Matrix:
+        """The transposed matrix, for a kernel whose operation that is.
+
+        Args:
+            a: [rows, cols], float32, row-major.
+            out: [cols, rows], written in place; None allocates it.
+
+        Raises: SpecError, DeviceError, ScheduleError.
+        """
+        result, _ = self._run(self._transposition(a, out), 1)
+        return cast("Matrix", result)
+
+    def time(
+        self,
+        a: object,
+        b: object = None,
+        c: object = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        iterations: int = 10,
+    ) -> list[float]:
+        """Run several times on the same arrays; the seconds that the device took for each run.
+
+        Args: as for a call (or for `transpose`, with `b` its result); c is computed `iterations` times.
+
+        Raises: SpecError, DeviceError, ScheduleError.
+        """
+        gemm = self.source.operation == "gemm"
+        request = self._gemm(a, b, c, alpha, beta) if gemm else self._transposition(a, b)
+        _, nanoseconds = self._run(request, iterations)
+        return [count * 1e-9 for count in nanoseconds]
+
+    # --- arguments --------------------------------------------------------------------------------
+
+    def _gemm(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
+        self._expect("gemm")
+        found: list[str] = []
+        known = as_matrices({"a": a, "b": b, "c": c}, found)
+        return check_gemm(self.source.spec, known["a"], known["b"], known["c"], alpha, beta, kinds=lambda _: found)
+
+    def _transposition(self, a: object, out: object) -> Request:
+        self._expect("transpose")
+        found: list[str] = []
+        known = as_matrices({"a": a, "out": out}, found)
+        if found:
+            raise SpecError(found)
+        return check_transpose(self.source.spec.dtype.name, known["a"], known["out"])
+
+    def _expect(self, operation: str) -> None:
+        if self.source.operation != operation:
+            remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
+            raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def _run(self, request: Request, iterations: int) -> tuple[object, list[int]]:
+        """The result, and the nanoseconds of each run."""
+        (entry,) = self.source.entry_points
+        kernel = self._own_kernel()
+        own = own_queue(self.device)
+        with ExitStack() as stack:
+            if request.on_device:
+                queue = stack.enter_context(queue_of(_resident(request), own))
+                if queue.handle != own.handle:
+                    kernel = stack.enter_context(self._kernel_for(queue))
+                values, result = _in_place(request, queue)
+            else:
+                queue = own
+                place = stack.enter_context(_shared(request) if own.info.system else _copied(request, own))
+                values, result = place
+            sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+            arguments = [_argument(entry, a.name, a.kind, values) for a in entry.arguments]
+            groups = entry.groups(sizes)
+            times = [helper().launch(queue.handle, kernel, arguments, groups, entry.group) for _ in range(iterations)]
+        return result, times
+
+    def _own_kernel(self) -> int:
+        with self._lock:
+            if self._kernel is None:
+                check_device(self.source, self.device)
+                self._kernel = self._load(own_queue(self.device))
+            return self._kernel
+
+    @contextmanager
+    def _kernel_for(self, queue: SyclQueue) -> Iterator[int]:
+        """The kernel in a context that is not gemmgen's."""
+        check_device(self.source, queue.info)
+        kernel = self._load(queue)
+        try:
+            yield kernel
+        finally:
+            helper().free_kernel(kernel)
+
+    def _load(self, queue: SyclQueue) -> int:
+        (entry,) = self.source.entry_points
+        # A file of the cache that the runtime does not take is made again.
+        for fresh in (False, True):
+            kernel = helper().kernel(queue.handle, content(self.source, queue.info, fresh=fresh), entry.name)
+            if kernel is not None:
+                return kernel
+        raise DeviceError(f"{queue.info.name} does not load {self.source.name}: {helper().text()}")
+
+
+# --- operands -------------------------------------------------------------------------------------
+
+
+def _resident(request: Request) -> dict[str, GpuMatrix]:
+    name, output, _ = request.output
+    found = {name: cast(GpuMatrix, array) for name, (array, _) in request.inputs.items()}
+    return found if output is None else {**found, name: cast(GpuMatrix, output)}
+
+
+def _values(request: Request, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:
+    """Every argument by its name, from addresses and leading dimensions. The transpose kernel calls its result b."""
+    values: dict[str, object] = {**request.sizes, **request.scalars}
+    for name, (address, pitch) in places.items():
+        known = "b" if name == "out" else name
+        values |= {known: _Address(address), f"ld{known}": pitch}
+    return values
+
+
+class _Address:
+    """An address, told apart from integer arguments."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+def _in_place(request: Request, queue: SyclQueue) -> tuple[dict[str, object], object]:
+    """Arrays in USM as they are; the result allocated if there is none."""
+    places = {name: (cast(GpuMatrix, array).pointer, view.ld) for name, (array, view) in request.inputs.items()}
+    name, output, view = request.output
+    if output is None:
+        made = UsmArray(queue, view.rows, view.cols, view.order)
+        return _values(request, {**places, name: (made.address, view.ld)}), made
+    matrix = cast(GpuMatrix, output)
+    return _values(request, {**places, name: (matrix.pointer, view.ld)}), matrix.array
+
+
+def _fresh(view: View) -> Floats:
+    return np.empty((view.rows, view.cols), np.float32, order="C" if view.order == "row" else "F")
+
+
+@contextmanager
+def _shared(request: Request) -> Iterator[tuple[dict[str, object], object]]:
+    """NumPy arrays where they are, on a device that reaches the host's memory."""
+    name, output, view = request.output
+    result = _fresh(view) if output is None else cast(Floats, output)
+    places = {x: (cast(Floats, array).ctypes.data, v.ld) for x, (array, v) in request.inputs.items()}
+    yield _values(request, {**places, name: (result.ctypes.data, view.ld)}), result
+
+
+@contextmanager
+def _copied(request: Request, queue: SyclQueue) -> Iterator[tuple[dict[str, object], object]]:
+    """NumPy arrays by way of USM, which is given back whatever happens."""
+    with ExitStack() as stack:
+
+        def allocate(view: View) -> UsmArray:
+            made = UsmArray(queue, view.rows, view.cols, view.order)
+            stack.callback(made.release)
+            return made
+
+        places: dict[str, tuple[int, int]] = {}
+        for name, (array, view) in request.inputs.items():
+            inside = np.asarray(allocate(view))
+            inside[...] = cast(Floats, array)
+            places[name] = inside.ctypes.data, view.fast
+        name, output, view = request.output
+        result = _fresh(view) if output is None else cast(Floats, output)
+        back = np.asarray(allocate(view))
+        if request.loads_output:
+            back[...] = result
+        yield _values(request, {**places, name: (back.ctypes.data, view.fast)}), result
+        result[...] = back
+
+
+def _argument(entry: EntryPoint, name: str, kind: str, values: Mapping[str, object]) -> Argument:
+    if name not in values:
+        raise LoweringError(f"{entry.name} has an argument {name!r} that the runtime knows nothing of")
+    value = values[name]
+    if isinstance(value, _Address):
+        return Argument(kind=ADDRESS, address=value.value)
+    if kind == "int":
+        return Argument(kind=INTEGER, integer=cast(int, value))
+    return Argument(kind=NUMBER, number=cast(float, value))

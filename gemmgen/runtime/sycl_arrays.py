@@ -1,0 +1,174 @@
+"""Matrices in SYCL's unified shared memory, whoever made them, by `__sycl_usm_array_interface__`. Never copied."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, cast
+from weakref import finalize
+
+import numpy as np
+
+from gemmgen.errors import SpecError
+from gemmgen.runtime.arrays import check_kinds
+from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.sycl_devices import SyclDeviceInfo, sycl_devices
+from gemmgen.runtime.sycl_library import helper
+
+INTERFACE = "__sycl_usm_array_interface__"
+#: What a capsule with a `sycl::queue *` is called.
+QUEUE_CAPSULE = b"SyclQueueRef"
+F32 = np.dtype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class SyclQueue:
+    """A queue of SYCL that measures time; `handle` is the helper's. Memory that was allocated by it keeps it."""
+
+    handle: int
+    info: SyclDeviceInfo
+
+
+_queues: dict[int, SyclQueue] = {}
+_lock = threading.Lock()
+
+
+def own_queue(info: SyclDeviceInfo) -> SyclQueue:
+    """A queue in the default context of the device's platform; one for each device, kept for good."""
+    with _lock:
+        if info.number not in _queues:
+            _queues[info.number] = SyclQueue(helper().queue(info.number), info)
+    return SyclQueue(_queues[info.number].handle, info)
+
+
+class UsmArray:
+    """A float32 matrix in shared USM: the device works in it, and `numpy.asarray(x)` is a view of it.
+
+    Attributes:
+        shape: rows and columns.
+        address: of the first element.
+    """
+
+    def __init__(self, queue: SyclQueue, rows: int, cols: int, order: Literal["row", "col"] = "row") -> None:
+        self.shape = (rows, cols)
+        self.queue = queue
+        size = F32.itemsize
+        self.strides = (cols * size, size) if order == "row" else (size, rows * size)
+        self.address = helper().allocate(queue.handle, rows * cols * size)
+        self._finalizer = finalize(self, _free, queue, self.address)
+
+    def release(self) -> None:
+        """Give the memory back, before the object goes."""
+        self._finalizer()
+
+    @property
+    def __array_interface__(self) -> dict[str, object]:
+        place = (self.address, False)
+        return {"version": 3, "shape": self.shape, "strides": self.strides, "typestr": F32.str, "data": place}
+
+    @property
+    def __sycl_usm_array_interface__(self) -> dict[str, object]:
+        strides = tuple(step // F32.itemsize for step in self.strides)
+        return {**self.__array_interface__, "version": 1, "strides": strides, "offset": 0, "syclobj": None}
+
+
+def _free(queue: SyclQueue, address: int) -> None:
+    helper().free(queue.handle, address)
+
+
+def is_usm(value: object) -> bool:
+    """Whether it offers USM."""
+    return hasattr(type(value), INTERFACE) or hasattr(value, INTERFACE)
+
+
+def as_matrices(values: Mapping[str, object], problems: list[str]) -> dict[str, object]:
+    """Each value as a `GpuMatrix` where it offers USM; what is wrong with kinds of arrays is noted."""
+    wrapped = {name: _matrix(name, v, problems) if is_usm(v) else v for name, v in values.items()}
+    kinds = {name: "USM" if is_usm(v) else "NumPy's" for name, v in values.items() if v is not None}
+    if len(set(kinds.values())) > 1 and all(is_usm(v) or isinstance(v, np.ndarray | None) for v in values.values()):
+        listed = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())
+        problems.append(
+            f"arrays of two kinds are mixed ({listed}): copy USM by np.array(x), or NumPy's into kernel.empty(shape)"
+        )
+    elif "USM" not in kinds.values():
+        problems += check_kinds(values)
+    else:
+        problems += [
+            f"{name} is of type {type(v).__name__}, neither NumPy's nor in USM: pass np.asarray({name}, np.float32)"
+            for name, v in values.items()
+            if v is not None and not is_usm(v) and not isinstance(v, np.ndarray)
+        ]
+    return wrapped
+
+
+def _matrix(name: str, value: object, problems: list[str]) -> object:
+    try:
+        interface = cast("Mapping[str, object]", getattr(value, INTERFACE))
+        shape = tuple(int(x) for x in cast("Sequence[int]", interface["shape"]))
+        dtype: np.dtype[np.generic] = np.dtype(cast("str", interface["typestr"]))
+        pointer, readonly = cast("tuple[int, bool]", interface["data"])
+        offset = int(cast("int", interface.get("offset", 0)))
+        steps = cast("Sequence[int] | None", interface.get("strides"))
+    except Exception as error:  # noqa: BLE001  (whatever the array's own library says)
+        problems.append(f"{name} ({type(value).__name__}) does not give its USM away: {error}")
+        return value
+    if steps is None:  # packed by rows
+        steps = [int(np.prod(shape[axis + 1 :], dtype=np.int64)) for axis in range(len(shape))]
+    strides = tuple(int(step) * dtype.itemsize for step in steps)
+    address = int(pointer) + offset * dtype.itemsize
+    if readonly and name in ("c", "out"):
+        problems.append(f"{name} is read-only: pass a writable array, or leave {name} out to have it allocated")
+    return GpuMatrix(shape, strides, dtype, address, 0, "other", bool(readonly), value)
+
+
+@contextmanager
+def queue_of(matrices: Mapping[str, GpuMatrix], own: SyclQueue) -> Iterator[SyclQueue]:
+    """A queue whose context all the matrices belong to: the kernel's own, else one beside that of the arrays' library.
+
+    Raises: SpecError for addresses that are no USM there.
+    """
+    if not _strangers(matrices, own):
+        yield own
+        return
+    # A queue's capsule lives as long as this list.
+    capsules = [c for c in (_capsule(matrix.array) for matrix in matrices.values()) if c is not None]
+    if not capsules:
+        raise SpecError(_not_usm(_strangers(matrices, own), own))
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    handle = helper().queue_beside(int(get(capsules[0], QUEUE_CAPSULE)))
+    try:
+        beside = SyclQueue(handle, sycl_devices()[helper().device_of(handle)])
+    except BaseException:
+        helper().free_queue(handle)
+        raise
+    finalize(beside, helper().free_queue, handle)
+    if strangers := _strangers(matrices, beside):
+        raise SpecError(_not_usm(strangers, beside))
+    yield beside
+
+
+def _strangers(matrices: Mapping[str, GpuMatrix], queue: SyclQueue) -> list[str]:
+    return [name for name, matrix in matrices.items() if not helper().is_usm(queue.handle, matrix.pointer)]
+
+
+def _not_usm(names: list[str], queue: SyclQueue) -> list[str]:
+    return [
+        f"{name} does not lie in USM that a queue on {queue.info.name} reaches: allocate it by kernel.empty(shape), or "
+        f"on that device's default queue, or pass a copy of it, np.array({name})"
+        for name in names
+    ]
+
+
+def _capsule(array: object) -> object:
+    """The `sycl::queue *` that an array names, if it names one."""
+    owner = cast("Mapping[str, object]", getattr(array, INTERFACE)).get("syclobj")
+    owner = getattr(owner, "sycl_queue", owner)
+    make = getattr(owner, "_get_capsule", None)
+    capsule = make() if callable(make) else owner
+    check = ctypes.pythonapi.PyCapsule_IsValid
+    check.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    return capsule if check(capsule, QUEUE_CAPSULE) else None

@@ -1,0 +1,128 @@
+"""SYCL's devices: what there is (`ONEAPI_DEVICE_SELECTOR` has its say), what each can do, and choosing one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from gemmgen.errors import DeviceError
+from gemmgen.ir.target import TARGETS, Target
+from gemmgen.runtime.icd import intel_cpu_library
+from gemmgen.runtime.sycl_library import ICDS, INSTALL, helper
+
+SyclDeviceLike: TypeAlias = object
+#: Spilled registers of a CPU land in its first-level cache: the limit there is only a guard against nonsense.
+CPU_REGISTER_BYTES = 65536
+#: Backends whose drivers know Intel's block reads.
+BLOCK_READERS = ("ext_oneapi_level_zero", "ext_oneapi_level_zero_v2", "level_zero", "opencl")
+
+
+@dataclass(frozen=True, slots=True)
+class SyclDeviceInfo:
+    """A device and what it can do.
+
+    Attributes:
+        number: chooses it, among those that `ONEAPI_DEVICE_SELECTOR` leaves.
+        type: `cpu`, `gpu` or `accelerator`.
+        usm: whether it has shared USM.
+        system: whether it reaches all of the host's memory, NumPy arrays too.
+        compiles: whether kernels can be compiled for it at run time.
+        standard: whether SYCL's default selector chooses it.
+    """
+
+    number: int
+    name: str
+    type: str
+    platform: str
+    backend: str
+    driver: str
+    vendor: str
+    sub_group_sizes: tuple[int, ...]
+    local_bytes: int
+    max_group: int
+    usm: bool
+    system: bool
+    compiles: bool
+    standard: bool
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.name} ({self.type}, {self.platform})"
+
+    @property
+    def lacks(self) -> str | None:
+        """Why no kernel can be run there, or None."""
+        if not self.compiles:
+            return "its driver takes no kernels that are compiled at run time"
+        return None if self.usm else "it has no shared USM"
+
+
+def sycl_devices() -> tuple[SyclDeviceInfo, ...]:
+    """Every device. Raises: DeviceError if there is none."""
+    found = tuple(_parsed(number, fields) for number, fields in enumerate(helper().devices()))
+    if not found:
+        raise DeviceError(f"SYCL shows no device: unset ONEAPI_DEVICE_SELECTOR; if there is none then, {INSTALL}")
+    return found
+
+
+def _remedy(everything: tuple[SyclDeviceInfo, ...]) -> str:
+    """What brings a device: the environment's own CPU runtime may be there and not be seen."""
+    own = intel_cpu_library()
+    if own is None or any("Intel" in device.platform for device in everything):
+        return f"{INSTALL} brings one for the CPU"
+    return f"another library used SYCL before: set {ICDS}={own} before the process starts, and {INSTALL}"
+
+
+def _parsed(number: int, fields: list[str]) -> SyclDeviceInfo:
+    name, kind, platform, backend, driver, vendor, sizes, local, group, *flags = fields
+    lanes = tuple(sorted(int(size) for size in sizes.split(",") if size))
+    usm, system, compiles, standard = (flag == "1" for flag in flags)
+    texts = (name.strip(), kind, platform.strip(), backend, driver.strip(), vendor.strip())
+    return SyclDeviceInfo(number, *texts, lanes, int(local), int(group), usm, system, compiles, standard)
+
+
+def target_of(info: SyclDeviceInfo) -> Target:
+    """The limits and features that passes ask for."""
+    sizes = tuple(size for size in info.sub_group_sizes if size > 1)
+    features = {"unaligned_vectors"}
+    if sizes:
+        features |= {"sub_groups", "required_sub_group_size"}
+    if sizes and "Intel" in info.vendor and info.backend in BLOCK_READERS:
+        features.add("block_read")
+    target = Target(info.name, TARGETS["sycl"].features & features, sizes, info.max_group, info.local_bytes)
+    if info.type != "cpu":
+        return target
+    return replace(target, register_bytes=CPU_REGISTER_BYTES, sub_group_register_bytes=CPU_REGISTER_BYTES)
+
+
+def pick(device: SyclDeviceLike = None, requires: frozenset[str] = frozenset()) -> SyclDeviceInfo:
+    """One device.
+
+    Args:
+        device: its number or part of its name; None for SYCL's default if it has what is required, else for the first
+            that has.
+
+    Raises: DeviceError, with the list of what there is.
+    """
+    if isinstance(device, SyclDeviceInfo):
+        return device
+    everything = sycl_devices()
+    if device is None:
+        usable = [d for d in everything if d.lacks is None]
+        if not usable:
+            reasons = "; ".join(f"{d}: {d.lacks}" for d in everything)
+            raise DeviceError(f"no SYCL device can run a kernel ({reasons}): {_remedy(everything)}")
+        return min(usable, key=lambda d: (not requires <= target_of(d).features, not d.standard, d.number))
+    if isinstance(device, bool) or not isinstance(device, int | str):
+        raise DeviceError(
+            f"device = {device!r} is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices)"
+        )
+    if isinstance(device, str) and not device.isdecimal():
+        found = [d for d in everything if device.lower() in d.name.lower()]
+    else:
+        found = [d for d in everything if d.number == int(device)]
+    there = "; ".join(map(str, everything))
+    if not found:
+        raise DeviceError(f"no SYCL device matches {device!r}: choose by number or part of a name among {there}")
+    if (lacks := found[0].lacks) is not None:
+        raise DeviceError(f"{found[0]} can't run kernels, as {lacks}: choose another among {there}")
+    return found[0]

@@ -1,0 +1,276 @@
+"""The SYCL runtime that pip installed, and the helper through which it is reached: built once, kept, loaded by ctypes.
+
+What was found out about the wheels (2026.2, by `UR_LOG_LOADER`):
+
+- `libsycl.so` finds OpenCL devices through the wheel's `libOpenCL.so.1`, which is linked to `libsvml.so` and others but
+  carries no path to them. They are loaded here first, each by its own path, after which their names are known. Left
+  to itself it only works where the Level Zero adapter happens to have loaded them, so not with
+  `ONEAPI_DEVICE_SELECTOR=opencl:cpu`.
+- That loader is Khronos' and reads `OCL_ICD_FILENAMES` (one or several libraries, beside those of
+  /etc/OpenCL/vendors) when it is first used. The environment's CPU runtime is named there for just so long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
+from importlib import metadata
+from importlib.resources import files
+from pathlib import Path
+
+import platformdirs
+
+from gemmgen.errors import DeviceError
+from gemmgen.runtime import icd
+
+#: What brings the runtime, the compiler of kernels and a CPU device at once.
+INSTALL = 'pip install "gemmgen[sycl]"'
+DISTRIBUTION, CPU_DISTRIBUTION = "intel-sycl-rt", "intel-opencl-rt"
+ICDS = "OCL_ICD_FILENAMES"
+#: In the order in which they need one another; those that are missing are left to the loader.
+LIBRARIES = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libOpenCL.so.1", "libsycl.so")
+#: It only passes calls on: optimising it would take longer than it could save.
+FLAGS = ("-std=c++17", "-O0", "-shared", "-fPIC")
+
+_lock = threading.Lock()
+
+
+@cache
+def library() -> Path:
+    """`libsycl.so` of the running environment. Raises: DeviceError with the command that brings it."""
+    if sys.platform != "linux":
+        raise DeviceError(f"SYCL kernels are run from Python on Linux only, and this is {sys.platform}: use opencl")
+    candidates = [Path(sys.prefix, "lib", "libsycl.so")]
+    try:
+        listed = metadata.files(DISTRIBUTION) or ()
+    except metadata.PackageNotFoundError:
+        listed = ()
+    candidates += [Path(str(f.locate())) for f in listed if f.name == "libsycl.so"]
+    found = next((path.resolve() for path in candidates if path.is_file()), None)
+    if found is None:
+        raise DeviceError(f"no SYCL runtime in this environment ({sys.prefix}): {INSTALL}")
+    return found
+
+
+def version() -> str:
+    """Of the SYCL runtime and of the CPU device's: what compiled kernels depend on."""
+    parts = []
+    for name in (DISTRIBUTION, CPU_DISTRIBUTION):
+        try:
+            parts.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            parts.append(f"{name} none")
+    return ", ".join([*parts, str(library())])
+
+
+def cache_folder(name: str) -> Path:
+    """A folder of the user's cache. Raises: DeviceError if there can be none."""
+    folder = platformdirs.user_cache_path("gemmgen") / "sycl" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DeviceError(
+            f"{folder} can't be made ({error.strerror}): name a folder that can be written to by XDG_CACHE_HOME"
+        ) from error
+    return folder
+
+
+def digest(*parts: str | bytes) -> str:
+    """A name for what these parts make."""
+    total = sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        total.update(f"{len(data)}:".encode() + data)
+    return total.hexdigest()[:32]
+
+
+# --- the helper -----------------------------------------------------------------------------------
+
+
+def helper_path() -> Path:
+    """The compiled helper, from the cache or made now.
+
+    Raises: DeviceError if there is no runtime or no g++, or if g++ refuses.
+    """
+    source = files("gemmgen.runtime").joinpath("sycl_helper.cpp").read_bytes()
+    made_of = digest(source, version(), " ".join(FLAGS))
+    folder = cache_folder("helper")
+    compiler = shutil.which(os.environ.get("CXX") or "g++")
+    if compiler is None:
+        if kept := sorted(folder.glob(f"{made_of}-*.so")):
+            return kept[0]
+        raise DeviceError(
+            "g++ is not on PATH, and gemmgen's helper for SYCL must be compiled once: apt-get install g++ "
+            "(or name another compiler by CXX)"
+        )
+    path = folder / f"{made_of}-{digest(_compiler_version(compiler))}.so"
+    if not path.is_file():
+        _build(compiler, source, path)
+    return path
+
+
+def _compiler_version(compiler: str) -> str:
+    result = subprocess.run([compiler, "--version"], check=False, capture_output=True, text=True)
+    return f"{compiler} {result.stdout}"
+
+
+def _build(compiler: str, source: bytes, path: Path) -> None:
+    """Appears complete or not at all, also when two processes build it at once."""
+    runtime = library()
+    header = runtime.parent.parent / "include" / "sycl" / "sycl.hpp"
+    if not header.is_file():
+        raise DeviceError(f"the SYCL runtime has no headers ({header} is missing): {INSTALL}")
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+            draft, file = Path(scratch, "helper.so"), Path(scratch, "sycl_helper.cpp")
+            file.write_bytes(source)
+            include = ["-isystem", str(header.parent.parent)]
+            command = [compiler, *FLAGS, *include, str(file), str(runtime), "-o", str(draft)]
+            result = subprocess.run(command, check=False, capture_output=True, text=True)
+            if result.returncode:
+                log = "\n".join(result.stderr.splitlines()[:20])
+                raise DeviceError(f"{compiler} does not compile gemmgen's helper for SYCL; it says:\n{log}")
+            draft.replace(path)
+    except OSError as error:
+        raise DeviceError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+class Argument(ctypes.Structure):
+    """One argument of a kernel, as the helper takes it."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("integer", ctypes.c_int32),
+        ("number", ctypes.c_float),
+        ("address", ctypes.c_void_p),
+    )
+
+
+class Helper:
+    """The helper's functions. Handles are addresses; failures are DeviceErrors with what the runtime said."""
+
+    def __init__(self, path: Path) -> None:
+        for name in LIBRARIES:
+            if (own := library().parent / name).is_file():
+                ctypes.CDLL(str(own))
+        self._library = ctypes.CDLL(str(path))
+        for name in ("text", "content", "queue", "queue_beside", "kernel", "allocate"):
+            getattr(self._library, f"gemmgen_{name}").restype = ctypes.c_void_p
+
+    def text(self) -> str:
+        """What the last call of this thread had to say."""
+        address = int(self._library.gemmgen_text())
+        return ctypes.string_at(address).decode(errors="replace").strip()
+
+    def devices(self) -> list[list[str]]:
+        """The fields of each device."""
+        with _lock, _cpu_visible():
+            if self._library.gemmgen_devices():
+                raise DeviceError(f"SYCL shows no devices: {self.text()}")
+        return [line.split("\t") for line in self.text().splitlines()]
+
+    def compile(
+        self, device: int, source: str, name: str, as_object: bool = False, options: Sequence[str] = ()
+    ) -> tuple[bytes | None, str]:
+        """SYCLBIN (native code, or as an object SPIR-V), or None; and the compiler's log."""
+        texts = source.encode(), name.encode()
+        listed = "".join(f"{option}\n" for option in options).encode()
+        if self._library.gemmgen_compile(ctypes.c_size_t(device), *texts, int(as_object), listed):
+            return None, self.text()
+        log, size = self.text(), ctypes.c_size_t()
+        address = int(self._library.gemmgen_content(ctypes.byref(size)))
+        return ctypes.string_at(address, size.value), log
+
+    def queue(self, device: int) -> int:
+        """A queue on a device."""
+        return self._handle(self._library.gemmgen_queue(ctypes.c_size_t(device)), "no queue")
+
+    def queue_beside(self, other: int) -> int:
+        """A queue in the context of another."""
+        return self._handle(self._library.gemmgen_queue_beside(ctypes.c_void_p(other)), "no queue")
+
+    def free_queue(self, queue: int) -> None:
+        """Let a queue go."""
+        self._library.gemmgen_free_queue(ctypes.c_void_p(queue))
+
+    def free_kernel(self, kernel: int) -> None:
+        """Let a kernel go."""
+        self._library.gemmgen_free_kernel(ctypes.c_void_p(kernel))
+
+    def device_of(self, queue: int) -> int:
+        """The number of a queue's device."""
+        number = ctypes.c_size_t()
+        if self._library.gemmgen_device_of(ctypes.c_void_p(queue), ctypes.byref(number)):
+            raise DeviceError(f"the arrays' device can't be used: {self.text()}")
+        return number.value
+
+    def kernel(self, queue: int, content: bytes, name: str) -> int | None:
+        """A kernel out of SYCLBIN, or None: `text` says why."""
+        size = ctypes.c_size_t(len(content))
+        handle = self._library.gemmgen_kernel(ctypes.c_void_p(queue), content, size, name.encode())
+        return None if handle is None else int(handle)
+
+    def allocate(self, queue: int, size: int) -> int:
+        """Shared USM, in bytes."""
+        memory = self._library.gemmgen_allocate(ctypes.c_void_p(queue), ctypes.c_size_t(size))
+        return self._handle(memory, f"{size:,} B of USM can't be had; use smaller matrices")
+
+    def free(self, queue: int, memory: int) -> None:
+        """Give shared USM back."""
+        self._library.gemmgen_free(ctypes.c_void_p(queue), ctypes.c_void_p(memory))
+
+    def is_usm(self, queue: int, address: int) -> bool:
+        """Whether an address lies in USM of the queue's context."""
+        return bool(self._library.gemmgen_usm_type(ctypes.c_void_p(queue), ctypes.c_void_p(address)))
+
+    def launch(
+        self, queue: int, kernel: int, arguments: Sequence[Argument], groups: tuple[int, int], group: tuple[int, int]
+    ) -> int:
+        """Run a kernel and wait for it; the nanoseconds that the device took."""
+        listed = (Argument * len(arguments))(*arguments)
+        pair, taken = ctypes.c_size_t * 2, ctypes.c_uint64()
+        where = ctypes.c_void_p(queue), ctypes.c_void_p(kernel)
+        ranges = pair(*groups), pair(*group)
+        if self._library.gemmgen_launch(*where, listed, len(arguments), *ranges, ctypes.byref(taken)):
+            raise DeviceError(f"the kernel failed: {self.text()}")
+        return taken.value
+
+    def _handle(self, address: int | None, failure: str) -> int:
+        if not address:
+            raise DeviceError(f"{failure}: {self.text()}")
+        return int(address)
+
+
+@contextmanager
+def _cpu_visible() -> Iterator[None]:
+    """While it lasts, the first use of OpenCL by SYCL finds the environment's own CPU runtime too."""
+    own = icd.intel_cpu_library()
+    known = any(Path(name).name.startswith(icd.LIBRARY) for name in icd.vendor_files().values())
+    if os.environ.get(ICDS) or own is None or known:
+        yield
+        return
+    os.environ[ICDS] = str(own)
+    try:
+        yield
+    finally:
+        del os.environ[ICDS]
+
+
+@cache
+def helper() -> Helper:
+    """The helper, loaded. Raises: DeviceError."""
+    loaded = Helper(helper_path())
+    loaded.devices()  # in the environment that shows them all
+    return loaded

@@ -1,0 +1,183 @@
+// L3_SIMD_32x2_1x8: C = alpha * A * B + beta * C; float32
+//
+// Schedule   32x2 of C per work-item, 1x8 work-items per group (32x16 of C), 8 along K per
+//            iteration
+// A          USM, block reads, passed around the sub-group by shuffles
+// B          USM, block reads of 2 segments
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local range {1, 8}, global range {(m + 31) / 32, (n + 15) / 16 * 8}
+// Needs      sycl_ext_oneapi_group_load_store, sub-groups of 8
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
+
+#ifndef L3_SIMD_32x2_1x8_HPP
+#define L3_SIMD_32x2_1x8_HPP
+
+#include <sycl/sycl.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#ifndef __clang__
+// g++ can check the types here, but knows no attributes of SYCL.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
+
+namespace L3_SIMD_32x2_1x8_detail {
+
+// One element per lane.
+inline float block_load(sycl::sub_group sub_group, const float *from)
+{
+    namespace syclex = sycl::ext::oneapi::experimental;
+    float element;
+    syclex::group_load(
+        sub_group, syclex::static_address_cast<syclex::global_space>(from),
+        sycl::span<float, 1>(&element, 1),
+        syclex::properties(
+            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+    return element;
+}
+
+// One element per lane of each of 2 neighbouring segments.
+inline void block_load2(sycl::sub_group sub_group, const float *from, float *to)
+{
+    namespace syclex = sycl::ext::oneapi::experimental;
+    syclex::group_load(
+        sub_group, syclex::static_address_cast<syclex::global_space>(from),
+        sycl::span<float, 2>(to, 2),
+        syclex::properties(
+            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+}
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float beta, float *__restrict c, int ldc)
+{
+    const sycl::sub_group sub_group = item.get_sub_group();
+    const int lane = int(sub_group.get_local_linear_id());
+    const int row0 = int(item.get_group(0)) * 32;
+    const int col0 = int(item.get_group(1)) * 16;
+    const int col = col0 + lane;
+    const int k_main = k - k % 8;
+
+    float acc[32][2];
+    #pragma GCC unroll 32
+    for (int i = 0; i < 32; ++i) {
+        #pragma GCC unroll 2
+        for (int j = 0; j < 2; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        float a_frag[32];
+        #pragma GCC unroll 32
+        for (int i = 0; i < 32; ++i) {
+            a_frag[i] = block_load(sub_group, &a[std::min(row0 + i, m - 1) * lda + k0]);
+        }
+        #pragma GCC unroll 8
+        for (int kk = 0; kk < 8; ++kk) {
+            float b_frag[2];
+            if (col0 + 16 <= n) {
+                block_load2(sub_group, &b[(k0 + kk) * ldb + col0], b_frag);
+            } else {
+                #pragma GCC unroll 2
+                for (int e = 0; e < 2; ++e) {
+                    b_frag[e] = b[(k0 + kk) * ldb + std::min(col0 + e * 8 + lane, n - 1)];
+                }
+            }
+            #pragma GCC unroll 32
+            for (int i = 0; i < 32; ++i) {
+                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], kk);
+                #pragma GCC unroll 2
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = sycl::fma(a_value, b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        float a_frag[32];
+        #pragma GCC unroll 32
+        for (int i = 0; i < 32; ++i) {
+            a_frag[i] =
+                k_main + lane < k ? a[std::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+        }
+        #pragma GCC unroll 8
+        for (int kk = 0; kk < 8; ++kk) {
+            float b_frag[2];
+            if (k_main + kk < k && col0 + 16 <= n) {
+                block_load2(sub_group, &b[(k_main + kk) * ldb + col0], b_frag);
+            } else {
+                #pragma GCC unroll 2
+                for (int e = 0; e < 2; ++e) {
+                    b_frag[e] =
+                        k_main + kk < k
+                            ? b[(k_main + kk) * ldb + std::min(col0 + e * 8 + lane, n - 1)]
+                            : 0.0f;
+                }
+            }
+            #pragma GCC unroll 32
+            for (int i = 0; i < 32; ++i) {
+                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], kk);
+                #pragma GCC unroll 2
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = sycl::fma(a_value, b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma GCC unroll 32
+    for (int i = 0; i < 32; ++i) {
+        if (row0 + i < m) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 8 < n) {
+                    c[(row0 + i) * ldc + col + j * 8] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : sycl::fma(beta, c[(row0 + i) * ldc + col + j * 8],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+} // namespace L3_SIMD_32x2_1x8_detail
+
+// Queues the kernel; matrices are in USM that the queue's device reaches.
+inline sycl::event L3_SIMD_32x2_1x8(sycl::queue &queue, int m, int n, int k, float alpha,
+                                    const float *a, int lda, const float *b, int ldb, float beta,
+                                    float *c, int ldc,
+                                    const std::vector<sycl::event> &depends_on = {})
+{
+    if (m < 1 || n < 1) {
+        return sycl::event();
+    }
+    const sycl::range<2> group(1, 8);
+    const sycl::range<2> groups((m + 31) / 32, (n + 15) / 16);
+    return queue.submit([&](sycl::handler &handler) {
+        handler.depends_on(depends_on);
+        handler.parallel_for<L3_SIMD_32x2_1x8_detail::kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(1, 8)]]
+            [[sycl::reqd_sub_group_size(8)]] {
+                L3_SIMD_32x2_1x8_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c,
+                                                   ldc);
+            });
+    });
+}
+
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+
+#endif

@@ -1,0 +1,159 @@
+// L3_SIMD_8x4_1x8: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x4 of C per work-item, 1x8 work-items per group (8x32 of C), 8 along K per iteration
+// A          USM, block reads, passed around the sub-group by shuffles
+// B          USM, block reads of 4 segments
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local range {1, 8}, global range {(m + 7) / 8, (n + 31) / 32 * 8}
+// Needs      sycl_ext_oneapi_group_load_store, sub-groups of 8
+// Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build
+
+#include <sycl/builtins.hpp>
+#include <sycl/ext/oneapi/experimental/address_cast.hpp>
+#include <sycl/ext/oneapi/experimental/group_load_store.hpp>
+#include <sycl/ext/oneapi/free_function_kernel_properties.hpp>
+#include <sycl/ext/oneapi/free_function_queries.hpp>
+#include <sycl/group_algorithm.hpp>
+#include <sycl/nd_item.hpp>
+#include <sycl/sub_group.hpp>
+
+#include <algorithm>
+
+namespace L3_SIMD_8x4_1x8_detail {
+
+// One element per lane.
+inline float block_load(sycl::sub_group sub_group, const float *from)
+{
+    namespace syclex = sycl::ext::oneapi::experimental;
+    float element;
+    syclex::group_load(
+        sub_group, syclex::static_address_cast<syclex::global_space>(from),
+        sycl::span<float, 1>(&element, 1),
+        syclex::properties(
+            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+    return element;
+}
+
+// One element per lane of each of 4 neighbouring segments.
+inline void block_load4(sycl::sub_group sub_group, const float *from, float *to)
+{
+    namespace syclex = sycl::ext::oneapi::experimental;
+    syclex::group_load(
+        sub_group, syclex::static_address_cast<syclex::global_space>(from),
+        sycl::span<float, 4>(to, 4),
+        syclex::properties(
+            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+}
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float beta, float *__restrict c, int ldc)
+{
+    const sycl::sub_group sub_group = item.get_sub_group();
+    const int lane = int(sub_group.get_local_linear_id());
+    const int row0 = int(item.get_group(0)) * 8;
+    const int col0 = int(item.get_group(1)) * 32;
+    const int col = col0 + lane;
+    const int k_main = k - k % 8;
+
+    float acc[8][4];
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        #pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        float a_frag[8];
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] = block_load(sub_group, &a[std::min(row0 + i, m - 1) * lda + k0]);
+        }
+        #pragma GCC unroll 8
+        for (int kk = 0; kk < 8; ++kk) {
+            float b_frag[4];
+            if (col0 + 32 <= n) {
+                block_load4(sub_group, &b[(k0 + kk) * ldb + col0], b_frag);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_frag[e] = b[(k0 + kk) * ldb + std::min(col0 + e * 8 + lane, n - 1)];
+                }
+            }
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], kk);
+                #pragma GCC unroll 4
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = sycl::fma(a_value, b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        float a_frag[8];
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] =
+                k_main + lane < k ? a[std::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+        }
+        #pragma GCC unroll 8
+        for (int kk = 0; kk < 8; ++kk) {
+            float b_frag[4];
+            if (k_main + kk < k && col0 + 32 <= n) {
+                block_load4(sub_group, &b[(k_main + kk) * ldb + col0], b_frag);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_frag[e] =
+                        k_main + kk < k
+                            ? b[(k_main + kk) * ldb + std::min(col0 + e * 8 + lane, n - 1)]
+                            : 0.0f;
+                }
+            }
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], kk);
+                #pragma GCC unroll 4
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = sycl::fma(a_value, b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        if (row0 + i < m) {
+            #pragma GCC unroll 4
+            for (int j = 0; j < 4; ++j) {
+                if (col + j * 8 < n) {
+                    c[(row0 + i) * ldc + col + j * 8] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : sycl::fma(beta, c[(row0 + i) * ldc + col + j * 8],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+} // namespace L3_SIMD_8x4_1x8_detail
+
+namespace syclex = sycl::ext::oneapi::experimental;
+
+extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<1, 8>))
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::sub_group_size<8>))
+void L3_SIMD_8x4_1x8(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+                     const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
+{
+    const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
+    L3_SIMD_8x4_1x8_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}

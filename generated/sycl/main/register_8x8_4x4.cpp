@@ -1,0 +1,195 @@
+// register_8x8_4x4: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x8 of C per work-item, 4x4 work-items per group (32x32 of C), 1 along K per iteration
+// A          USM, loads of single elements
+// B          USM, loads of 8 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local range {4, 4}, global range {(m + 31) / 32 * 4, (n + 31) / 32 * 4}
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise register_8x8_4x4.cpp -o register_8x8_4x4
+
+#include <sycl/sycl.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <vector>
+
+#ifndef __clang__
+// g++ can check the types here, but knows no attributes of SYCL.
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
+
+namespace register_8x8_4x4_detail {
+
+// 8 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
+typedef float float8 __attribute__((vector_size(32), aligned(4), may_alias));
+inline void copy8(float *to, const float *from)
+{
+    *reinterpret_cast<float8 *>(to) = *reinterpret_cast<const float8 *>(from);
+}
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float beta, float *__restrict c, int ldc)
+{
+    const int row = int(item.get_group(0)) * 32 + int(item.get_local_id(0)) * 8;
+    const int col = int(item.get_group(1)) * 32 + int(item.get_local_id(1)) * 8;
+
+    float acc[8][8];
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        #pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+    for (int k0 = 0; k0 < k; ++k0) {
+        float a_frag[8];
+        float b_frag[8];
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] = a[std::min(row + i, m - 1) * lda + k0];
+        }
+        if (col + 8 <= n) {
+            copy8(b_frag, &b[k0 * ldb + col]);
+        } else {
+            #pragma GCC unroll 8
+            for (int e = 0; e < 8; ++e) {
+                b_frag[e] = b[k0 * ldb + std::min(col + e, n - 1)];
+            }
+        }
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            #pragma GCC unroll 8
+            for (int j = 0; j < 8; ++j) {
+                acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        if (row + i < m) {
+            #pragma GCC unroll 8
+            for (int j = 0; j < 8; ++j) {
+                if (col + j < n) {
+                    c[(row + i) * ldc + col + j] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : sycl::fma(beta, c[(row + i) * ldc + col + j],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+} // namespace register_8x8_4x4_detail
+
+// Queues the kernel; matrices are in USM that the queue's device reaches.
+inline sycl::event register_8x8_4x4(sycl::queue &queue, int m, int n, int k, float alpha,
+                                    const float *a, int lda, const float *b, int ldb, float beta,
+                                    float *c, int ldc,
+                                    const std::vector<sycl::event> &depends_on = {})
+{
+    if (m < 1 || n < 1) {
+        return sycl::event();
+    }
+    const sycl::range<2> group(4, 4);
+    const sycl::range<2> groups((m + 31) / 32, (n + 31) / 32);
+    return queue.submit([&](sycl::handler &handler) {
+        handler.depends_on(depends_on);
+        handler.parallel_for<register_8x8_4x4_detail::kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(4, 4)]] {
+                register_8x8_4x4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c,
+                                                   ldc);
+            });
+    });
+}
+
+// Matrices in USM, which goes when they do.
+class Matrix {
+public:
+    Matrix(std::size_t elements, sycl::queue &queue)
+        : queue_(queue), elements_(sycl::malloc_shared<float>(elements, queue))
+    {
+        if (elements_ == nullptr) {
+            throw sycl::exception(sycl::make_error_code(sycl::errc::memory_allocation));
+        }
+        // Small whole numbers, so that sums are exact.
+        for (std::size_t i = 0; i < elements; ++i) {
+            elements_[i] = float(int(i % 13) - 6);
+        }
+    }
+    Matrix(const Matrix &) = delete;
+    Matrix &operator=(const Matrix &) = delete;
+    ~Matrix() { sycl::free(elements_, queue_); }
+    float *data() { return elements_; }
+
+private:
+    sycl::queue queue_;
+    float *elements_;
+};
+
+// Runs the kernel and compares it with a plain loop; whether all elements agree.
+bool check(sycl::queue &queue, int m, int n, int k)
+{
+    const int lda = k;
+    const int ldb = n;
+    const int ldc = n;
+    const float alpha = 1.5f;
+    const float beta = 0.25f;
+    Matrix a_memory(std::size_t(m) * k, queue);
+    Matrix b_memory(std::size_t(k) * n, queue);
+    Matrix c_memory(std::size_t(m) * n, queue);
+    float *const a = a_memory.data();
+    float *const b = b_memory.data();
+    float *const c = c_memory.data();
+    const std::vector<float> before(c, c + std::size_t(m) * n);
+
+    sycl::event event = register_8x8_4x4(queue, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    event.wait_and_throw();
+
+    int wrong = 0;
+    for (int i = 0; i < m; ++i) {
+        for (int j = 0; j < n; ++j) {
+            double sum = 0.0;
+            for (int p = 0; p < k; ++p) {
+                sum += double(a[i * lda + p]) * double(b[p * ldb + j]);
+            }
+            const double expected = alpha * sum + beta * before[i * ldc + j];
+            wrong += !(std::abs(c[i * ldc + j] - expected) <= 1e-5 * (1.0 + std::abs(expected)));
+        }
+    }
+    using sycl::info::event_profiling::command_end;
+    using sycl::info::event_profiling::command_start;
+    const double nanoseconds = double(event.get_profiling_info<command_end>() -
+                                      event.get_profiling_info<command_start>());
+    std::printf("%d x %d x %d: %.3f ms, %.1f GFLOP/s, %d elements wrong\n", m, n, k,
+                nanoseconds * 1e-6, 2.0 * m * n * k / nanoseconds, wrong);
+    return wrong == 0;
+}
+
+int main()
+{
+    try {
+        sycl::queue queue(sycl::property::queue::enable_profiling{});
+        const auto device = queue.get_device().get_info<sycl::info::device::name>();
+        std::printf("%s\n", device.c_str());
+        bool good = true;
+        good = check(queue, 509, 258, 131) && good;
+        good = check(queue, 512, 512, 512) && good;
+        std::printf(good ? "passed\n" : "FAILED\n");
+        return good ? 0 : 1;
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 2;
+    }
+}

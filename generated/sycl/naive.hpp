@@ -1,0 +1,76 @@
+// naive: C = alpha * A * B + beta * C; float32
+//
+// Schedule   1x1 of C per work-item, 8x8 work-items per group (8x8 of C), 1 along K per iteration
+// A          USM, loads of single elements
+// B          USM, loads of single elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local range {8, 8}, global range {(m + 7) / 8 * 8, (n + 7) / 8 * 8}
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
+
+#ifndef naive_HPP
+#define naive_HPP
+
+#include <sycl/sycl.hpp>
+
+#include <vector>
+
+#ifndef __clang__
+// g++ can check the types here, but knows no attributes of SYCL.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
+
+namespace naive_detail {
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float beta, float *__restrict c, int ldc)
+{
+    const int row = int(item.get_group(0)) * 8 + int(item.get_local_id(0));
+    const int col = int(item.get_group(1)) * 8 + int(item.get_local_id(1));
+
+    if (row < m && col < n) {
+        float acc = 0.0f;
+        for (int k0 = 0; k0 < k; ++k0) {
+            const float a_frag = a[row * lda + k0];
+            const float b_frag = b[k0 * ldb + col];
+            acc = sycl::fma(a_frag, b_frag, acc);
+        }
+
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        c[row * ldc + col] =
+            beta == 0.0f ? alpha * acc : sycl::fma(beta, c[row * ldc + col], alpha * acc);
+    }
+}
+
+} // namespace naive_detail
+
+// Queues the kernel; matrices are in USM that the queue's device reaches.
+inline sycl::event naive(sycl::queue &queue, int m, int n, int k, float alpha, const float *a,
+                         int lda, const float *b, int ldb, float beta, float *c, int ldc,
+                         const std::vector<sycl::event> &depends_on = {})
+{
+    if (m < 1 || n < 1) {
+        return sycl::event();
+    }
+    const sycl::range<2> group(8, 8);
+    const sycl::range<2> groups((m + 7) / 8, (n + 7) / 8);
+    return queue.submit([&](sycl::handler &handler) {
+        handler.depends_on(depends_on);
+        handler.parallel_for<naive_detail::kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 8)]] {
+                naive_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+            });
+    });
+}
+
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+
+#endif

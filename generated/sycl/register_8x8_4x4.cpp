@@ -1,0 +1,94 @@
+// register_8x8_4x4: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x8 of C per work-item, 4x4 work-items per group (32x32 of C), 1 along K per iteration
+// A          USM, loads of single elements
+// B          USM, loads of 8 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local range {4, 4}, global range {(m + 31) / 32 * 4, (n + 31) / 32 * 4}
+// Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build
+
+#include <sycl/builtins.hpp>
+#include <sycl/ext/oneapi/free_function_kernel_properties.hpp>
+#include <sycl/ext/oneapi/free_function_queries.hpp>
+#include <sycl/nd_item.hpp>
+
+#include <algorithm>
+
+namespace register_8x8_4x4_detail {
+
+// 8 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
+typedef float float8 __attribute__((vector_size(32), aligned(4), may_alias));
+inline void copy8(float *to, const float *from)
+{
+    *reinterpret_cast<float8 *>(to) = *reinterpret_cast<const float8 *>(from);
+}
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float beta, float *__restrict c, int ldc)
+{
+    const int row = int(item.get_group(0)) * 32 + int(item.get_local_id(0)) * 8;
+    const int col = int(item.get_group(1)) * 32 + int(item.get_local_id(1)) * 8;
+
+    float acc[8][8];
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        #pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+    for (int k0 = 0; k0 < k; ++k0) {
+        float a_frag[8];
+        float b_frag[8];
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] = a[std::min(row + i, m - 1) * lda + k0];
+        }
+        if (col + 8 <= n) {
+            copy8(b_frag, &b[k0 * ldb + col]);
+        } else {
+            #pragma GCC unroll 8
+            for (int e = 0; e < 8; ++e) {
+                b_frag[e] = b[k0 * ldb + std::min(col + e, n - 1)];
+            }
+        }
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            #pragma GCC unroll 8
+            for (int j = 0; j < 8; ++j) {
+                acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        if (row + i < m) {
+            #pragma GCC unroll 8
+            for (int j = 0; j < 8; ++j) {
+                if (col + j < n) {
+                    c[(row + i) * ldc + col + j] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : sycl::fma(beta, c[(row + i) * ldc + col + j],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+} // namespace register_8x8_4x4_detail
+
+namespace syclex = sycl::ext::oneapi::experimental;
+
+extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<4, 4>))
+void register_8x8_4x4(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+                      const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
+{
+    const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
+    register_8x8_4x4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}

@@ -1,0 +1,150 @@
+// tile_8x8: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 4 along K per
+//            iteration
+// A          USM, loads of 4 elements
+// B          USM, loads of 4 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local range {16, 16}, global range {(m + 127) / 128 * 16, (n + 127) / 128 * 16}
+// Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build
+
+#include <sycl/builtins.hpp>
+#include <sycl/ext/oneapi/free_function_kernel_properties.hpp>
+#include <sycl/ext/oneapi/free_function_queries.hpp>
+#include <sycl/nd_item.hpp>
+
+#include <algorithm>
+
+namespace tile_8x8_detail {
+
+// 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
+typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
+inline void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float beta, float *__restrict c, int ldc)
+{
+    const int row = int(item.get_group(0)) * 128 + int(item.get_local_id(0)) * 4;
+    const int col = int(item.get_group(1)) * 128 + int(item.get_local_id(1)) * 4;
+    const int k_main = k - k % 4;
+
+    float acc[8][8];
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        #pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 4 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 4) {
+        float a_frag[8][4];
+        float b_frag[4][8];
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            copy4(a_frag[i], &a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
+        }
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n) {
+                    copy4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * 64]);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        b_frag[i][j * 4 + e] =
+                            b[(k0 + i) * ldb + std::min(col + j * 64 + e, n - 1)];
+                    }
+                }
+            }
+        }
+        #pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) {
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                #pragma GCC unroll 8
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        float a_frag[8][4];
+        float b_frag[4][8];
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            #pragma GCC unroll 4
+            for (int e = 0; e < 4; ++e) {
+                a_frag[i][e] =
+                    k_main + e < k ? a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k_main + e]
+                                   : 0.0f;
+            }
+        }
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (k_main + i < k && col + j * 64 + 4 <= n) {
+                    copy4(&b_frag[i][j * 4], &b[(k_main + i) * ldb + col + j * 64]);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        b_frag[i][j * 4 + e] =
+                            k_main + i < k
+                                ? b[(k_main + i) * ldb + std::min(col + j * 64 + e, n - 1)]
+                                : 0.0f;
+                    }
+                }
+            }
+        }
+        #pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) {
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                #pragma GCC unroll 8
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        const int c_row = row + i / 4 * 64 + i % 4;
+        if (c_row < m) {
+            #pragma GCC unroll 8
+            for (int j = 0; j < 8; ++j) {
+                if (col + j / 4 * 64 + j % 4 < n) {
+                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : sycl::fma(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+} // namespace tile_8x8_detail
+
+namespace syclex = sycl::ext::oneapi::experimental;
+
+extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<16, 16>))
+void tile_8x8(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+              const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
+{
+    const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
+    tile_8x8_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}

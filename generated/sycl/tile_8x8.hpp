@@ -1,0 +1,175 @@
+// tile_8x8: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 4 along K per
+//            iteration
+// A          USM, loads of 4 elements
+// B          USM, loads of 4 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local range {16, 16}, global range {(m + 127) / 128 * 16, (n + 127) / 128 * 16}
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
+
+#ifndef tile_8x8_HPP
+#define tile_8x8_HPP
+
+#include <sycl/sycl.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#ifndef __clang__
+// g++ can check the types here, but knows no attributes of SYCL.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
+
+namespace tile_8x8_detail {
+
+// 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
+typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
+inline void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float beta, float *__restrict c, int ldc)
+{
+    const int row = int(item.get_group(0)) * 128 + int(item.get_local_id(0)) * 4;
+    const int col = int(item.get_group(1)) * 128 + int(item.get_local_id(1)) * 4;
+    const int k_main = k - k % 4;
+
+    float acc[8][8];
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        #pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 4 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 4) {
+        float a_frag[8][4];
+        float b_frag[4][8];
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            copy4(a_frag[i], &a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
+        }
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n) {
+                    copy4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * 64]);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        b_frag[i][j * 4 + e] =
+                            b[(k0 + i) * ldb + std::min(col + j * 64 + e, n - 1)];
+                    }
+                }
+            }
+        }
+        #pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) {
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                #pragma GCC unroll 8
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        float a_frag[8][4];
+        float b_frag[4][8];
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            #pragma GCC unroll 4
+            for (int e = 0; e < 4; ++e) {
+                a_frag[i][e] =
+                    k_main + e < k ? a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k_main + e]
+                                   : 0.0f;
+            }
+        }
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (k_main + i < k && col + j * 64 + 4 <= n) {
+                    copy4(&b_frag[i][j * 4], &b[(k_main + i) * ldb + col + j * 64]);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        b_frag[i][j * 4 + e] =
+                            k_main + i < k
+                                ? b[(k_main + i) * ldb + std::min(col + j * 64 + e, n - 1)]
+                                : 0.0f;
+                    }
+                }
+            }
+        }
+        #pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) {
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                #pragma GCC unroll 8
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        const int c_row = row + i / 4 * 64 + i % 4;
+        if (c_row < m) {
+            #pragma GCC unroll 8
+            for (int j = 0; j < 8; ++j) {
+                if (col + j / 4 * 64 + j % 4 < n) {
+                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : sycl::fma(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+} // namespace tile_8x8_detail
+
+// Queues the kernel; matrices are in USM that the queue's device reaches.
+inline sycl::event tile_8x8(sycl::queue &queue, int m, int n, int k, float alpha, const float *a,
+                            int lda, const float *b, int ldb, float beta, float *c, int ldc,
+                            const std::vector<sycl::event> &depends_on = {})
+{
+    if (m < 1 || n < 1) {
+        return sycl::event();
+    }
+    const sycl::range<2> group(16, 16);
+    const sycl::range<2> groups((m + 127) / 128, (n + 127) / 128);
+    return queue.submit([&](sycl::handler &handler) {
+        handler.depends_on(depends_on);
+        handler.parallel_for<tile_8x8_detail::kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(16, 16)]] {
+                tile_8x8_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+            });
+    });
+}
+
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+
+#endif

@@ -1,0 +1,139 @@
+// vec4_4x4: C = alpha * A * B + beta * C; float32
+//
+// Schedule   4x4 of C per work-item, 16x16 work-items per group (64x64 of C), 4 along K per
+//            iteration
+// A          USM, loads of 4 elements
+// B          USM, loads of 4 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local range {16, 16}, global range {(m + 63) / 64 * 16, (n + 63) / 64 * 16}
+// Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build
+
+#include <sycl/builtins.hpp>
+#include <sycl/ext/oneapi/free_function_kernel_properties.hpp>
+#include <sycl/ext/oneapi/free_function_queries.hpp>
+#include <sycl/nd_item.hpp>
+
+#include <algorithm>
+
+namespace vec4_4x4_detail {
+
+// 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
+typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
+inline void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float beta, float *__restrict c, int ldc)
+{
+    const int row = int(item.get_group(0)) * 64 + int(item.get_local_id(0)) * 4;
+    const int col = int(item.get_group(1)) * 64 + int(item.get_local_id(1)) * 4;
+    const int k_main = k - k % 4;
+
+    float acc[4][4];
+    #pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        #pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 4 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 4) {
+        float a_frag[4][4];
+        float b_frag[4][4];
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0]);
+        }
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            if (col + 4 <= n) {
+                copy4(b_frag[i], &b[(k0 + i) * ldb + col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_frag[i][e] = b[(k0 + i) * ldb + std::min(col + e, n - 1)];
+                }
+            }
+        }
+        #pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) {
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                #pragma GCC unroll 4
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        float a_frag[4][4];
+        float b_frag[4][4];
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            #pragma GCC unroll 4
+            for (int e = 0; e < 4; ++e) {
+                a_frag[i][e] =
+                    k_main + e < k ? a[std::min(row + i, m - 1) * lda + k_main + e] : 0.0f;
+            }
+        }
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            if (k_main + i < k && col + 4 <= n) {
+                copy4(b_frag[i], &b[(k_main + i) * ldb + col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_frag[i][e] =
+                        k_main + i < k ? b[(k_main + i) * ldb + std::min(col + e, n - 1)] : 0.0f;
+                }
+            }
+        }
+        #pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) {
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                #pragma GCC unroll 4
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        if (row + i < m) {
+            #pragma GCC unroll 4
+            for (int j = 0; j < 4; ++j) {
+                if (col + j < n) {
+                    c[(row + i) * ldc + col + j] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : sycl::fma(beta, c[(row + i) * ldc + col + j],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+} // namespace vec4_4x4_detail
+
+namespace syclex = sycl::ext::oneapi::experimental;
+
+extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<16, 16>))
+void vec4_4x4(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+              const float *__restrict b, int ldb, float beta, float *__restrict c, int ldc)
+{
+    const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
+    vec4_4x4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}

@@ -1,0 +1,94 @@
+"""Every preset that SYCL can express, on every SYCL device, against float64, on aligned and ragged sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import ScheduleError
+from gemmgen.runtime.sycl import SyclKernel
+from gemmgen.runtime.sycl_devices import SyclDeviceInfo, target_of
+from gemmgen.spec import GemmSpec
+from tests.support import sycl
+from tests.support.problems import Matrix, Problem, layouts
+
+#: A single element, ragged sizes under, around and over one tile of every preset, and whole tiles.
+SIZES = [(1, 1, 1), (7, 11, 15), (33, 17, 9), (129, 131, 37), (200, 130, 65), (256, 256, 64)]
+LAID_OUT = ["naive", "L3_SIMD_16x2_4x8", "L3_SLM_8x8_8x16", "smem_8x8_double"]
+DEVICES = [pytest.param(d, id=f"sycl-{d.number}") for d in sycl.devices()] or [
+    pytest.param(None, marks=pytest.mark.skip(reason=str(sycl.why_no_device())))
+]
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+
+
+def compiled(name: str, device: SyclDeviceInfo, spec: GemmSpec) -> SyclKernel:
+    source = driver.emit(spec, presets.load(name).schedule, "sycl", target_of(device), "kernel")
+    return SyclKernel.from_source(source, device)
+
+
+@pytest.mark.parametrize("name", sycl.names())
+def test_any_size(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
+    gemm = compiled(name, device, presets.load(name).spec)
+    for size in SIZES:
+        for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
+            problem = Problem.random(rng, *size, alpha, beta)
+            result: Matrix = gemm(problem.a, problem.b, problem.c.copy(), alpha=alpha, beta=beta)
+            problem.check(result)
+    exact = Problem.integers(rng, 70, 45, 29)
+    assert np.array_equal(gemm(exact.a, exact.b, exact.c.copy()), exact.expected)
+
+
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_layouts(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
+    problem = Problem.random(rng, 45, 70, 29, 1.5, 0.5)
+    for spec in layouts(GemmSpec()):
+        try:
+            gemm = compiled(name, device, spec)
+        except ScheduleError:
+            continue
+        matrices = ((problem.a, spec.a_order), (problem.b, spec.b_order), (problem.c, spec.c_order))
+        a, b, c = (np.array(x, order="C" if order == "row" else "F") for x, order in matrices)
+        problem.check(gemm(a, b, c, alpha=1.5, beta=0.5))
+
+
+@pytest.mark.parametrize("name", ["naive", "sg16_block_16x2", "smem_8x8"])
+def test_from_usm_and_by_copies(name: str, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
+    """The three ways to memory give the same bits, and touch nothing around C."""
+    spec = presets.load(name).spec
+    in_place = compiled(name, device, spec)
+    copying = compiled(name, replace(device, system=False), spec)
+    for size in SIZES:
+        problem = Problem.random(rng, *size, 1.5, 0.5)
+        outer = np.full((problem.c.shape[0] + 2, problem.c.shape[1] + 5), 7.0, np.float32)
+        results = []
+        for gemm in (in_place, copying):
+            whole = outer.copy()
+            inner = whole[1:-1, 2:-3]
+            inner[...] = problem.c
+            assert gemm(problem.a, problem.b, inner, alpha=1.5, beta=0.5) is inner
+            results.append(inner.copy())
+            inner[...] = 7.0
+            assert (whole == 7.0).all()
+        usm = [in_place.empty(x.shape) for x in (problem.a, problem.b, problem.c)]
+        for place, x in zip(usm, (problem.a, problem.b, problem.c), strict=True):
+            np.asarray(place)[...] = x
+        assert in_place(*usm, alpha=1.5, beta=0.5) is usm[2]
+        results.append(np.asarray(usm[2]))
+        problem.check(results[0])
+        assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+@pytest.mark.parametrize("block", [8, 16, 32])
+def test_transpose(block: int, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
+    source = driver.emit_transpose(GemmSpec(), block, "sycl", target_of(device), form="kernel")
+    kernel = SyclKernel.from_source(source, device)
+    for shape in ((1, 1), (16, 16), (17, 33), (100, 7), (64, 256)):
+        a = rng.standard_normal(shape, dtype=np.float32)
+        assert np.array_equal(kernel.transpose(a), a.T)
+        usm = kernel.empty(shape)
+        np.asarray(usm)[...] = a
+        assert np.array_equal(np.asarray(kernel.transpose(usm)), a.T)

@@ -1,0 +1,132 @@
+"""What SYCL's forms say, and what is refused; no device is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.backends import backend
+from gemmgen.errors import ScheduleError
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+
+def emitted(form: str, preset: str = "sg16_block_16x2", spec: GemmSpec | None = None) -> str:
+    return driver.emit(spec or GemmSpec(), presets.load(preset).schedule, "sycl", form=form).text
+
+
+def flat(text: str) -> str:
+    """Without line breaks."""
+    return " ".join(text.split())
+
+
+def test_the_launcher() -> None:
+    text = flat(emitted("header"))
+    assert (
+        "inline sycl::event sg16_block_16x2(sycl::queue &queue, int m, int n, int k, float alpha, const float *a, "
+        "int lda, "
+        "const float *b, int ldb, float beta, float *c, int ldc, const std::vector<sycl::event> &depends_on = {})"
+    ) in text
+    assert "[[sycl::reqd_work_group_size(1, 16)]] [[sycl::reqd_sub_group_size(16)]]" in text
+    assert "handler.depends_on(depends_on);" in text
+    assert "// Build icpx -fsycl" in text
+
+
+def test_folded_arguments_are_gone() -> None:
+    spec = GemmSpec(m=64, n=64, k=64, alpha=1.0, beta=0.0)
+    text = flat(emitted("header", spec=spec))
+    assert "(sycl::queue &queue, const float *a, int lda, const float *b, int ldb, float *c, int ldc, const" in text
+    assert "const sycl::range<2> groups(4, 2);" in text
+
+
+def test_local_memory() -> None:
+    header, kernel = emitted("header", "smem_8x8"), emitted("kernel", "smem_8x8")
+    assert "const sycl::local_accessor<float[128][8], 0> a_shared(handler);" in header
+    assert "syclex::work_group_static<float[128][8]> a_shared;" in kernel
+    assert "float (&a_shared)[128][8]" in flat(header)
+
+
+def test_the_run_time_form() -> None:
+    text = emitted("kernel")
+    for each in ("nd_range_kernel<2>", "work_group_size<1, 16>", "sub_group_size<16>"):
+        assert f"SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::{each}))" in text
+    assert "[[sycl::" not in text
+    assert "sycl.hpp" not in text
+
+
+def test_the_program_tells_rows_from_columns() -> None:
+    text = emitted("main", "register_8x8_4x4")
+    assert "check(queue, 509, 258, 131)" in text
+    assert "check(queue, 512, 512, 512)" in text
+    assert "const int lda = k;" in text
+
+
+def test_the_program_keeps_what_the_spec_promises() -> None:
+    spec = GemmSpec(n=48, a_order="col", c_order="col", alpha=2.0, multiple_of=(16, 1, 8))
+    text = emitted("main", spec=spec)
+    assert "check(queue, 512, 48, 136)" in text
+    assert "const int lda = m;" in text
+    assert "a[p * lda + i]" in text
+    assert "const double expected = 2.0 * sum + beta * before[j * ldc + i];" in text
+    fixed = emitted("main", "naive", GemmSpec(m=8, n=8, k=8))
+    assert fixed.count("good = check(queue, 8, 8, 8)") == 1
+
+
+def test_targets_without_sub_group_attributes() -> None:
+    from gemmgen.ir.target import TARGETS
+
+    text = driver.emit(GemmSpec(), presets.load("L3_SIMD_8x4_1x8").schedule, "sycl", TARGETS["khr"]).text
+    assert "reqd_sub_group_size" not in text
+    assert "group_load" not in text
+    assert "sycl::group_broadcast(sub_group, " in text
+    with pytest.raises(ScheduleError, match="does not run sycl: use one of sycl, khr, portable"):
+        driver.emit(GemmSpec(), Schedule(), "sycl", TARGETS["intel"])
+
+
+def test_split_k_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="which SYCL's launcher does not start yet: use split = 1"):
+        driver.emit(GemmSpec(), Schedule(split=2, k_step=4), "sycl")
+
+
+def test_lines_are_short() -> None:
+    for name in presets.names():
+        preset = presets.load(name)
+        if driver.refusals(preset.spec, preset.schedule, "sycl"):
+            continue
+        for form in backend("sycl").forms:
+            long = [line for line in emitted(form, name).splitlines() if len(line) > 120]
+            assert not long
+
+
+def test_the_backend_is_a_table(root: Path) -> None:
+    assert len((root / "gemmgen" / "backends" / "sycl.py").read_text().splitlines()) < 300
+    assert not [path for path in (root / "gemmgen" / "passes").glob("*.py") if "sycl" in path.read_text().lower()]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--form", "mian"], "form 'mian' does not exist: did you mean main?"),
+        (["--backend", "opencl", "--form", "main"], "backend opencl has one form only, so leave it out"),
+        (["--form", "main", "--stop-after", "build"], "--form and --stop-after exclude one another"),
+        (["--python"], "backend sycl has no Python modules: leave out --python"),
+        (["--name", "2x"], "is no identifier"),
+        (["--name", "syclex"], "is taken by"),
+        (["--preset", "block_read_16x2_1x8"], "by --method simd --tile 16x2 --group 1x8"),
+        (["--preset", "async_8x8_8x16"], "has none"),
+        (["--target", "intel"], "target 'intel' does not run sycl: use one of sycl, khr, portable"),
+        (["--sub-group", "4"], "sub_group = 4 is not a size of target 'sycl': use one of 8, 16, 32"),
+    ],
+)
+def test_refused_on_the_command_line(options: list[str], message: str, tmp_path: Path) -> None:
+    file = tmp_path / "kernel.hpp"
+    command = [sys.executable, "-m", "gemmgen.cli", "emit", "--backend", "sycl", *options, "-o", str(file)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.iterdir())

@@ -196,7 +196,7 @@ async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
                     const int b_inside = k0 + b_k_by1 + i * 2 + 64 < k ? 1 : 0;
                     async_copy_inside(&b_shared[next_slot][b_k_by1 + i * 2][b_col_by1],
                         &b[(k0 + b_k_by1 + i * 2 + 64) * ldb + min(col0 + b_col_by1, n - 1)],
-                            b_inside);
+                        b_inside);
                 }
             }
         }

@@ -52,7 +52,8 @@ __device__ __forceinline__ void async_copy4_inside(float *to, const float *from,
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 ::"r"(address), "r"(arrivals) : "memory");
 }
 
 // This thread has come.
@@ -158,7 +159,7 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
                     const int a_inside = k_batch + t * 8 + a_k < k ? 1 : 0;
                     async_copy_inside(&a_shared[k_batch / 8 % 16 + t][a_k][a_row + i * 32],
                         &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k],
-                            a_inside);
+                        a_inside);
                 }
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
@@ -195,14 +196,17 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
                     #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         async_copy(&a_shared[(k_batch / 8 + 8) % 16 + t][a_k][a_row + i * 32],
-                            &a[min(row0 + a_row + i * 32,
-                                m - 1) * lda + k_batch + t * 8 + a_k + 64]);
+                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k
+                                + 64]);
                     }
                     #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const int b_inside =
                             col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                        async_copy4_inside(&b_shared[(k_batch / 8 + 8) % 16 + t][b_k + i * 4][b_col], &b[(k_batch + t * 8 + b_k + i * 4 + 64) * ldb + col0 + b_col], b_inside);
+                        async_copy4_inside(
+                            &b_shared[(k_batch / 8 + 8) % 16 + t][b_k + i * 4][b_col],
+                            &b[(k_batch + t * 8 + b_k + i * 4 + 64) * ldb + col0 + b_col],
+                            b_inside);
                     }
                 }
             } else {
@@ -210,14 +214,17 @@ mbarrier_8x16_16x16(int m, int n, int k, float alpha, const float *__restrict__ 
                     #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         const int a_inside = k_batch + t * 8 + a_k + 64 < k ? 1 : 0;
-                        async_copy_inside(&a_shared[(k_batch / 8 + 8) % 16 + t][a_k][a_row + i * 32], &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k + 64], a_inside);
+                        async_copy_inside(
+                            &a_shared[(k_batch / 8 + 8) % 16 + t][a_k][a_row + i * 32],
+                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k
+                                + 64], a_inside);
                     }
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
                         const int b_inside = k_batch + t * 8 + i + 64 < k ? 1 : 0;
                         async_copy_inside(&b_shared[(k_batch / 8 + 8) % 16 + t][i][local_index],
                             &b[(k_batch + t * 8 + i + 64) * ldb + min(col0 + local_index, n - 1)],
-                                b_inside);
+                            b_inside);
                     }
                 }
             }

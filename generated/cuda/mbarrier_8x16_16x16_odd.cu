@@ -3,13 +3,13 @@
 // Schedule   8x16 of C per thread, 16x16 threads per block (128x256 of C), 8 along K per iteration,
 //            16 tiles in shared memory at a time, handed over by 4 with a pair of mbarriers,
 //            operands read from shared memory a step ahead, the next tile's before this one's last
-//            step, warps of 4x8 threads, neighbouring lanes in different rows, every other row of
-//            the arithmetic backwards
+//            step, warps of 2x16 threads, neighbouring lanes in different rows, blocks in bands of
+//            8 rows, every other row of the arithmetic backwards
 // A          global memory, asynchronous copies of single elements, to shared memory, transposed,
 //            rows padded by 4
 // B          global memory, asynchronous copies of single elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Launch     block (16, 16), grid ((n + 255) / 256, (m + 127) / 128)
+// Launch     block (16, 16), grid ((m + 127) / 128 * ((n + 255) / 256), 1)
 // Needs      198,656 bytes of shared memory
 // Build      nvcc -std=c++17 -O3 -arch=sm_90 -Werror all-warnings -c mbarrier_8x16_16x16_odd.cu
 
@@ -43,7 +43,8 @@ __device__ __forceinline__ void async_copy_inside(float *to, const float *from, 
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 ::"r"(address), "r"(arrivals) : "memory");
 }
 
 // This thread has come.
@@ -83,10 +84,17 @@ mbarrier_8x16_16x16_odd(int m, int n, int k, float alpha, const float *__restric
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
-    const int local_row = warp / 2 * 4 + lane / 16 * 2 + (lane / 8 + lane / 2 + lane) % 2;
-    const int local_col = warp % 2 * 8 + lane % 8;
-    const int row0 = int(blockIdx.y) * 128;
-    const int col0 = int(blockIdx.x) * 256;
+    const int local_row = warp * 2 + lane / 32 * 2 + (lane / 16 + lane / 2 + lane) % 2;
+    const int local_col = lane % 16;
+    const int blocks_down = (m + 127) / 128;
+    const int blocks_across = (n + 255) / 256;
+    const int block = int(blockIdx.x);
+    const int band_row = block / (blocks_across * 8) * 8;
+    const int in_band = block % (blocks_across * 8);
+    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
+    const int block_col = in_band / min(8, blocks_down - band_row);
+    const int row0 = block_row * 128;
+    const int col0 = block_col * 256;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
     const int a_row = local_index / 8;
@@ -138,7 +146,7 @@ mbarrier_8x16_16x16_odd(int m, int n, int k, float alpha, const float *__restric
                     const int a_inside = k_batch + t * 8 + a_k < k ? 1 : 0;
                     async_copy_inside(&a_shared[k_batch / 8 % 16 + t][a_k][a_row + i * 32],
                         &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k],
-                            a_inside);
+                        a_inside);
                 }
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
@@ -175,8 +183,8 @@ mbarrier_8x16_16x16_odd(int m, int n, int k, float alpha, const float *__restric
                     #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         async_copy(&a_shared[(k_batch / 8 + 8) % 16 + t][a_k][a_row + i * 32],
-                            &a[min(row0 + a_row + i * 32,
-                                m - 1) * lda + k_batch + t * 8 + a_k + 64]);
+                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k
+                                + 64]);
                     }
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
@@ -189,14 +197,17 @@ mbarrier_8x16_16x16_odd(int m, int n, int k, float alpha, const float *__restric
                     #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         const int a_inside = k_batch + t * 8 + a_k + 64 < k ? 1 : 0;
-                        async_copy_inside(&a_shared[(k_batch / 8 + 8) % 16 + t][a_k][a_row + i * 32], &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k + 64], a_inside);
+                        async_copy_inside(
+                            &a_shared[(k_batch / 8 + 8) % 16 + t][a_k][a_row + i * 32],
+                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k
+                                + 64], a_inside);
                     }
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
                         const int b_inside = k_batch + t * 8 + i + 64 < k ? 1 : 0;
                         async_copy_inside(&b_shared[(k_batch / 8 + 8) % 16 + t][i][local_index],
                             &b[(k_batch + t * 8 + i + 64) * ldb + min(col0 + local_index, n - 1)],
-                                b_inside);
+                            b_inside);
                     }
                 }
             }
@@ -282,7 +293,7 @@ extern "C" cudaError_t mbarrier_8x16_16x16_odd_launch(int m, int n, int k, float
     if (allowed != cudaSuccess) {
         return allowed;
     }
-    const dim3 grid((n + 255) / 256, (m + 127) / 128);
+    const dim3 grid((m + 127) / 128 * ((n + 255) / 256), 1);
     const dim3 block(16, 16);
     mbarrier_8x16_16x16_odd<<<grid, block, 198656, stream>>>(
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);

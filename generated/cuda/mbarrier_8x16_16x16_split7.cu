@@ -4,13 +4,14 @@
 //            16 tiles in shared memory at a time, handed over by 4 with a pair of mbarriers,
 //            operands read from shared memory a step ahead, the next tile's before this one's last
 //            step, warps of 4x8 threads, neighbouring lanes in different rows, K in 7 parts that a
-//            second kernel adds up, blocks in bands of 8 rows, stores of 4 elements, every other
+//            second kernel adds up, blocks in bands of 2 rows, stores of 4 elements, every other
 //            row of the arithmetic backwards
 // A          global memory, asynchronous copies of single elements, to shared memory, transposed,
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Launch     mbarrier_8x16_16x16_split7: block (16, 16), grid ((m + 127) / 128 * ((n + 255) / 256) * 7, 1)
+// Launch     mbarrier_8x16_16x16_split7: block (16, 16), grid ((m + 127) / 128 * ((n + 255) / 256)
+//                * 7, 1)
 //            mbarrier_8x16_16x16_split7_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
 // Needs      198,656 bytes of shared memory
 //            a workspace of m * ((n + 3) / 4 * 4) * 7 elements, aligned to 16 bytes
@@ -47,7 +48,8 @@ __device__ __forceinline__ void async_copy4_inside(float *to, const float *from,
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 ::"r"(address), "r"(arrivals) : "memory");
 }
 
 // This thread has come.
@@ -92,10 +94,10 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
     const int blocks_across = (n + 255) / 256;
     const int part = int(blockIdx.x) / (blocks_down * blocks_across);
     const int block = int(blockIdx.x) % (blocks_down * blocks_across);
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
+    const int band_row = block / (blocks_across * 2) * 2;
+    const int in_band = block % (blocks_across * 2);
+    const int block_row = band_row + in_band % min(2, blocks_down - band_row);
+    const int block_col = in_band / min(2, blocks_down - band_row);
     const int row0 = block_row * 128;
     const int col0 = block_col * 256;
     const int row = row0 + local_row * 4;
@@ -139,15 +141,21 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     const int a_inside = k_batch + t * 8 + a_k < k ? 1 : 0;
-                    async_copy_inside(&a_shared[(k_batch - k_begin) / 8 % 16 + t][a_k][a_row + i * 32], &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k], a_inside);
+                    async_copy_inside(
+                        &a_shared[(k_batch - k_begin) / 8 % 16 + t][a_k][a_row + i * 32],
+                        &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k],
+                        a_inside);
                 }
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     const int b_inside =
                         k_batch + t * 8 + b_k + i * 4 < k
-                            ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
+                            ? (col0 + b_col + 4 <= n ? 4 : col0
+                                + b_col < n ? n - (col0 + b_col) : 0)
                             : 0;
-                    async_copy4_inside(&b_shared[(k_batch - k_begin) / 8 % 16 + t][b_k + i * 4][b_col], &b[(k_batch + t * 8 + b_k + i * 4) * ldb + col0 + b_col], b_inside);
+                    async_copy4_inside(
+                        &b_shared[(k_batch - k_begin) / 8 % 16 + t][b_k + i * 4][b_col],
+                        &b[(k_batch + t * 8 + b_k + i * 4) * ldb + col0 + b_col], b_inside);
                 }
             }
         } else {
@@ -155,7 +163,10 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     const int a_inside = k_batch + t * 8 + a_k < k ? 1 : 0;
-                    async_copy_inside(&a_shared[(k_batch - k_begin) / 8 % 16 + t][a_k][a_row + i * 32], &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k], a_inside);
+                    async_copy_inside(
+                        &a_shared[(k_batch - k_begin) / 8 % 16 + t][a_k][a_row + i * 32],
+                        &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k],
+                        a_inside);
                 }
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
@@ -193,15 +204,22 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
                     #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         const int a_inside = k_batch + t * 8 + a_k + 64 < k ? 1 : 0;
-                        async_copy_inside(&a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_k][a_row + i * 32], &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k + 64], a_inside);
+                        async_copy_inside(
+                            &a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_k][a_row + i * 32],
+                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k
+                                + 64], a_inside);
                     }
                     #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const int b_inside =
                             k_batch + t * 8 + b_k + i * 4 + 64 < k
-                                ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
+                                ? (col0 + b_col + 4 <= n ? 4 : col0
+                                    + b_col < n ? n - (col0 + b_col) : 0)
                                 : 0;
-                        async_copy4_inside(&b_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][b_k + i * 4][b_col], &b[(k_batch + t * 8 + b_k + i * 4 + 64) * ldb + col0 + b_col], b_inside);
+                        async_copy4_inside(
+                            &b_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][b_k + i * 4][b_col],
+                            &b[(k_batch + t * 8 + b_k + i * 4 + 64) * ldb + col0 + b_col],
+                            b_inside);
                     }
                 }
             } else {
@@ -209,12 +227,18 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
                     #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         const int a_inside = k_batch + t * 8 + a_k + 64 < k ? 1 : 0;
-                        async_copy_inside(&a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_k][a_row + i * 32], &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k + 64], a_inside);
+                        async_copy_inside(
+                            &a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_k][a_row + i * 32],
+                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k
+                                + 64], a_inside);
                     }
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
                         const int b_inside = k_batch + t * 8 + i + 64 < k ? 1 : 0;
-                        async_copy_inside(&b_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][i][local_index], &b[(k_batch + t * 8 + i + 64) * ldb + min(col0 + local_index, n - 1)], b_inside);
+                        async_copy_inside(
+                            &b_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][i][local_index],
+                            &b[(k_batch + t * 8 + i + 64) * ldb + min(col0 + local_index, n - 1)],
+                            b_inside);
                     }
                 }
             }
@@ -281,7 +305,9 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
                     for (int e = 0; e < 4; ++e) {
                         workspace_values[e] = alpha * acc[i][j * 4 + e];
                     }
-                    copy4(&workspace[part * (m * ((n + 3) / 4 * 4)) + workspace_row * ((n + 3) / 4 * 4) + col + j * 64], workspace_values);
+                    copy4(
+                        &workspace[part * (m * ((n + 3) / 4 * 4))
+                            + workspace_row * ((n + 3) / 4 * 4) + col + j * 64], workspace_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {

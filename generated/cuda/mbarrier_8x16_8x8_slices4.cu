@@ -53,7 +53,8 @@ __device__ __forceinline__ void async_copy4_inside(float *to, const float *from,
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 ::"r"(address), "r"(arrivals) : "memory");
 }
 
 // This thread has come.
@@ -162,14 +163,14 @@ mbarrier_8x16_8x8_slices4(int m, int n, int k, float alpha, const float *__restr
                     const int a_inside = k_batch + t * 32 + a_k < k ? 1 : 0;
                     async_copy_inside(&a_shared[k_batch / 32 % 8 + t][a_k][a_row + i * 8],
                         &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k],
-                            a_inside);
+                        a_inside);
                 }
                 #pragma unroll
                 for (int i = 0; i < 16; ++i) {
                     const int b_inside = k_batch + t * 32 + b_k_by1 + i * 2 < k ? 1 : 0;
                     async_copy_inside(&b_shared[k_batch / 32 % 8 + t][b_k_by1 + i * 2][b_col_by1],
-                        &b[(k_batch + t * 32 + b_k_by1 + i * 2) * ldb + min(col0 + b_col_by1,
-                            n - 1)], b_inside);
+                        &b[(k_batch + t * 32 + b_k_by1 + i * 2) * ldb
+                            + min(col0 + b_col_by1, n - 1)], b_inside);
                 }
             }
         }
@@ -200,14 +201,17 @@ mbarrier_8x16_8x8_slices4(int m, int n, int k, float alpha, const float *__restr
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
                         async_copy(&a_shared[(k_batch / 32 + 4) % 8 + t][a_k][a_row + i * 8],
-                            &a[min(row0 + a_row + i * 8,
-                                m - 1) * lda + k_batch + t * 32 + a_k + 128]);
+                            &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k
+                                + 128]);
                     }
                     #pragma unroll
                     for (int i = 0; i < 4; ++i) {
                         const int b_inside =
                             col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                        async_copy4_inside(&b_shared[(k_batch / 32 + 4) % 8 + t][b_k + i * 8][b_col], &b[(k_batch + t * 32 + b_k + i * 8 + 128) * ldb + col0 + b_col], b_inside);
+                        async_copy4_inside(
+                            &b_shared[(k_batch / 32 + 4) % 8 + t][b_k + i * 8][b_col],
+                            &b[(k_batch + t * 32 + b_k + i * 8 + 128) * ldb + col0 + b_col],
+                            b_inside);
                     }
                 }
             } else {
@@ -216,13 +220,16 @@ mbarrier_8x16_8x8_slices4(int m, int n, int k, float alpha, const float *__restr
                     for (int i = 0; i < 8; ++i) {
                         const int a_inside = k_batch + t * 32 + a_k + 128 < k ? 1 : 0;
                         async_copy_inside(&a_shared[(k_batch / 32 + 4) % 8 + t][a_k][a_row + i * 8],
-                            &a[min(row0 + a_row + i * 8,
-                                m - 1) * lda + k_batch + t * 32 + a_k + 128], a_inside);
+                            &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k
+                                + 128], a_inside);
                     }
                     #pragma unroll
                     for (int i = 0; i < 16; ++i) {
                         const int b_inside = k_batch + t * 32 + b_k_by1 + i * 2 + 128 < k ? 1 : 0;
-                        async_copy_inside(&b_shared[(k_batch / 32 + 4) % 8 + t][b_k_by1 + i * 2][b_col_by1], &b[(k_batch + t * 32 + b_k_by1 + i * 2 + 128) * ldb + min(col0 + b_col_by1, n - 1)], b_inside);
+                        async_copy_inside(
+                            &b_shared[(k_batch / 32 + 4) % 8 + t][b_k_by1 + i * 2][b_col_by1],
+                            &b[(k_batch + t * 32 + b_k_by1 + i * 2 + 128) * ldb
+                                + min(col0 + b_col_by1, n - 1)], b_inside);
                     }
                 }
             }
@@ -337,7 +344,8 @@ mbarrier_8x16_8x8_slices4(int m, int n, int k, float alpha, const float *__restr
                         c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
                             beta == 0.0f ? total[i][e]
                                          : fmaf(beta,
-                                             c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e], total[i][e]);
+                                             c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4
+                                                 + e], total[i][e]);
                     }
                 }
             }

@@ -10,7 +10,8 @@
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Launch     mbarrier_8x8_2x16_split8: block (16, 8), grid ((m + 15) / 16 * ((n + 127) / 128) * 8, 1)
+// Launch     mbarrier_8x8_2x16_split8: block (16, 8), grid ((m + 15) / 16 * ((n + 127) / 128) * 8,
+//                1)
 //            mbarrier_8x8_2x16_split8_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
 // Needs      75,776 bytes of shared memory
 //            a workspace of m * ((n + 3) / 4 * 4) * 8 elements, aligned to 16 bytes
@@ -47,7 +48,8 @@ __device__ __forceinline__ void async_copy4_inside(float *to, const float *from,
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 ::"r"(address), "r"(arrivals) : "memory");
 }
 
 // This thread has come.
@@ -188,21 +190,28 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     const int a_inside = k_batch + a_k + 64 < k ? 1 : 0;
-                    async_copy_inside(&a_shared[(k_batch + 64 - k_begin) / 32 % 4][a_k][a_row + i * 4], &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k + 64], a_inside);
+                    async_copy_inside(
+                        &a_shared[(k_batch + 64 - k_begin) / 32 % 4][a_k][a_row + i * 4],
+                        &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k + 64], a_inside);
                 }
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
                     const int b_inside =
                         k_batch + b_k + i * 4 + 64 < k
-                            ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
+                            ? (col0 + b_col + 4 <= n ? 4 : col0
+                                + b_col < n ? n - (col0 + b_col) : 0)
                             : 0;
-                    async_copy4_inside(&b_shared[(k_batch + 64 - k_begin) / 32 % 4][b_k + i * 4][b_col], &b[(k_batch + b_k + i * 4 + 64) * ldb + col0 + b_col], b_inside);
+                    async_copy4_inside(
+                        &b_shared[(k_batch + 64 - k_begin) / 32 % 4][b_k + i * 4][b_col],
+                        &b[(k_batch + b_k + i * 4 + 64) * ldb + col0 + b_col], b_inside);
                 }
             } else {
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     const int a_inside = k_batch + a_k + 64 < k ? 1 : 0;
-                    async_copy_inside(&a_shared[(k_batch + 64 - k_begin) / 32 % 4][a_k][a_row + i * 4], &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k + 64], a_inside);
+                    async_copy_inside(
+                        &a_shared[(k_batch + 64 - k_begin) / 32 % 4][a_k][a_row + i * 4],
+                        &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k + 64], a_inside);
                 }
                 #pragma unroll
                 for (int i = 0; i < 32; ++i) {
@@ -307,7 +316,10 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
                 for (int e = 0; e < 4; ++e) {
                     workspace_values[e] = total[i][e];
                 }
-                copy4(&workspace[part * (m * ((n + 3) / 4 * 4)) + (row0 + sum_row + i * 4) * ((n + 3) / 4 * 4) + col0 + sum_col * 4], workspace_values);
+                copy4(
+                    &workspace[part * (m * ((n + 3) / 4 * 4))
+                        + (row0 + sum_row + i * 4) * ((n + 3) / 4 * 4) + col0 + sum_col * 4],
+                        workspace_values);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {

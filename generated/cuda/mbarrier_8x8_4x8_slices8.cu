@@ -52,7 +52,8 @@ __device__ __forceinline__ void async_copy4_inside(float *to, const float *from,
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 ::"r"(address), "r"(arrivals) : "memory");
 }
 
 // This thread has come.
@@ -204,7 +205,7 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
                     const int b_inside = k_batch + b_k_by1 + i * 4 + 256 < k ? 1 : 0;
                     async_copy_inside(&b_shared[(k_batch / 64 + 4) % 6][b_k_by1 + i * 4][b_col_by1],
                         &b[(k_batch + b_k_by1 + i * 4 + 256) * ldb + min(col0 + b_col_by1, n - 1)],
-                            b_inside);
+                        b_inside);
                 }
             }
             mbarrier_arrive_copies(&tiles_full[(k_batch / 64 + 4) % 6]);
@@ -318,7 +319,8 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
                         c[(row0 + sum_row + i * 16) * ldc + col0 + sum_col * 4 + e] =
                             beta == 0.0f ? total[i][e]
                                          : fmaf(beta,
-                                             c[(row0 + sum_row + i * 16) * ldc + col0 + sum_col * 4 + e], total[i][e]);
+                                             c[(row0 + sum_row + i * 16) * ldc + col0 + sum_col * 4
+                                                 + e], total[i][e]);
                     }
                 }
             }

@@ -10,7 +10,8 @@
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Launch     mbarrier_8x8_8x8_split128: block (8, 32), grid ((m + 63) / 64 * ((n + 63) / 64) * 128, 1)
+// Launch     mbarrier_8x8_8x8_split128: block (8, 32), grid ((m + 63) / 64 * ((n + 63) / 64) * 128,
+//                1)
 //            mbarrier_8x8_8x8_split128_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
 // Needs      135,168 bytes of shared memory
 //            a workspace of m * ((n + 3) / 4 * 4) * 128 elements, aligned to 16 bytes
@@ -47,7 +48,8 @@ __device__ __forceinline__ void async_copy4_inside(float *to, const float *from,
 __device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 ::"r"(address), "r"(arrivals) : "memory");
 }
 
 // This thread has come.
@@ -140,15 +142,21 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
                     const int a_inside = k_batch + t * 32 + a_k < k ? 1 : 0;
-                    async_copy_inside(&a_shared[(k_batch - k_begin) / 32 % 8 + t][a_k][a_row + i * 8], &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k], a_inside);
+                    async_copy_inside(
+                        &a_shared[(k_batch - k_begin) / 32 % 8 + t][a_k][a_row + i * 8],
+                        &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k],
+                        a_inside);
                 }
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     const int b_inside =
                         k_batch + t * 32 + b_k + i * 16 < k
-                            ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
+                            ? (col0 + b_col + 4 <= n ? 4 : col0
+                                + b_col < n ? n - (col0 + b_col) : 0)
                             : 0;
-                    async_copy4_inside(&b_shared[(k_batch - k_begin) / 32 % 8 + t][b_k + i * 16][b_col], &b[(k_batch + t * 32 + b_k + i * 16) * ldb + col0 + b_col], b_inside);
+                    async_copy4_inside(
+                        &b_shared[(k_batch - k_begin) / 32 % 8 + t][b_k + i * 16][b_col],
+                        &b[(k_batch + t * 32 + b_k + i * 16) * ldb + col0 + b_col], b_inside);
                 }
             }
         } else {
@@ -156,12 +164,18 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
                     const int a_inside = k_batch + t * 32 + a_k < k ? 1 : 0;
-                    async_copy_inside(&a_shared[(k_batch - k_begin) / 32 % 8 + t][a_k][a_row + i * 8], &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k], a_inside);
+                    async_copy_inside(
+                        &a_shared[(k_batch - k_begin) / 32 % 8 + t][a_k][a_row + i * 8],
+                        &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k],
+                        a_inside);
                 }
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
                     const int b_inside = k_batch + t * 32 + b_k_by1 + i * 4 < k ? 1 : 0;
-                    async_copy_inside(&b_shared[(k_batch - k_begin) / 32 % 8 + t][b_k_by1 + i * 4][b_col_by1], &b[(k_batch + t * 32 + b_k_by1 + i * 4) * ldb + min(col0 + b_col_by1, n - 1)], b_inside);
+                    async_copy_inside(
+                        &b_shared[(k_batch - k_begin) / 32 % 8 + t][b_k_by1 + i * 4][b_col_by1],
+                        &b[(k_batch + t * 32 + b_k_by1 + i * 4) * ldb
+                            + min(col0 + b_col_by1, n - 1)], b_inside);
                 }
             }
         }
@@ -193,15 +207,22 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
                         const int a_inside = k_batch + t * 32 + a_k + 128 < k ? 1 : 0;
-                        async_copy_inside(&a_shared[(k_batch + 128 - k_begin) / 32 % 8 + t][a_k][a_row + i * 8], &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k + 128], a_inside);
+                        async_copy_inside(
+                            &a_shared[(k_batch + 128 - k_begin) / 32 % 8 + t][a_k][a_row + i * 8],
+                            &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k
+                                + 128], a_inside);
                     }
                     #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const int b_inside =
                             k_batch + t * 32 + b_k + i * 16 + 128 < k
-                                ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
+                                ? (col0 + b_col + 4 <= n ? 4 : col0
+                                    + b_col < n ? n - (col0 + b_col) : 0)
                                 : 0;
-                        async_copy4_inside(&b_shared[(k_batch + 128 - k_begin) / 32 % 8 + t][b_k + i * 16][b_col], &b[(k_batch + t * 32 + b_k + i * 16 + 128) * ldb + col0 + b_col], b_inside);
+                        async_copy4_inside(
+                            &b_shared[(k_batch + 128 - k_begin) / 32 % 8 + t][b_k + i * 16][b_col],
+                            &b[(k_batch + t * 32 + b_k + i * 16 + 128) * ldb + col0 + b_col],
+                            b_inside);
                     }
                 }
             } else {
@@ -209,12 +230,19 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
                         const int a_inside = k_batch + t * 32 + a_k + 128 < k ? 1 : 0;
-                        async_copy_inside(&a_shared[(k_batch + 128 - k_begin) / 32 % 8 + t][a_k][a_row + i * 8], &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k + 128], a_inside);
+                        async_copy_inside(
+                            &a_shared[(k_batch + 128 - k_begin) / 32 % 8 + t][a_k][a_row + i * 8],
+                            &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k
+                                + 128], a_inside);
                     }
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
                         const int b_inside = k_batch + t * 32 + b_k_by1 + i * 4 + 128 < k ? 1 : 0;
-                        async_copy_inside(&b_shared[(k_batch + 128 - k_begin) / 32 % 8 + t][b_k_by1 + i * 4][b_col_by1], &b[(k_batch + t * 32 + b_k_by1 + i * 4 + 128) * ldb + min(col0 + b_col_by1, n - 1)], b_inside);
+                        async_copy_inside(
+                            &b_shared[(k_batch + 128 - k_begin) / 32 % 8 + t][b_k_by1
+                                + i * 4][b_col_by1],
+                                &b[(k_batch + t * 32 + b_k_by1 + i * 4 + 128) * ldb
+                                    + min(col0 + b_col_by1, n - 1)], b_inside);
                     }
                 }
             }
@@ -314,7 +342,10 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
                 for (int e = 0; e < 4; ++e) {
                     workspace_values[e] = total[i][e];
                 }
-                copy4(&workspace[part * (m * ((n + 3) / 4 * 4)) + (row0 + sum_row + i * 16) * ((n + 3) / 4 * 4) + col0 + sum_col * 4], workspace_values);
+                copy4(
+                    &workspace[part * (m * ((n + 3) / 4 * 4))
+                        + (row0 + sum_row + i * 16) * ((n + 3) / 4 * 4) + col0 + sum_col * 4],
+                        workspace_values);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {

@@ -141,7 +141,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                         beta == 0.0f ? alpha * acc[i][j]
                                      : sycl::fma(beta,
                                          c[(row + i) * ldc + col + j / 4 * 64 + j % 4],
-                                             alpha * acc[i][j]);
+                                         alpha * acc[i][j]);
                 }
             }
         }

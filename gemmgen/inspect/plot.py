@@ -29,7 +29,7 @@ def roofline(kernels: Sequence[tuple[str, tuple[int, int, int], Sequence[Outcome
     roofs = {o.target: o.machine for _, _, o in reports if o.machine.peak_gflops and o.machine.figures.bandwidth_gbs}
     if not roofs:
         raise ToolError("no target here has both a peak and a memory bandwidth: there is no roofline to draw")
-    figure = Figure(figsize=(10, 6.5), layout="constrained")
+    figure = Figure(figsize=(11, 6), layout="constrained")
     axes = figure.subplots()
     colours = {target: f"C{i % 10}" for i, target in enumerate(roofs)}
     marks = dict(zip(dict.fromkeys(name for name, _, _ in reports), "osD^v<>PX*" * len(reports), strict=False))
@@ -48,7 +48,7 @@ def roofline(kernels: Sequence[tuple[str, tuple[int, int, int], Sequence[Outcome
     )
     axes.set_title("Roofline: static bounds of compiled code, nothing measured")
     axes.grid(visible=True, which="both", alpha=0.2)
-    axes.legend(fontsize=8, loc="lower right")
+    figure.legend(fontsize=8, loc="outside right upper")
     figure.savefig(file, format=form, dpi=150)
 
 

@@ -111,10 +111,8 @@ def conditions(report: Report) -> list[str]:
     """What a reader has to know of a loop with branches inside."""
     if report.loop is None or not report.loop.conditional:
         return []
-    return [
-        f"{report.loop.conditional} of the loop's {report.loop.total} instructions stand behind a condition; "
-        "they are counted, and the bound does without them"
-    ]
+    part = f"{report.loop.conditional} of the loop's {report.loop.total} instructions"
+    return [f"{part} stand behind a condition; they are counted, and the bound does without them"]
 
 
 def cells(report: Report) -> list[str]:

@@ -93,7 +93,7 @@ def inspect(
 
     problems = _problems(request, file, kernel, preset, {"--json": json_file, "--html": html, "--plot": plot})
     machines = attempt(problems, choose, [name.strip() for name in target.split(",") if name.strip()])
-    kernels = attempt(problems, _kernels, request, file, kernel, preset, machines) if machines else None
+    kernels = attempt(problems, _kernels, request, file, kernel, preset, machines or ())
     if problems or kernels is None:
         raise UserError(problems)
     found = [(k, compile_all(k.jobs)) for k in kernels]

@@ -157,18 +157,18 @@ def local_share_of_bytes(machine: Machine, fmas: int, loaded: int) -> float | No
 
 
 def local_share_of_words(machine: Machine, fmas: int, accesses: Sequence[LocalAccess]) -> float | None:
-    """What local memory's banks leave, where lanes that read one word are served together.
+    """What local memory's banks leave, where lanes that read one word are served together, and without conflicts.
 
     Args:
         fmas: of a thread in a step of the main loop.
     """
     f = machine.figures
-    clocks = sum(access.words * access.times for access in accesses)
-    if not clocks:
+    words = sum(access.words * access.times for access in accesses)
+    if not words:
         return 1.0
-    if f.flops_per_clock is None or not fmas:
+    if f.flops_per_clock is None or f.banks is None or not fmas:
         return None
-    return min(1.0, fmas / (f.flops_per_clock / 2) / clocks)
+    return min(1.0, fmas / (f.flops_per_clock / 2) / (words / f.banks))
 
 
 def memory_share(machine: Machine, sizes: tuple[int, int, int]) -> float | None:

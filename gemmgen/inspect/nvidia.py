@@ -165,7 +165,7 @@ def group_of(cubin_info: str, name: str) -> int | None:
     own = (part for part in sections(cubin_info) if re.match(rf"//-+ \.nv\.info\.{re.escape(name)}\s", part))
     words = next(own, "")
     for key in ("EIATTR_REQNTID", "EIATTR_MAX_THREADS"):
-        found = re.search(rf"{key}.*?((?:\.word\s+0x[0-9a-f]+\s*){{3}})", words, re.DOTALL)
+        found = re.search(rf"{key}.*?((?:\.word\s+0x[0-9a-f]+\s*(?:/\*[0-9a-f]*\*/\s*)?){{3}})", words, re.DOTALL)
         if found:
             x, y, z = (int(v, 16) for v in re.findall(r"0x([0-9a-f]+)", found[1]))
             return x * y * z

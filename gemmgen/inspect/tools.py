@@ -32,7 +32,8 @@ TOOLS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 LIBCLC = Path("/usr/lib/clc/amdgcn-amd-amdhsa.bc")
 SECONDS = 120
-_KEPT = "1"
+#: Changes when what is kept does.
+_KEPT = "2"
 
 
 @cache
@@ -54,21 +55,24 @@ def _wheels() -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a program said: its exit status, standard output and standard error together."""
+    """What a program said: its exit status and its output."""
 
     status: int
     output: str
 
 
-def run(command: Sequence[str], folder: Path) -> Answer:
-    """Run a program in a folder. Raises: ToolError if it can't be run or does not end."""
+def run(command: Sequence[str], folder: Path, errors: bool = True) -> Answer:
+    """Run a program in a folder, with or without what it says on standard error.
+
+    Raises: ToolError if it can't be run or does not end.
+    """
     try:
         result = subprocess.run(
             command,
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if errors else subprocess.DEVNULL,
             timeout=SECONDS,
             check=False,
         )

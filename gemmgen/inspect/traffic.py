@@ -29,7 +29,7 @@ class LocalAccess:
         bytes: of one lane.
         times: how often it runs in a step of the main loop.
         clocks: that the banks take for it; `least` without any conflict and without any sharing.
-        words: of one bank at most, were all lanes served at once: no hardware takes fewer clocks.
+        words: different ones of all lanes: a bank delivers one a clock, however compilers join accesses.
     """
 
     buffer: str
@@ -133,7 +133,8 @@ class _Walk:
         at_a_time = max(1, _PASS_BYTES // max(size, _BANK_BYTES))
         passes = [words[i : i + at_a_time] for i in takewhile(lambda i: i < len(words), count(0, at_a_time))]
         clocks = sum(self._most(part) for part in passes)
-        yield LocalAccess(buffer.name, is_store, size, times, clocks, len(passes), self._most(words))
+        different = len({word for own in words for word in own})
+        yield LocalAccess(buffer.name, is_store, size, times, clocks, len(passes), different)
 
     def _most(self, words: list[list[int]]) -> int:
         """The most different words of one bank: each takes a clock, equal ones are served together."""

@@ -37,9 +37,8 @@ def read(data: bytes) -> Zebin:
     try:
         file = ELFFile(BytesIO(data))
         sections = {str(s.name): s for s in file.iter_sections()}
-        if ".ze_info" not in sections:
-            raise ToolError("ocloc wrote a file without .ze_info: is it as old as 22.43?")
-        info = bytes(sections[".ze_info"].data()).decode("utf-8", "replace")
+        # A source without a kernel leaves a file without this section.
+        info = bytes(sections[".ze_info"].data()).decode("utf-8", "replace") if ".ze_info" in sections else ""
         code = {n.removeprefix(".text."): bytes(s.data()) for n, s in sections.items() if n.startswith(".text.")}
         table = sections.get(".symtab")
         symbols = list(table.iter_symbols()) if isinstance(table, SymbolTableSection) else []

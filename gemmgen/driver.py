@@ -16,21 +16,23 @@ from gemmgen.ir.stmt import Alloc
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import uses_features, walk
+from gemmgen.passes.addresses import addresses
 from gemmgen.passes.build import build
 from gemmgen.passes.expand import expand
 from gemmgen.passes.pipeline import pipeline
 from gemmgen.passes.predicate import predicate
 from gemmgen.passes.simplify import simplify
 from gemmgen.passes.transpose import build_transpose
+from gemmgen.passes.unswitch import unswitch
 from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
-from gemmgen.source import Source, entry_point
+from gemmgen.source import Source, entry_point, span
 from gemmgen.spec import GemmSpec
 
 Pass = Callable[[Kernel], Kernel]
 
 #: From a kernel on tiles to one on instructions, in order.
-PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, simplify)
+PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, unswitch, simplify, addresses)
 PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 
 
@@ -123,4 +125,5 @@ def _print(
         build_options=printer.build_options(),
         requires=uses_features(kernel) | printer.uses(),
         alignment=printer.alignment(),
+        span=span(kernel),
     )

@@ -51,6 +51,7 @@ from gemmgen.ir.stmt import (
     Stmt,
     Store,
     Update,
+    in_bytes,
 )
 from gemmgen.ir.visit import evaluate
 
@@ -257,11 +258,17 @@ class _Run:
         # The atom's steps hold for its memory side; on the other side the elements are neighbours.
         loads = stmt.src.space is not Space.PRIVATE
         together = any(stmt.atom.lane_step)
+        places: tuple[tuple[IndexCode, IndexCode], ...] = ()
+        if stmt.byte_place is not None:
+            counted = self._indexes(stmt.byte_place, scope, site)
+            places = tuple(zip(counted, self._indexes(in_bytes(stmt), scope, site), strict=True))
 
         def move(active: Active) -> None:
             source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
             if together:
                 self._check_together(source if loads else target, active, site)
+            for counted, place in places:
+                _check_offset(counted(active), place(active), active, site)
             # All elements are read before one is written.
             values = [
                 src.read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)
@@ -320,6 +327,12 @@ class _Run:
 def _neighbour(index: list[Index], element: int) -> list[Index]:
     # A single element may have no index at all.
     return [*index[:-1], index[-1] + element] if element else index
+
+
+def _check_offset(counted: Index, place: Index, active: Active, site: Site) -> None:
+    """An address that was worked out before must be that of the coordinates."""
+    if np.any(active.pick(counted) != active.pick(place)):
+        raise LoweringError(f"`{site.text}`: the place in bytes is not that of the element")
 
 
 def _agreed(value: Index, active: Active) -> Index:

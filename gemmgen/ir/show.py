@@ -199,7 +199,8 @@ def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | AsyncGroup | Comme
             dst = show_index(stmt.dst, stmt.dst_index)
             src = show_index(stmt.src, stmt.src_index)
             valid = "" if stmt.valid is None else f", {show_expr(stmt.valid)} of them inside"
-            return f"{dst} <- move {stmt.atom.name} x{stmt.width} {src}{valid}"
+            at = "" if stmt.byte_place is None else f", at byte {', '.join(map(show_expr, stmt.byte_place))}"
+            return f"{dst} <- move {stmt.atom.name} x{stmt.width} {src}{valid}{at}"
         case Barrier(memory):
             return "barrier local" if memory == "local" else "barrier (no memory)"
         case AsyncGroup("commit"):

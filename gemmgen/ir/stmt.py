@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
-from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
@@ -190,6 +190,8 @@ class Move:
 
     Attributes:
         valid: how many of the elements are inside the matrix, for an atom that makes the others zero; None for all.
+        byte_place: where the first element lies in `src`, where that has been worked out before: how many bytes into a
+            buffer; the line of an image and how many bytes into it.
     """
 
     dst: Buffer
@@ -199,6 +201,16 @@ class Move:
     atom: CopyAtom
     width: int
     valid: Expr | None = None
+    byte_place: tuple[Expr, ...] | None = None
+
+
+def in_bytes(move: Move) -> tuple[Expr, ...]:
+    """Where a load begins: its byte in a buffer; the line and the byte in it of an image."""
+    size = move.src.dtype.size
+    if move.src.space is Space.IMAGE:
+        y, x = move.src_index
+        return y, x * size
+    return (move.src.layout.offset(move.src_index) * size,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,7 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
                 dst_index=map_index(stmt.dst_index, rewrite),
                 src_index=map_index(stmt.src_index, rewrite),
                 valid=None if stmt.valid is None else map_expr(stmt.valid, rewrite),
+                byte_place=None if stmt.byte_place is None else map_index(stmt.byte_place, rewrite),
             )
         case For():
             return replace(
@@ -198,7 +199,8 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
         case Store(_, index, value):
             yield from (*index, value)
         case Move():
-            yield from (*stmt.dst_index, *stmt.src_index, *(() if stmt.valid is None else (stmt.valid,)))
+            valid = () if stmt.valid is None else (stmt.valid,)
+            yield from (*stmt.dst_index, *stmt.src_index, *valid, *(stmt.byte_place or ()))
         case For():
             yield from (stmt.start, stmt.stop)
         case If(condition, _, _):

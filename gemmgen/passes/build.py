@@ -91,6 +91,13 @@ class _Gemm(Plan):
         steps = For(KK, Const(0), Const(self.schedule.k_step), self.depth, body, unroll, exact=True)
         return (*allocs, steps) if pipe is not None and not pipe.across else (steps,)
 
+    def _whole_step(self, k0: Expr, blocks: Body) -> Body:
+        """The products of one step of K, as one: B first, since a row of A is needed no sooner than its arithmetic."""
+        fills = (Alloc(self.b.registers.buffer), *self._fill(self.b, k0, Const(0)))
+        meet = (Barrier("none"),) if self.schedule.barrier else ()
+        mma = Mma(self.acc, self.a.registers, self.b.registers, Const(0), Const(0), self.depth, BROADCAST_FMA)
+        return (*fills, *meet, *blocks, mma)
+
     def _step(self, k0: Expr) -> Body:
         """One step of K: stage, fill, multiply."""
         stages = (*self._stage(self.a, k0), *self._stage(self.b, k0))
@@ -100,7 +107,7 @@ class _Gemm(Plan):
             if p.per_block
             for s in (Alloc(p.registers.buffer), *self._fill(p, k0, Const(0)))
         )
-        inner = (*blocks, *self._inner_steps(k0))
+        inner = (*blocks, *self._inner_steps(k0)) if not self.schedule.by_blocks else self._whole_step(k0, blocks)
         if not stages:
             return inner
         produce = (PipeOp("acquire", self.pipe), *stages, PipeOp("commit", self.pipe))
@@ -114,14 +121,29 @@ class _Gemm(Plan):
             out.append(Comment(f"Whole steps of {step} along K."))
         out.append(main)
         if not self.exact_k:
-            rest = (Comment("The rest of K; what lies past it counts as zero."), *self._step(self.k_stop))
-            out.append(If(self.k_stop < self.k, rest))
+            out += self._rest()
         tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.acc.fragment.shape)
         out += [
             Comment(_update_comment(self.spec)),
             Update(replace(tile, transposed=self.spec.c_order == "col"), self.acc, self.alpha, self.beta),
         ]
         return tuple(out)
+
+    def _rest(self) -> Body:
+        """What is left of K after whole steps."""
+        say = Comment("The rest of K; what lies past it counts as zero.")
+        s, lanes = self.schedule, self.schedule.sub_group or 1
+        if not s.by_blocks:
+            return (If(self.k_stop < self.k, (say, *self._step(self.k_stop))),)
+        # Each lane loads for itself, behind a guard; a long step of such loads takes more registers than there are.
+        if s.b.memory == "image":
+            short = _Gemm(self.spec, replace(s, k_step=lanes, b=replace(s.b, width=min(s.b.width, lanes))), self.target)
+        else:
+            target = replace(self.target, features=self.target.features - {"block_read"})
+            short = _Gemm(self.spec, replace(s, k_step=lanes, a=replace(s.a, width=1)), target)
+        if s.k_step == lanes:
+            return (If(self.k_stop < self.k, (say, *short._step(self.k_stop))),)
+        return (say, For(K0, self.k_stop, self.k, lanes, short._step(K0)))
 
     def _allocs(self) -> Body:
         """Local memory, and registers that outlive a step of K."""

@@ -88,7 +88,7 @@ class Plan:
     def depth(self) -> int:
         """Depth of one inner step: what the widest load along K brings."""
         s = self.schedule
-        if s.barrier:
+        if s.whole_steps:
             return s.k_step
         a_along_k = s.a.memory == "global" and not s.a.share and self.spec.a_order == "row"
         b_along_k = s.b.memory == "image" or (s.b.memory == "global" and self.spec.b_order == "col")

@@ -139,7 +139,7 @@ class CompiledKernel:
         Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
         """
         self._expect("gemm")
-        request = check_gemm(self.source.spec, a, b, c, alpha, beta)
+        request = check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span)
         result, event = self._run(request, queue, wait_for)
         return (cast("Matrix", result), event) if return_event else cast("Matrix", result)
 
@@ -174,7 +174,7 @@ class CompiledKernel:
         Raises: SpecError, DeviceError, ScheduleError.
         """
         if self.source.operation == "gemm":
-            request = check_gemm(self.source.spec, a, b, c, alpha, beta)
+            request = check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span)
         else:
             request = check_transpose(self.source.spec.dtype.name, a, b)
         queue = self._queue_for(request, queue)

@@ -1,4 +1,4 @@
-"""What Intel's compiler makes of the kernels by block reads: arithmetic, and nothing in memory that belongs in registers.
+"""What Intel's compiler makes of kernels by block reads: arithmetic, and nothing in memory that belongs in registers.
 
 Judged by the instructions: `ocloc` may return 0 for a kernel that it could not link.
 """

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gemmgen.backends.clike import POSTFIX, UNARY, CLike, Words, wrapped
 from gemmgen.errors import LoweringError
+from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Var
@@ -67,12 +68,27 @@ class OpenCL(CLike):
         for width in sorted(widths):
             what = f"// {width} neighbouring elements, at any alignment."
             lines += [what, f"#define COPY{width}(to, from) vstore{width}(vload{width}(0, from), 0, to)", ""]
+        for width in sorted({m.width for m in self._from_local()}):
+            what = f"// {width} neighbouring elements of local memory, from a multiple of {4 * width} bytes."
+            define = f"#define COPY_LOCAL{width}(to, from)"
+            lines += [what, f"{define} vstore{width}(*(const __local float{width} *)(from), 0, to)", ""]
         if any(isinstance(s, Move) and s.byte_place and s.atom.name == BLOCK_READ for s in walk(self.kernel.body)):
             lines += [*self._at(), ""]
         for atom in (BLOCK_READ, IMAGE_BLOCK_READ):
             moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == atom]
             for width in sorted({m.width for m in moves}):
                 lines += [*self._block_read(atom, width, moves[0].src.dtype), ""]
+        return lines
+
+    def _from_local(self) -> list[Move]:
+        """Loads of vectors from local memory."""
+        return [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == ALIGNED_VECTOR.name]
+
+    def declare(self, buffer: Buffer) -> list[str]:
+        """Local memory that vectors are loaded from begins where one may."""
+        lines = super().declare(buffer)
+        if buffer.space is Space.LOCAL and any(move.src == buffer for move in self._from_local()):
+            lines[-1] = lines[-1].replace(";", " __attribute__((aligned(16)));")
         return lines
 
     def _at(self) -> list[str]:
@@ -158,6 +174,9 @@ class OpenCL(CLike):
             case "vector":
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"COPY{width}({to}, {source});"
+            case "aligned_vector":
+                to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
+                return f"COPY_LOCAL{width}({to}, {source});"
             case "block_read":
                 value = f"{name}{_suffix(width)}({self._from(move)})"
             case "image_block_read":

@@ -183,6 +183,7 @@ def _for(stmt: For) -> str:
     bounds = f"{_expr(stmt.start, 4)}..{_expr(stmt.stop, 4)}"
     step = f" step {stmt.step}" if stmt.step != 1 else ""
     notes = [word for word, holds in (("unroll", stmt.unroll), ("exact", stmt.exact and stmt.step != 1)) if holds]
+    notes += [f"{stmt.at_once} at once"] if stmt.at_once else []
     note = f" ({', '.join(notes)})" if notes else ""
     return f"for {stmt.var.name} in {bounds}{step}{note}:"
 

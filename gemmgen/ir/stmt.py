@@ -221,6 +221,7 @@ class For:
         unroll: whether the emitted source asks the compiler to unroll it, so that register arrays keep
             constant indices.
         exact: whether `stop - start` is known to be a multiple of `step`.
+        at_once: rounds that the compiler is asked to unroll of a loop that is not unrolled as a whole; 0 if it is free.
     """
 
     var: Var
@@ -230,6 +231,7 @@ class For:
     body: tuple[Stmt, ...]
     unroll: bool = False
     exact: bool = False
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)

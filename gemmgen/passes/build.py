@@ -25,7 +25,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.passes.plan import COL, COL0, K0, KK, MOST_UNROLLED, ROW, ROW0, Path, Plan
+from gemmgen.passes.plan import COL, COL0, K0, KK, MOST_UNROLLED, ROW, ROW0, UNROLLED_FROM_LOCAL, Path, Plan
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -87,8 +87,12 @@ class _Gemm(Plan):
         else:
             step_barrier = (Barrier("none"),) if self.schedule.barrier else ()
             body = (*allocs, *fills, *step_barrier, mma)
+        rounds = self.schedule.k_step // self.depth
         unroll = pipe is not None or self.a.per_block or self.schedule.k_step <= MOST_UNROLLED
-        steps = For(KK, Const(0), Const(self.schedule.k_step), self.depth, body, unroll, exact=True)
+        at_once = 0
+        if pipe is None and self.a.staged is not None and self.b.staged is not None and rounds > UNROLLED_FROM_LOCAL:
+            unroll, at_once = False, UNROLLED_FROM_LOCAL
+        steps = For(KK, Const(0), Const(self.schedule.k_step), self.depth, body, unroll, exact=True, at_once=at_once)
         return (*allocs, steps) if pipe is not None and not pipe.across else (steps,)
 
     def _whole_step(self, k0: Expr, blocks: Body) -> Body:

@@ -18,7 +18,7 @@ from gemmgen.ir.atoms import (
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Call, Const, Expr, Var, compare
+from gemmgen.ir.expr import Call, Const, Expr, Var, as_int, compare
 from gemmgen.ir.stmt import Body, Let, Pipe, Registers, Stmt, Tile
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
@@ -30,6 +30,9 @@ ROW0, COL0, ROW, COL = Var("row0"), Var("col0"), Var("row"), Var("col")
 K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 #: Unroll the steps through a block of K up to this many; beyond it the code outgrows instruction caches.
 MOST_UNROLLED = 16
+#: Steps that read both operands from local memory, at a time: of more, a compiler begins with all reads, which takes
+#: twice the registers and leaves room for half the waves.
+UNROLLED_FROM_LOCAL = 8
 #: Widths of vectors, for what is promised of leading dimensions.
 WIDTHS = (2, 4, 8, 16)
 
@@ -226,6 +229,9 @@ class Plan:
             axis = fragment.rows if fragment.transposed else fragment.cols
             run = axis.run if axis.lanes > 1 else axis.values
             width = next(w for w in (4, 2, 1) if run % w == 0)
+            between_rows = as_int(staged.buffer.layout.strides[-2])
+            if width > 1 and between_rows is not None and between_rows % width == 0:
+                return ALIGNED_VECTOR, width
         return self.vector(width)
 
     def stage_atom(self, path: Path, operand: Operand) -> tuple[CopyAtom, int]:

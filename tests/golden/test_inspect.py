@@ -331,3 +331,13 @@ def test_an_answer_is_kept_by_content(tmp_path: Path) -> None:
     assert len(made) == 1
     tools.kept((), (key, "other"), make)
     assert len(made) == 2
+
+
+def test_local_memory_on_gfx906(needs: Callable[[str], None]) -> None:
+    """Aligned vectors from local memory, a step of 8 at a time: two waves fit, nothing spills."""
+    needs("amd")
+    found = reported("lds_8x8_16x16_k8_double", "gfx906")
+    assert found.loop is not None and found.occupancy is not None
+    assert found.loop.share >= 0.90
+    assert found.compiled.resources.scratch == 0
+    assert found.occupancy.threads >= 2

@@ -15,12 +15,15 @@ import argparse
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from gemmgen import presets
+from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
 from tests.support import cuda
 from tests.support.problems import Problem
@@ -29,23 +32,35 @@ from tests.support.problems import Problem
 def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
     """Everything about one preset; its registers and spills."""
     rng = np.random.default_rng(0)
+    preset = presets.load(name)
     kernel = cuda.compiled(name, gpu)
+    # What aligned arrays get from `gemmgen.compile`.
+    twin = cuda.compiled(name, gpu, replace(preset.spec, ld_multiple=4)) if cuda.vectors(preset.schedule) else None
     if small:
-        import cupy
-
         for m, n, k in cuda.SMALL_SIZES:
-            for extra in (0, 3):
-                # Without guards, which would hide a step past the end.
-                problem = Problem.random(rng, m, n, k + extra)
-                a, b, c = (cupy.asarray(x) for x in (problem.a, problem.b, problem.c))
-                problem.check(kernel(a, b, c).get())
+            _without_guards(kernel, rng, m, n, k)
+            _without_guards(kernel, rng, m, n, k + 3)
+            if twin is not None:
+                _without_guards(twin, rng, m, n + -n % 4, k + -k % 4)
     else:
         cuda.check_ragged(kernel, rng, cuda.SIZES)
         cuda.check_exact(kernel, rng)
         cuda.check_repeats(kernel, rng, (1025, 1031, 517), 20)
         cuda.check_two_streams(kernel, rng)
+        if twin is not None:
+            cuda.check_aligned(twin, rng, cuda.SIZES)
+            cuda.check_repeats(twin, rng, (1025, 1032, 516), 20)
     (used,) = kernel.resources
     return f"{used.registers} registers, {used.spilled_bytes} B spilled, {used.shared_bytes:,} B shared"
+
+
+def _without_guards(kernel: CudaKernel, rng: np.random.Generator, m: int, n: int, k: int) -> None:
+    """A product of arrays each with memory of its own: guards around them would hide a step past the end."""
+    import cupy
+
+    problem = Problem.random(rng, m, n, k)
+    a, b, c = (cupy.asarray(x) for x in (problem.a, problem.b, problem.c))
+    problem.check(kernel(a, b, c).get())
 
 
 def main() -> int:

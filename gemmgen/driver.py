@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from gemmgen.backends import backend as find_backend
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.buffer import Space
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, Program, together
 from gemmgen.ir.pipes import check_pipes
-from gemmgen.ir.stmt import Alloc
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import uses_features, walk
+from gemmgen.ir.visit import local_bytes, uses_features
 from gemmgen.passes.addresses import addresses
 from gemmgen.passes.build import build
 from gemmgen.passes.expand import expand
@@ -39,10 +38,10 @@ PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 def emit(spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None) -> Source:
     """The source of a product. Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault."""
     language = find_backend(backend)
-    target = _target(language, target)
-    kernel = lower(spec, schedule, target)
+    target = _target(language, target) if target else default_target(spec, schedule, backend)
+    program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
-    return _print(kernel, spec, computes(spec), notes, "gemm", language, target)
+    return _print(program, spec, computes(spec), notes, "gemm", language, target)
 
 
 def emit_transpose(
@@ -55,10 +54,10 @@ def emit_transpose(
     """The source of B = A^T by shuffles in sub-groups of `block` lanes. Raises: ScheduleError."""
     language = find_backend(backend)
     target = _target(language, target)
-    kernel = run_passes(build_transpose(spec, block, target, name), target)
+    program = Program((run_passes(build_transpose(spec, block, target, name), target),))
     exchanges = block.bit_length() - 1
     notes: Notes = [("Schedule", [f"{block}x{block} of A per sub-group, transposed by {exchanges} rounds of shuffles"])]
-    return _print(kernel, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", language, target)
+    return _print(program, spec, f"B = transpose of A; {spec.dtype}", notes, "transpose", language, target)
 
 
 def _target(language: type[CLike], target: Target | None) -> Target:
@@ -72,22 +71,38 @@ def _target(language: type[CLike], target: Target | None) -> Target:
     return target
 
 
+def default_target(spec: GemmSpec, schedule: Schedule, backend: str = "opencl") -> Target:
+    """What is meant where no target is named: the backend's first one that can take the schedule, or its first."""
+    targets = [TARGETS[name] for name in find_backend(backend).targets]
+    return next((target for target in targets if not _problems(spec, schedule, target)), targets[0])
+
+
 def refusals(
     spec: GemmSpec, schedule: Schedule, backend: str = "opencl", target: Target | None = None
 ) -> tuple[str, ...]:
     """Why a schedule can't be had on a backend's target (its default, unless one is named); empty if it can."""
+    language = find_backend(backend)
+    return _problems(spec, schedule, _target(language, target) if target else default_target(spec, schedule, backend))
+
+
+def _problems(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
     try:
-        validate(spec, schedule, _target(find_backend(backend), target))
+        validate(spec, schedule, target)
     except ScheduleError as error:
         return error.problems
     return ()
 
 
 def lower(spec: GemmSpec, schedule: Schedule, target: Target | None = None, stop_after: str | None = None) -> Kernel:
-    """The kernel of a product, after all passes or after the one named."""
-    target = target or TARGETS["intel"]
+    """The kernel of a product (the first, where a sum follows), after all passes or after the one named."""
+    return lower_program(spec, schedule, target or TARGETS["intel"], stop_after).kernels[0]
+
+
+def lower_program(spec: GemmSpec, schedule: Schedule, target: Target, stop_after: str | None = None) -> Program:
+    """All kernels of a product, after all passes or after the one named."""
     validate(spec, schedule, target)
-    return run_passes(build(spec, schedule, target), target, stop_after)
+    program = build(spec, schedule, target)
+    return replace(program, kernels=tuple(run_passes(kernel, target, stop_after) for kernel in program.kernels))
 
 
 def run_passes(kernel: Kernel, target: Target, stop_after: str | None = None) -> Kernel:
@@ -105,7 +120,7 @@ def run_passes(kernel: Kernel, target: Target, stop_after: str | None = None) ->
 
 
 def _print(
-    kernel: Kernel,
+    program: Program,
     spec: GemmSpec,
     what: str,
     notes: Notes,
@@ -113,17 +128,18 @@ def _print(
     language: type[CLike],
     target: Target,
 ) -> Source:
-    printer = language(target, kernel)
-    local = sum(s.buffer.bytes for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL)
+    printers = tuple(language(target, kernel) for kernel in program.kernels)
+    workspace = program.workspace_elements
     return Source(
-        name=kernel.name,
+        name=program.kernels[0].name,
         backend=language.name,
         operation=operation,
-        text=render(printer, what, notes, local),
-        entry_points=(entry_point(kernel, local),),
+        text=render(language(target, together(program)), printers, what, notes, workspace),
+        entry_points=tuple(entry_point(p.kernel, local_bytes(p.kernel), p.dynamic_bytes()) for p in printers),
         spec=spec,
-        build_options=printer.build_options(),
-        requires=uses_features(kernel) | printer.uses(),
-        alignment=printer.alignment(),
-        span=span(kernel),
+        build_options=printers[0].build_options(),
+        requires=frozenset().union(*(uses_features(p.kernel) | p.uses() for p in printers)),
+        alignment=max(p.alignment() for p in printers),
+        workspace=workspace,
+        span=min(span(kernel) for kernel in program.kernels),
     )

@@ -117,12 +117,18 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         a=_operand(flat, "a"),
         b=_operand(flat, "b"),
         stages=_int(flat["stages"]),
+        mbarrier=_int(flat["mbarrier"]),
+        slices=_int(flat["slices"]),
+        split=_int(flat["split"]),
+        raster=_int(flat["raster"]),
         prefetch=bool(flat["prefetch"]),
         register_stages=_int(flat["register_stages"]),
         barrier=bool(flat["barrier"]),
         warp=None if flat["warp"] is None else _pair(flat["warp"]),
+        stagger=bool(flat["stagger"]),
         across=bool(flat["across"]),
         snake=bool(flat["snake"]),
+        c_width=_int(flat["c_width"]),
         name=name,
     )
 

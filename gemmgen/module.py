@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from gemmgen.backends.cuda import STATIC_SHARED_BYTES
-from gemmgen.backends.text import environment
+from gemmgen.backends.files import environment
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
+from gemmgen.runtime.cuda_build import GRID_LIMITS
 from gemmgen.source import Argument, Source
 from gemmgen.spec import GemmSpec, Order
 
@@ -103,6 +103,8 @@ def render_module(source: Source) -> str:
     """
     if source.name in _TAKEN or keyword.iskeyword(source.name):
         raise ScheduleError(f"name {source.name!r} has a meaning in the Python module: choose another name")
+    if len(source.entry_points) > 1:
+        raise ScheduleError("a Python module holds one kernel, but split needs two: use split 1, or gemmgen.compile")
     (entry,) = source.entry_points
     operands = _operands(source)
     slow = {x.name: x.slow for x in operands}
@@ -127,8 +129,10 @@ def render_module(source: Source) -> str:
         promises=_promises(source.spec) if source.operation == "gemm" else [],
         global_size=f"({python(mul(cols, wide))}, {python(mul(rows, high))})",
         local_size=f"({wide}, {high})",
-        groups=f"({python(cols)}, {python(rows)})",
-        shared=entry.local_bytes if entry.local_bytes > STATIC_SHARED_BYTES else 0,
+        across=python(cols),
+        down=python(rows),
+        grid_limits=GRID_LIMITS,
+        shared=entry.dynamic_bytes,
         alignment=source.alignment,
         ld_multiple=source.spec.ld_multiple,
         arguments=[_argument(argument, slow, operands[-1].name) for argument in entry.arguments],

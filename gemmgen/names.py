@@ -33,6 +33,9 @@ wait_group_events
 _CUDA = """
 threadIdx blockIdx blockDim gridDim warpSize dim3 cudaError_t nv_bfloat16 assert clock clock64
 """
+_OWN = """
+m n k rows cols a b c lda ldb ldc alpha beta workspace stream grid block shared allowed launched
+"""
 _MATH = """
 abs acos acosh asin asinh atan atan2 atanh bitselect cbrt ceil clamp clz copysign cos cosh cospi cross degrees
 distance dot erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod fract frexp hadd hypot ilogb isequal
@@ -40,13 +43,14 @@ isfinite isinf isnan ldexp length lgamma log log10 log1p log2 logb mad mad24 mad
 mul_hi nan nextafter normalize popcount pow pown powr radians remainder remquo rhadd rint rootn rotate round rsqrt
 select sign signbit sin sincos sinh sinpi smoothstep sqrt step sub_sat tan tanh tanpi tgamma trunc upsample
 """
-_RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_MATH}".split())
+_RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_OWN} {_MATH}".split())
 #: Families of built-ins and of macros, what the standards keep for the implementation, and the functions and macros
 #: that emitted files define for themselves.
 _FAMILIES = re.compile(
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|cuda\w+"
     r"|(image_)?block_read[248]?|(COPY|COPY_LOCAL|copy)\d+|async_(commit|wait|copy\w*)|at"
+    r"|mbarrier_(init|wait|arrive\w*)"
 )
 
 

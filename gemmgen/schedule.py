@@ -56,16 +56,24 @@ class Schedule:
         sub_group: lanes of a sub-group; None where none is needed.
         a, b: the operands' way into registers.
         stages: slots of the ring in local memory.
+        mbarrier: tiles of that ring that a pair of mbarriers hands over at a time; 0 where barriers of the group do.
+        slices: parts of each step of K, each with work-items of its own, whose sums meet in local memory.
+        split: parts of all of K, each with groups of its own, whose sums a second kernel adds up.
+        raster: rows of groups that are walked column by column, so that neighbours in time are neighbours in C; 0
+            where rows are walked one after the other.
         prefetch: whether the next tile is loaded into registers before the current tile's arithmetic and
             stored to local memory after it.
         register_stages: 2 where the next step's operands are read from local memory ahead of use.
         warp: how the lanes of a warp lie over the rows and columns of the group's work-items, so that they read few
             different elements; None where they follow the group's rows.
+        stagger: whether neighbouring lanes of a warp lie in different rows, so that no two of them read the same
+            elements of A: the hardware then answers reads faster than where it has to merge them.
         across: whether that goes on from one tile to the next, whose first operands are read before the last step's
             arithmetic.
         snake: whether every other row of the arithmetic goes backwards, so that the element of B at the turn is used
             twice in a row.
         barrier: whether the group meets after B's load, only to stay in step for the cache.
+        c_width: elements of C that one store writes, where they are inside.
         name: of the kernel; None derives one (`slug`).
     """
 
@@ -77,12 +85,18 @@ class Schedule:
     a: Operand = field(default_factory=Operand)
     b: Operand = field(default_factory=Operand)
     stages: int = 1
+    mbarrier: int = 0
+    slices: int = 1
+    split: int = 1
+    raster: int = 0
     prefetch: bool = False
     register_stages: int = 1
     warp: tuple[int, int] | None = None
+    stagger: bool = False
     across: bool = False
     snake: bool = False
     barrier: bool = False
+    c_width: int = 1
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -115,6 +129,21 @@ class Schedule:
     def block_tile(self) -> tuple[int, int]:
         """Rows and columns of C that a group computes."""
         return self.tile[0] * self.group[0], self.tile[1] * self.group[1]
+
+    @property
+    def all_work_items(self) -> tuple[int, int]:
+        """Work-items of a group (rows, columns), those of all slices one above the other."""
+        return self.group[0] * self.slices, self.group[1]
+
+    @property
+    def round_depth(self) -> int:
+        """How deep in K one round of the main loop goes."""
+        return self.k_step * max(1, self.mbarrier)
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether local memory is filled by asynchronous copies, which bring zeros for what lies past K."""
+        return self.a.async_copy or self.b.async_copy
 
     @property
     def method(self) -> Method:

@@ -34,6 +34,7 @@ class EntryPoint:
         group: work-items of a group (rows, columns); columns are dimension 0.
         grid: groups along (rows, columns), as expressions over the integer arguments.
         local_bytes: local memory of a group.
+        dynamic_bytes: how much of it the launch must ask for.
         sub_group: lanes that it requires, or None.
     """
 
@@ -42,6 +43,7 @@ class EntryPoint:
     group: tuple[int, int]
     grid: tuple[Expr, Expr]
     local_bytes: int
+    dynamic_bytes: int
     sub_group: int | None
 
     def groups(self, sizes: dict[str, int]) -> tuple[int, int]:
@@ -61,6 +63,8 @@ class Source:
         requires: features of the target that the text uses.
         alignment: bytes that matrices must begin on multiples of.
         span: elements that A and B must span less than, from the first to the last.
+        workspace: elements of the argument of that name, which passes sums from one kernel to the next, as an
+            expression over the integer arguments; None where there is none.
     """
 
     name: str
@@ -73,6 +77,7 @@ class Source:
     requires: frozenset[str] = frozenset()
     alignment: int = 1
     span: int = 2**31
+    workspace: Expr | None = None
 
 
 def span(kernel: Kernel) -> int:
@@ -81,7 +86,7 @@ def span(kernel: Kernel) -> int:
     return 2**31 // max((move.src.dtype.size for move in moves), default=1)
 
 
-def entry_point(kernel: Kernel, local_bytes: int) -> EntryPoint:
+def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPoint:
     """The launch side of a kernel."""
     return EntryPoint(
         kernel.name,
@@ -89,6 +94,7 @@ def entry_point(kernel: Kernel, local_bytes: int) -> EntryPoint:
         kernel.group,
         kernel.grid,
         local_bytes,
+        dynamic_bytes,
         kernel.sub_group,
     )
 

@@ -7,16 +7,32 @@ instructions. No decision about tiling is made here or there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, AsyncGroup, Barrier, Block, Body, Comment, For, If, Let, Move, Stmt, Store
+from gemmgen.ir.stmt import (
+    Advance,
+    Alloc,
+    AsyncGroup,
+    Barrier,
+    Block,
+    Body,
+    Comment,
+    For,
+    If,
+    Let,
+    Mbarrier,
+    Move,
+    Point,
+    Stmt,
+    Store,
+)
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import walk
 
@@ -91,6 +107,10 @@ class CLike(ABC):
         """A statement about asynchronous copies, where the language has them."""
         raise LoweringError(f"{self.name} has no asynchronous copies to {group.verb}")
 
+    def mbarrier(self, step: Mbarrier) -> list[str]:
+        """A step with mbarriers, where the language has them."""
+        raise LoweringError(f"{self.name} has no mbarriers to {step.verb}")
+
     @abstractmethod
     def wide_move(self, move: Move) -> str:
         """A statement for an instruction that moves more than an element."""
@@ -113,13 +133,17 @@ class CLike(ABC):
     def launch(self) -> str:
         """The launch geometry, as the head comment prints it."""
 
+    def dynamic_bytes(self) -> int:
+        """Local memory that a launch must ask for."""
+        return 0
+
     @abstractmethod
     def prelude(self) -> list[str]:
         """Lines before the kernel (extensions, helpers), only those it uses."""
 
     @abstractmethod
-    def postlude(self) -> str:
-        """Text after the kernel: its launcher, where host code stands in the same file."""
+    def postlude(self, kernels: Sequence[Self]) -> str:
+        """Text after the kernels: their launcher, where host code stands in the same file."""
 
     @abstractmethod
     def build_line(self) -> str:
@@ -144,7 +168,7 @@ class CLike(ABC):
             if before is not None and _opens_section(before, stmt, depth):
                 yield ""
             match before, stmt:
-                case Alloc(declared), Store(buffer, (), _) if declared == buffer:
+                case Alloc(declared), Store(buffer, (), _) | Move(buffer, ()) if declared == buffer:
                     continue  # printed with its declaration
             following = stmts[i + 1] if i + 1 < len(stmts) else None
             for line in self._statement(stmt, following):
@@ -154,10 +178,8 @@ class CLike(ABC):
         match stmt:
             case Comment(text):
                 yield f"// {text}"
-            case Alloc(buffer) if isinstance(following, Store) and following.buffer == buffer and not buffer.shape:
-                yield f"{self.types[buffer.dtype.name]} {buffer.name} = {self.expr(following.value)};"
             case Alloc(buffer):
-                yield from self.declare(buffer)
+                yield from self._declaration(buffer, following)
             case Let(var, value):
                 yield f"const {self.types[var.dtype.name]} {var.name} = {self.expr(value)};"
             case Store(buffer, index, value):
@@ -166,10 +188,12 @@ class CLike(ABC):
                 yield f"{self.element(stmt.dst, stmt.dst_index)} = {self.element(stmt.src, stmt.src_index)};"
             case Move():
                 yield self.wide_move(stmt)
-            case Barrier():
-                yield self.barrier()
-            case AsyncGroup():
-                yield self.async_group(stmt)
+            case Barrier() | AsyncGroup() | Mbarrier():
+                yield from self._meeting(stmt)
+            case Point(view, buffer, index):
+                yield f"const {self.pointer(view)}{view.name} = {self.address(buffer, index)};"
+            case Advance(view, by):
+                yield f"{view.name} += {self.expr(by)};"
             case For():
                 yield from self._loop(stmt)
             case If(condition, then, orelse):
@@ -185,6 +209,26 @@ class CLike(ABC):
                 yield "}"
             case _:
                 raise LoweringError(f"cannot print {type(stmt).__name__}: it should have been expanded")
+
+    def _declaration(self, buffer: Buffer, following: Stmt | None) -> list[str]:
+        """A scalar together with its first value, where that comes next."""
+        if not buffer.shape:
+            name = f"{self.types[buffer.dtype.name]} {buffer.name}"
+            match following:
+                case Store(stored, _, value) if stored == buffer:
+                    return [f"{name} = {self.expr(value)};"]
+                case Move(stored, _, source, index) if stored == buffer:
+                    return [f"{name} = {self.element(source, index)};"]
+        return self.declare(buffer)
+
+    def _meeting(self, stmt: Barrier | AsyncGroup | Mbarrier) -> list[str]:
+        match stmt:
+            case Barrier():
+                return [self.barrier()]
+            case AsyncGroup():
+                return [self.async_group(stmt)]
+            case Mbarrier():
+                return self.mbarrier(stmt)
 
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll:
@@ -202,6 +246,10 @@ class CLike(ABC):
         """The declaration of an array."""
         return [f"{self.qualifier(buffer)}{self.types[buffer.dtype.name]} {buffer.name}{self.dimensions(buffer)};"]
 
+    def pointer(self, view: Buffer) -> str:
+        """The type of a pointer into local memory."""
+        return f"{self.types[view.dtype.name]} *"
+
     def dimensions(self, buffer: Buffer) -> str:
         """An array's extents as they are declared."""
         return "".join(f"[{extent}]" for extent in buffer.extents)
@@ -209,14 +257,14 @@ class CLike(ABC):
     # --- expressions ------------------------------------------------------------------------------
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        """One element: `a[i * lda + j]` of a matrix, `acc[i][j]` of an array."""
-        if buffer.space is Space.GLOBAL:
+        """One element: `a[i * lda + j]` of a matrix or a view, `acc[i][j]` of an array."""
+        if buffer.space in (Space.GLOBAL, Space.VIEW):
             return f"{buffer.name}[{self.expr(buffer.layout.offset(index))}]"
         return buffer.name + "".join(f"[{self.expr(i)}]" for i in index)
 
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         """A pointer to one element; an array's name where that is its first."""
-        if buffer.space is not Space.GLOBAL and index and as_int(index[-1]) == 0:
+        if buffer.space not in (Space.GLOBAL, Space.VIEW) and index and as_int(index[-1]) == 0:
             return self.element(buffer, index[:-1])
         return f"&{self.element(buffer, index)}"
 

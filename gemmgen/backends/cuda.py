@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Self
 
 from gemmgen.backends.clike import POSTFIX, CLike, Words, wrapped
+from gemmgen.backends.files import sections
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Call, Expr, Var, as_int
-from gemmgen.ir.stmt import Alloc, AsyncGroup, Move
-from gemmgen.ir.visit import walk
+from gemmgen.ir.expr import Call, Var, as_int
+from gemmgen.ir.stmt import Alloc, AsyncGroup, Mbarrier, Move, Stmt
+from gemmgen.ir.visit import local_bytes, walk
 
 WARP = 32
 #: CUDA's dimensions by number, 0 the fastest.
 DIMENSIONS = "xyz"
 #: Shared memory that a kernel may declare with a fixed size; more must be asked for at the launch.
 STATIC_SHARED_BYTES = 48 * 1024
+#: Where the functions stand that kernels are printed with.
+INTRINSICS = "cuda/intrinsics.cu"
 
 
 class Cuda(CLike):
@@ -44,74 +47,51 @@ class Cuda(CLike):
         return f"{const}{self.types[param.dtype.name]} *{restrict}{param.name}"
 
     def prelude(self) -> list[str]:
-        """Named functions for the instructions that the kernel uses."""
-        lines = ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", ""]
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "aligned_vector"]
-        for width in sorted({m.width for m in moves}):
-            dtype = moves[0].src.dtype
-            element, vector = self.types[dtype.name], f"{self.types[dtype.name]}{width}"
-            lines += [
-                f"// {width} neighbouring elements; both addresses are multiples of {width * dtype.size} bytes.",
-                f"__device__ __forceinline__ void copy{width}({element} *to, const {element} *from)",
-                "{",
-                f"    *reinterpret_cast<{vector} *>(to) = *reinterpret_cast<const {vector} *>(from);",
-                "}",
-                "",
-            ]
-        return [*lines, *self._async_helpers()]
+        """Named functions for the instructions that the kernel uses, PTX among them."""
+        used = {name for stmt in walk(self.kernel.body) for name in _intrinsics_of(stmt)}
+        return ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", "", *sections(INTRINSICS, used)]
 
-    def _async_helpers(self) -> list[str]:
-        """PTX in named functions: cp.async and its groups."""
-        stmts = list(walk(self.kernel.body))
-        copies = {_async_name(s)[0]: s for s in stmts if isinstance(s, Move) and s.atom.is_async}
-        lines = [line for name in sorted(copies) for line in _async_copy(name, copies[name], self.types)]
-        verbs = {s.verb for s in stmts if isinstance(s, AsyncGroup)}
-        if "commit" in verbs:
-            lines += [
-                "// Makes a group of the copies begun since the last.",
-                "__device__ __forceinline__ void async_commit()",
-                "{",
-                '    asm volatile("cp.async.commit_group;" ::: "memory");',
-                "}",
-                "",
-            ]
-        if "wait" in verbs:
-            lines += [
-                "// Waits until at most `pending` groups, the newest, are under way.",
-                "template <int pending>",
-                "__device__ __forceinline__ void async_wait()",
-                "{",
-                '    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");',
-                "}",
-                "",
-            ]
-        return lines
-
-    def postlude(self) -> str:
+    def postlude(self, kernels: Sequence[Self]) -> str:
         """The launcher; NVRTC, which compiles for the device alone, does not see it."""
-        (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
         params = [*(self._param(p, "") for p in self.kernel.params), "cudaStream_t stream"]
         empty = " || ".join(f"{p.name} < 1" for p in self.kernel.scalars if p.name in ("m", "n", "rows", "cols"))
         lines = [
             "#ifndef __CUDACC_RTC__",
-            "// Queues the kernel on a stream; matrices are in the device's memory.",
+            f"// Queues the kernel{'s' if len(kernels) > 1 else ''} on a stream; matrices are in the device's memory.",
             *wrapped(f'extern "C" cudaError_t {self.kernel.name}_launch(', params),
             "{",
             *([f"    if ({empty}) {{", "        return cudaSuccess;", "    }"] if empty else []),
+        ]
+        for i, printer in enumerate(kernels):
+            lines += ["    {"] if len(kernels) > 1 else []
+            inner = printer.launching(last=i + 1 == len(kernels))
+            lines += [f"    {line}" for line in inner] if len(kernels) > 1 else inner
+            lines += ["    }"] if len(kernels) > 1 else []
+        return "\n".join([*lines, "}", "#endif"]) + "\n"
+
+    def launching(self, last: bool) -> list[str]:
+        """The statements that launch this kernel, and end the launcher with what came of it."""
+        (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
+        end = ["    return cudaGetLastError();"]
+        if not last:
+            end = [
+                "    const cudaError_t launched = cudaGetLastError();",
+                "    if (launched != cudaSuccess) {",
+                "        return launched;",
+                "    }",
+            ]
+        return [
             *self._permission(),
             f"    const dim3 grid({self.expr(across)}, {self.expr(down)});",
             f"    const dim3 block({cols}, {rows});",
-            f"    {self.kernel.name}<<<grid, block, {self._dynamic_bytes()}, stream>>>(",
+            f"    {self.kernel.name}<<<grid, block, {self.dynamic_bytes()}, stream>>>(",
             f"        {', '.join(p.name for p in self.kernel.params)});",
-            "    return cudaGetLastError();",
-            "}",
-            "#endif",
+            *end,
         ]
-        return "\n".join(lines) + "\n"
 
     def _permission(self) -> list[str]:
         """A kernel with more shared memory than the fixed limit says so before it is launched."""
-        if not (size := self._dynamic_bytes()):
+        if not (size := self.dynamic_bytes()):
             return []
         return [
             "    const cudaError_t allowed = cudaFuncSetAttribute(",
@@ -145,22 +125,23 @@ class Cuda(CLike):
 
     def declare(self, buffer: Buffer) -> list[str]:
         """Shared memory beyond what may have a fixed size is carved out of what the launch brings."""
-        if buffer.space is not Space.LOCAL or not self._dynamic_bytes():
+        if buffer.space is not Space.LOCAL or not self.dynamic_bytes():
             return super().declare(buffer)
-        arrays = self._shared_arrays()
-        offset = sum(a.bytes for a in arrays[: arrays.index(buffer)])
+        arrays = [s.buffer for s in self._shared if not s.reuses]
+        offset = sum(a.bytes for a in arrays[: arrays.index(buffer)]) if buffer in arrays else 0
         element, extents = self.types[buffer.dtype.name], self.dimensions(buffer)
         start = f"shared + {offset}" if offset else "shared"
-        first = ["extern __shared__ __align__(16) unsigned char shared[];"] if not offset else []
+        first = ["extern __shared__ __align__(16) unsigned char shared[];"] if buffer == arrays[0] else []
         return [*first, f"auto &{buffer.name} = *reinterpret_cast<{element}(*){extents}>({start});"]
 
-    def _shared_arrays(self) -> list[Buffer]:
-        return [s.buffer for s in walk(self.kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+    @property
+    def _shared(self) -> list[Alloc]:
+        return [s for s in walk(self.kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
 
-    def _dynamic_bytes(self) -> int:
+    def dynamic_bytes(self) -> int:
         """Shared memory that must be asked for at the launch; none while it may have a fixed size."""
-        total = sum(a.bytes for a in self._shared_arrays())
-        return total if total > STATIC_SHARED_BYTES else 0
+        total = local_bytes(self.kernel)
+        return total if total > STATIC_SHARED_BYTES or any(s.reuses for s in self._shared) else 0
 
     # --- functions and instructions ---------------------------------------------------------------
 
@@ -197,39 +178,47 @@ class Cuda(CLike):
 
     def wide_move(self, move: Move) -> str:
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-        match move.atom.name:
-            case "aligned_vector":
-                return f"copy{move.width}({to}, {source});"
-            case "async_copy":
-                name, valid = _async_name(move)
-                return f"{name}({to}, {source}{'' if valid is None else ', ' + self.expr(valid)});"
-        raise LoweringError(f"CUDA has no instruction for {move.atom.name}")
+        if move.atom.name not in ("aligned_vector", "async_copy"):
+            raise LoweringError(f"CUDA has no instruction for {move.atom.name}")
+        inside = "" if move.valid is None else f", {self.expr(move.valid)}"
+        return f"{_copy_name(move)}({to}, {source}{inside});"
 
     def async_group(self, group: AsyncGroup) -> str:
         return "async_commit();" if group.verb == "commit" else f"async_wait<{group.pending}>();"
 
+    def mbarrier(self, step: Mbarrier) -> list[str]:
+        barrier = f"&{step.name}[{self.expr(step.index)}]"
+        match step.verb:
+            case "init":
+                return self._mbarrier_init(step)
+            case "wait":
+                return [f"mbarrier_wait({barrier}, {self.expr(step.parity)});"]
+        return [f"mbarrier_{step.verb}({barrier});"]
 
-def _async_name(move: Move) -> tuple[str, Expr | None]:
-    """The function that begins a copy, and its argument for how many elements are inside the matrix."""
-    return f"async_copy{move.width if move.width > 1 else ''}" + ("" if move.valid is None else "_inside"), move.valid
+    def _mbarrier_init(self, step: Mbarrier) -> list[str]:
+        rows, cols = self.kernel.group
+        which = self.expr(step.index)
+        return [
+            f"__shared__ unsigned long long {step.name}[{step.count}];",
+            f"if ({which} < {step.count}) {{",
+            f"    mbarrier_init(&{step.name}[{which}], {rows * cols});",
+            "}",
+        ]
 
 
-def _async_copy(name: str, move: Move, types: Mapping[str, str]) -> list[str]:
-    """Only 16 bytes may pass by the L1 cache (.cg)."""
-    element, size = types[move.src.dtype.name], move.src.dtype.size
-    total = move.width * size
-    cache = "cg" if total == 16 else "ca"
-    zeros, param, operand, slot = ".", "", "", ""
-    if move.valid is not None:
-        zeros, param = "; past `inside` elements it writes zeros.", ", int inside"
-        operand, slot = f', "r"(inside * {size})', ", %2"
-    return [
-        f"// Begins a copy of {total} bytes to shared memory{zeros}",
-        f"__device__ __forceinline__ void {name}({element} *to, const {element} *from{param})",
-        "{",
-        "    const unsigned address = unsigned(__cvta_generic_to_shared(to));",
-        f'    asm volatile("cp.async.{cache}.shared.global [%0], [%1], {total}{slot};"',
-        f'                 ::"r"(address), "l"(from){operand} : "memory");',
-        "}",
-        "",
-    ]
+def _copy_name(move: Move) -> str:
+    """The function that moves elements by one instruction, or begins to."""
+    name = "async_copy" if move.atom.is_async else "copy"
+    return f"{name}{move.width if move.width > 1 else ''}" + ("" if move.valid is None else "_inside")
+
+
+def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
+    """The functions that a statement is printed with."""
+    match stmt:
+        case Move() if stmt.atom.is_async or stmt.width > 1:
+            return (_copy_name(stmt),)
+        case AsyncGroup(verb, _):
+            return (f"async_{verb}",)
+        case Mbarrier(verb):
+            return (f"mbarrier_{verb}",)
+    return ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Self
 
 from gemmgen.backends.clike import POSTFIX, UNARY, CLike, Words, wrapped
 from gemmgen.errors import LoweringError
@@ -137,7 +138,7 @@ class OpenCL(CLike):
             needs.append("images (CL_R, CL_FLOAT) as wide and high as the matrices")
         return needs
 
-    def postlude(self) -> str:
+    def postlude(self, kernels: Sequence[Self]) -> str:  # noqa: ARG002
         return ""
 
     def build_line(self) -> str:

@@ -2,63 +2,54 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from gemmgen.backends.clike import CLike, Words
+from gemmgen.backends.files import environment
 from gemmgen.ir.atoms import ALIGNED_VECTOR
+from gemmgen.ir.expr import Expr
 from gemmgen.ir.target import Target
+from gemmgen.ir.visit import local_bytes
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
+#: All kernels of a file are of one language.
+Printer = TypeVar("Printer", bound=CLike)
 Notes = list[tuple[str, list[str]]]
 #: Characters of a line of the head comment, without its label.
 WIDTH = 86
 
 
-def render(printer: CLike, computes: str, notes: Notes, local_bytes: int) -> str:
+def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Notes, workspace: Expr | None) -> str:
     """The whole file.
 
     Args:
-        computes: what the kernel does, in a line.
-        notes: (label, lines) of the head comment, before what the backend and the kernel itself add.
-        local_bytes: local memory of a group.
+        file: a printer of all kernels together, for what they share.
+        kernels: a printer of each.
+        computes: what they do, in a line.
+        notes: (label, lines) of the head comment, before what the backend and the kernels themselves add.
+        workspace: elements of global memory between them.
     """
+    local = max(local_bytes(printer.kernel) for printer in kernels)
+    needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
+    needs += [f"a workspace of {file.expr(workspace)} elements, aligned to 16 bytes"] if workspace is not None else []
+    launches = [printer.launch() for printer in kernels]
     notes = [
         *notes,
-        ("Launch", [printer.launch()]),
-        ("Needs", [f"{local_bytes:,} bytes of {printer.words.local_memory}"] if local_bytes else []),
+        ("Launch", launches if len(kernels) == 1 else [f"{p.kernel.name}: {p.launch()}" for p in kernels]),
+        ("Needs", [*needs, *file.requirements()]),
     ]
-    notes[-1][1].extend(printer.requirements())
-    template = environment().get_template(f"{printer.name}/kernel{printer.suffix}.j2")
+    template = environment().get_template(f"{file.name}/kernel{file.suffix}.j2")
     return template.render(
-        name=printer.kernel.name,
+        name=file.kernel.name,
         computes=computes,
-        notes=[*((label, lines) for label, lines in notes if lines), ("Build", [printer.build_line()])],
-        prelude=printer.prelude(),
-        body=printer.function(),
-        postlude=printer.postlude(),
+        notes=[*((label, lines) for label, lines in notes if lines), ("Build", [file.build_line()])],
+        prelude=file.prelude(),
+        body="\n".join(printer.function() for printer in kernels),
+        postlude=file.postlude(kernels),
     )
-
-
-@cache
-def environment() -> Environment:
-    """Where the templates are found, in a checkout as in a wheel."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    root = files("gemmgen") / "templates"
-    if not root.is_dir():  # a checkout keeps templates/ beside the package
-        root = files("gemmgen") / ".." / "templates"
-
-    def load(name: str) -> str:
-        return (root / name).read_text(encoding="utf-8")
-
-    return Environment(loader=FunctionLoader(load), undefined=StrictUndefined, keep_trailing_newline=True)
 
 
 # --- a product in words ---------------------------------------------------------------------------
@@ -83,6 +74,10 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         text += f", a barrier after B's load to keep the {words.group} in step for the cache"
     if schedule.stages > 1:
         text += f", {schedule.stages} tiles in {words.local_memory} at a time"
+    if schedule.mbarrier:
+        text += f", handed over by {schedule.mbarrier} with a pair of mbarriers"
+    if schedule.slices > 1:
+        text += f", each step in {schedule.slices} slices with {words.work_item}s of their own"
     if schedule.prefetch:
         text += ", the next tile loaded into registers before the current one's arithmetic"
     if schedule.register_stages > 1:
@@ -90,6 +85,14 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         text += f", operands read from {words.local_memory} a step ahead{on}"
     if schedule.warp is not None:
         text += f", {words.sub_group}s of {schedule.warp[0]}x{schedule.warp[1]} {words.work_item}s"
+    if schedule.stagger:
+        text += ", neighbouring lanes in different rows"
+    if schedule.split > 1:
+        text += f", K in {schedule.split} parts that a second kernel adds up"
+    if schedule.raster:
+        text += f", {words.group}s in bands of {schedule.raster} rows"
+    if schedule.c_width > 1:
+        text += f", stores of {min(schedule.c_width, max(ALIGNED_VECTOR.widths))} elements"
     if schedule.snake:
         text += ", every other row of the arithmetic backwards"
     return [

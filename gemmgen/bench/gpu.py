@@ -7,10 +7,10 @@ from contextlib import suppress
 from importlib.util import find_spec
 
 from gemmgen.bench.measure import launches
-from gemmgen.bench.records import Accuracy, Size
+from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import SpecError
 from gemmgen.runtime import require_cupy
-from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, target_of, translated
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, translated
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -18,6 +18,10 @@ from gemmgen.spec import GemmSpec
 PROBE = 3
 #: Rows of the float64 reference that are computed at a time.
 REFERENCE_ROWS = 4096
+#: float32 lanes of a multiprocessor (CUDA C++ Programming Guide, arithmetic throughput).
+FP32_LANES = {(7, 5): 64, (8, 0): 64, **dict.fromkeys(((8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0)), 128)}
+#: cudaDevAttrClockRate, in kHz.
+CLOCK_RATE = 13
 
 Launch = Callable[[], None]
 
@@ -92,10 +96,12 @@ class Graphed:
         capture: makes a graph of some launches; what it returns replays that on the problem's stream.
     """
 
-    def __init__(self, name: str, problem: GpuProblem, launch: Launch, c: object, capture: Capture) -> None:
+    def __init__(
+        self, name: str, problem: GpuProblem, launch: Launch, c: object, capture: Capture, variant: str = ""
+    ) -> None:
         import cupy
 
-        self.name, self._problem = name, problem
+        self.name, self.variant, self._problem = name, variant, problem
         # A graph knows addresses only: what lies there must live as long.
         self._operands: object = launch, c
         with translated(problem.device.name), cupy.cuda.Device(problem.device.number):
@@ -140,24 +146,24 @@ class Graphed:
 Capture = Callable[[Launch, int], Launch]
 
 
-def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule) -> Graphed:
-    """A kernel of gemmgen.
+def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = False, strict: bool = False) -> Graphed:
+    """A kernel of gemmgen, as `compile` makes it and chooses it for these matrices.
 
     Raises: ScheduleError, SpecError, DeviceError where it doesn't fit the GPU or the size.
     """
-    from gemmgen.driver import emit
-    from gemmgen.runtime.cuda import CudaKernel
+    from gemmgen.runtime.api import cuda_kernel
 
     if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
         raise SpecError(f"{schedule.slug()} has alpha or beta folded in, but A * B is measured: leave them run-time")
-    kernel = CudaKernel.from_source(emit(spec, schedule, "cuda", target_of(problem.device)), problem.device)
+    kernel = cuda_kernel(spec, schedule, problem.device, exact, strict)
     a, b = problem.operand(problem.a, spec.a_order), problem.operand(problem.b, spec.b_order)
     c = problem.poisoned(spec.c_order)
 
     def launch() -> None:
         kernel(a, b, c)
 
-    return Graphed(schedule.slug(), problem, launch, c, _cupy_capture(problem))
+    promised = kernel.source_for(a, b, c).spec
+    return Graphed(schedule.slug(), problem, launch, c, _cupy_capture(problem), variant(promised))
 
 
 def _cupy_capture(problem: GpuProblem) -> Capture:
@@ -233,6 +239,7 @@ def about(device: object = None) -> dict[str, object]:
     found: dict[str, object] = {
         "device": str(info),
         "multiprocessors": info.multiprocessors,
+        "roof_tflops": roof(info),
         "driver_cuda": int(cupy.cuda.runtime.driverGetVersion()),
         "runtime_cuda": int(cupy.cuda.runtime.runtimeGetVersion()),
         "nvrtc": ".".join(map(str, cupy.cuda.nvrtc.getVersion())),
@@ -243,3 +250,15 @@ def about(device: object = None) -> dict[str, object]:
 
         found |= {"torch": str(torch.__version__), "torch_cuda": str(torch.version.cuda)}
     return found
+
+
+def roof(info: CudaDeviceInfo) -> float | None:
+    """TFLOP/s of float32 at the highest clock: each lane of each multiprocessor an FMA per cycle. None if unknown."""
+    import cupy
+
+    lanes = FP32_LANES.get(info.capability)
+    try:
+        kilohertz = int(cupy.cuda.runtime.deviceGetAttribute(CLOCK_RATE, info.number))
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return None
+    return lanes * 2 * info.multiprocessors * kilohertz * 1e-9 if lanes and kilohertz > 0 else None

@@ -1,16 +1,17 @@
-"""Contenders that are timed from the host: NumPy in a process of its own, and OpenCL kernels by their events."""
+"""Contenders beside the GPU's of CUDA: libraries in processes of their own, and OpenCL kernels by their events."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemmgen.bench.measure import launches
-from gemmgen.bench.records import Accuracy, Size
+from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -45,14 +46,25 @@ def accuracy(a: Matrix, b: Matrix, c: Matrix) -> Accuracy:
     )
 
 
-class NumpyProcess:
-    """numpy.matmul in another process, whose threads then disturb no one's."""
+class PeerProcess:
+    """A library in another process, whose threads then disturb no one's.
 
-    def __init__(self, size: Size, dtype: str, seed: int) -> None:
-        self.name = "numpy"
-        command = [sys.executable, "-m", "gemmgen.bench.worker", *map(str, (size.m, size.n, size.k)), dtype, str(seed)]
+    Args:
+        device: the number of the OpenCL device, for a library that needs one.
+
+    Raises: DeviceError.
+    """
+
+    def __init__(self, name: str, size: Size, dtype: str, seed: int, device: int | None = None) -> None:
+        self.name, self.variant = name, ""
+        what = [name, *map(str, (size.m, size.n, size.k)), dtype, str(seed), *([] if device is None else [str(device)])]
+        command = [sys.executable, "-m", "gemmgen.bench.worker", *what]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        error, worst = self._ask("check")
+        try:
+            error, worst = self._ask("check")
+        except BaseException:
+            self.close()
+            raise
         self.accuracy = Accuracy(error, worst)
 
     def block(self) -> float:
@@ -63,7 +75,8 @@ class NumpyProcess:
 
     def close(self) -> None:
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with suppress(OSError):  # what it was still to be told, where it has ended early
+                self._process.stdin.close()
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._process.wait()
@@ -77,8 +90,12 @@ class NumpyProcess:
             answer = self._process.stdout.readline()
         except OSError:
             answer = ""
+        if answer.startswith("error "):
+            raise DeviceError(f"{self.name}: {answer.removeprefix('error ').strip()}")
         if not answer:
-            raise DeviceError("the process that measures numpy ended early: is there memory for matrices of this size?")
+            raise DeviceError(
+                f"the process that measures {self.name} ended early: is there memory for matrices of this size?"
+            )
         return tuple(map(float, answer.split()))
 
 
@@ -96,7 +113,7 @@ class OpenclKernel:
             raise SpecError(f"{schedule.slug()} has alpha or beta folded in: leave them run-time")
         assert isinstance(device, DeviceInfo)
         source = emit(spec, schedule, "opencl", target_of(device.handle))
-        self.name = schedule.slug()
+        self.name, self.variant = schedule.slug(), variant(spec)
         self._kernel = CompiledKernel.from_source(source, device)
         queue = self._kernel.queue
         a, b = random_matrices(size, spec.dtype.name, seed)

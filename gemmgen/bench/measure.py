@@ -16,9 +16,10 @@ MOST_LAUNCHES = 2000
 
 
 class Contender(Protocol):
-    """A kernel or a library on one size, its result already checked."""
+    """A kernel or a library on one size, its result already checked; `variant` says which of a kernel's it is."""
 
     name: str
+    variant: str
     accuracy: Accuracy
 
     def block(self) -> float:
@@ -64,6 +65,6 @@ def measure(
             time.sleep(pause)
             cold[index] = contender.cold()
     return [
-        Timing(contender.name, tuple(hot[index]), contender.accuracy, cold[index])
+        Timing(contender.name, tuple(hot[index]), contender.accuracy, cold[index], contender.variant)
         for index, contender in enumerate(contenders)
     ]

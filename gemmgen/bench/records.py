@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from statistics import median
 
 from gemmgen.errors import SpecError, UserError
+from gemmgen.ir.dtypes import MATRIX_DTYPES
+from gemmgen.spec import GemmSpec
 
 #: Peers that can be measured -> what they are.
 PEERS = {
     "cublas": "NVIDIA's library, by torch.mm (TF32 off) or else cupy.matmul",
-    "numpy": "numpy.matmul in a process of its own, on the CPU",
-}
-#: Peers that are known and can't be measured yet -> what to do instead.
-UNSUPPORTED = {
-    "mkl": "numpy measures the CPU by whatever BLAS NumPy is linked to, MKL among them",
-    "clblast": "cublas measures the same GPU",
+    "clblast": "CLBlast on the same device by OpenCL, in a process of its own",
+    "mkl": "MKL's sgemm on the CPU, in a process of its own",
+    "numpy": "numpy.matmul on the CPU, in a process of its own",
 }
 
 
@@ -58,6 +57,13 @@ class Accuracy:
         return self.worst <= 1
 
 
+def variant(spec: GemmSpec) -> str:
+    """A kernel by what it is promised of sizes and leading dimensions."""
+    if max(spec.multiple_of) > 1:
+        return f"whole {'x'.join(map(str, spec.multiple_of))}"
+    return "any ld" if spec.ld_multiple == 1 else f"ld % {spec.ld_multiple} = 0"
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """One contender on one size.
@@ -65,12 +71,14 @@ class Timing:
     Attributes:
         rounds: seconds of one product, hot, one value per round.
         cold: seconds of one product right after a pause; None where none was asked for.
+        variant: which of a kernel's variants ran; empty for a library.
     """
 
     name: str
     rounds: tuple[float, ...]
     accuracy: Accuracy
     cold: float | None = None
+    variant: str = ""
 
     @property
     def seconds(self) -> float:
@@ -115,6 +123,7 @@ class Row:
             "n": self.size.n,
             "k": self.size.k,
             "preset": self.ours.name,
+            "variant": self.ours.variant,
             "peer": self.peer.name if self.peer else None,
             "ratio": self.ratio,
             "cold_ratio": self.cold_ratio,
@@ -181,13 +190,16 @@ def parse_sizes(text: str) -> tuple[Size, ...]:
 def parse_peers(text: str) -> tuple[str, ...]:
     """Peers such as `cublas,numpy`; none for an empty text. Raises: UserError with every problem."""
     names = [part.strip().lower() for part in text.split(",") if part.strip()]
-    problems = [
-        f"peer {name!r} can't be measured yet: {UNSUPPORTED[name]}"
-        if name in UNSUPPORTED
-        else f"peer {name!r} does not exist: give some of {', '.join(PEERS)}"
-        for name in names
-        if name not in PEERS
-    ]
+    problems = [f"peer {name!r} does not exist: give some of {', '.join(PEERS)}" for name in names if name not in PEERS]
     if problems:
         raise UserError(problems)
     return tuple(dict.fromkeys(names))
+
+
+def check_dtype(text: str) -> None:
+    """Raises: SpecError for an element type that can't be measured."""
+    if text not in MATRIX_DTYPES:
+        raise SpecError(
+            f"--dtype {text} can't be measured: kernels hold and sum {', '.join(MATRIX_DTYPES)} alone so far, and a "
+            "peer that computes in another type would be no comparison: leave --dtype out"
+        )

@@ -34,6 +34,8 @@ class Plan:
 
     Attributes:
         best: whether only the fastest of `jobs` counts for each size, and those that can't run are left out.
+        exact: whether leading dimensions are promised to be what the specs say; else matrices choose the variant.
+        strict: whether kernels of CUDA whose registers spill are refused.
         pause: seconds before a cold measurement; 0 for none.
         warn: told about what is left out.
         tick: told about what is being done.
@@ -44,6 +46,8 @@ class Plan:
     sizes: tuple[Size, ...]
     peers: tuple[str, ...]
     best: bool = False
+    exact: bool = False
+    strict: bool = False
     rounds: int = 5
     pause: float = 0.0
     seed: int = 0
@@ -120,7 +124,7 @@ class Makers:
         if self._plan.backend == "cuda":
             from gemmgen.bench.gpu import ours
 
-            return ours(self._gpu(spec.dtype.name), spec, schedule)
+            return ours(self._gpu(spec.dtype.name), spec, schedule, self._plan.exact, self._plan.strict)
         from gemmgen.bench.host import OpenclKernel
 
         return OpenclKernel(self._size, spec, schedule, self._plan.device, self._plan.seed)
@@ -132,9 +136,20 @@ class Makers:
             from gemmgen.bench.gpu import cublas
 
             return cublas(self._gpu(dtype))
-        from gemmgen.bench.host import NumpyProcess
+        from gemmgen.bench.host import PeerProcess
 
-        return NumpyProcess(self._size, dtype, self._plan.seed)
+        device = self._opencl_number() if name == "clblast" else None
+        return PeerProcess(name, self._size, dtype, self._plan.seed, device)
+
+    def _opencl_number(self) -> int:
+        """The plan's device as OpenCL counts them; of a GPU of CUDA, OpenCL's device of that name."""
+        from gemmgen.runtime.cuda_devices import CudaDeviceInfo
+        from gemmgen.runtime.devices import DeviceInfo, pick
+
+        device = self._plan.device
+        if isinstance(device, DeviceInfo):
+            return device.number
+        return pick(device=device.name if isinstance(device, CudaDeviceInfo) else None).number
 
     def _gpu(self, dtype: str) -> GpuProblem:
         if self._problem is None:

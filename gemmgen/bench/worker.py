@@ -1,41 +1,51 @@
-"""The process that measures numpy: M N K DTYPE SEED as arguments; a line in asks, a line of numbers out answers."""
+"""The process that measures a library: PEER M N K DTYPE SEED [DEVICE]; a line in asks, a line of numbers out answers.
+
+What goes wrong is answered too, after the word `error`.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 
-import numpy as np
-
 from gemmgen.bench.host import accuracy, random_matrices
+from gemmgen.bench.libraries import product_of
 from gemmgen.bench.measure import launches
 from gemmgen.bench.records import Size
+from gemmgen.errors import UserError
+
+#: Seconds until the next contender's turn: OpenMP's threads turn in circles for 0.2 s after their work.
+REST = 0.25
 
 
 def main() -> None:
-    """Serve until standard input ends."""
-    m, n, k, dtype, seed = sys.argv[1:]
+    """Serve until standard input ends, or something goes wrong."""
+    try:
+        _serve(*sys.argv[1:])
+    except UserError as error:
+        _say("error " + "; ".join(error.problems))
+
+
+def _serve(peer: str, m: str, n: str, k: str, dtype: str, seed: str, device: str | None = None) -> None:
     a, b = random_matrices(Size(int(m), int(n), int(k)), dtype, int(seed))
-    c = np.full((a.shape[0], b.shape[1]), np.nan, dtype)
-
-    def product(count: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(count):
-            np.matmul(a, b, out=c)
-        return (time.perf_counter() - begin) / count
-
-    product(1)
-    checked = accuracy(a, b, c)
-    count = launches(product(1))
+    product = product_of(peer, a, b, None if device is None else int(device))
+    product.run(1)
+    checked = accuracy(a, b, product.result())
+    count = launches(product.run(1))
     for line in sys.stdin:
         if line.strip() == "check":
-            answer = f"{checked.error!r} {checked.worst!r}"
-        else:
-            if line.strip() == "block":
-                product(count)
-            answer = repr(product(count))
-        sys.stdout.write(f"{answer}\n")
-        sys.stdout.flush()
+            _say(f"{checked.error!r} {checked.worst!r}")
+            continue
+        if line.strip() == "block":
+            product.run(count)
+        seconds = product.run(count)
+        time.sleep(REST)
+        _say(repr(seconds))
+
+
+def _say(answer: str) -> None:
+    sys.stdout.write(f"{answer}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import complain, deliver, path_problems
-from gemmgen.cli.request import Request, attempt, complete_presets
+from gemmgen.cli.output import complain, deliver, path_problems, write
+from gemmgen.cli.request import Request, attempt, complete_presets, strict_problems
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,69 +26,103 @@ EXAMPLES = "\n\n".join(
         "[bold]Examples[/bold]",
         "gemmgen bench --backend cuda --preset smem_8x8_double --sizes 1024,4095,128x14336x4096",
         "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096 --vs cublas,numpy --json bench.json",
-        "gemmgen bench --backend opencl --preset L3_SIMD_32x2_1x8 --sizes 1024 --vs numpy -d xeon",
+        "gemmgen bench --backend opencl --preset L3_SIMD_32x2_1x8 --sizes 1024 --vs clblast,mkl,numpy -d xeon",
+        "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096,8192 --plot bench.svg",
     )
 )
 
 
+Backend = Annotated[str, typer.Option("--backend", metavar="NAME", help="cuda or opencl.")]
+Presets = Annotated[
+    list[str] | None,
+    typer.Option("--preset", metavar="NAME[,NAME]", help="Can be repeated.", autocompletion=complete_presets),
+]
+Schedules = Annotated[
+    list[Path] | None, typer.Option("--schedule", metavar="FILE.toml", help="A schedule in TOML. Can be repeated.")
+]
+Best = Annotated[bool, typer.Option("--best", help="The fastest preset per size; of those named, if any, else of all.")]
+Sizes = Annotated[
+    str, typer.Option("--sizes", metavar="N|MxNxK,...", help="Such as 512,4095,128x14336x4096 (M x N x K).")
+]
+Peers = Annotated[str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, clblast, mkl, numpy; '' for none.")]
+Dtype = Annotated[str, typer.Option("--dtype", metavar="TYPE", help="Element type: float32.")]
+LdMultiple = Annotated[
+    str | None,
+    typer.Option("--ld-multiple", metavar="N", help="Promise it of leading dimensions; else matrices choose."),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse CUDA kernels whose registers spill, by ptxas' word.")]
+Rounds = Annotated[int, typer.Option("--rounds", metavar="N", help="Blocks of each contender, 5 or more.")]
+Pause = Annotated[float, typer.Option("--pause", metavar="SECONDS", help="Also measure cold, after a pause.")]
+Device = Annotated[str | None, typer.Option("-d", "--device", metavar="D", help="Number or part of a name.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Where every figure is written as JSON.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE.png|svg", help="Where a picture is drawn: rate over size.")
+]
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Where the rows are written as CSV.")]
+
+
 def bench(
-    backend: Annotated[str, typer.Option("--backend", metavar="NAME", help="cuda or opencl.")] = "cuda",
-    preset: Annotated[
-        list[str] | None,
-        typer.Option("--preset", metavar="NAME[,NAME]", help="Can be repeated.", autocompletion=complete_presets),
-    ] = None,
-    schedule: Annotated[
-        list[Path] | None, typer.Option("--schedule", metavar="FILE.toml", help="A schedule in TOML. Can be repeated.")
-    ] = None,
-    best: Annotated[
-        bool, typer.Option("--best", help="The fastest preset per size; of those named, if any, else of all.")
-    ] = False,
-    sizes: Annotated[
-        str, typer.Option("--sizes", metavar="N|MxNxK,...", help="Such as 512,4095,128x14336x4096 (M x N x K).")
-    ] = "4096",
-    vs: Annotated[str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, numpy; '' for none.")] = "cublas",
-    dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE", help="Element type: float32.")] = "float32",
-    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="Blocks of each contender, 5 or more.")] = 5,
-    pause: Annotated[float, typer.Option("--pause", metavar="SECONDS", help="Also measure cold, after a pause.")] = 0.0,
-    device: Annotated[str | None, typer.Option("-d", "--device", metavar="D", help="Number or part of a name.")] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")] = 0,
-    json: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Where every figure is written as JSON.")
-    ] = None,
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Where the rows are written as CSV.")
-    ] = None,
+    backend: Backend = "cuda",
+    preset: Presets = None,
+    schedule: Schedules = None,
+    best: Best = False,
+    sizes: Sizes = "4096",
+    vs: Peers = "cublas",
+    dtype: Dtype = "float32",
+    ld_multiple: LdMultiple = None,
+    strict: Strict = False,
+    rounds: Rounds = 5,
+    pause: Pause = 0.0,
+    device: Device = None,
+    seed: Seed = 0,
+    json: Json = None,
+    csv: Csv = None,
+    plot: Plot = None,
 ) -> None:
     """Measure kernels against libraries: the ratio first, above 1 where ours is faster.
 
-    Results are checked against float64 before anything is timed. Contenders take turns in one process, by device time
-    (graph replays on CUDA, events on OpenCL), each block warmed up by its first half; medians of the rounds are shown,
-    and the spread (slowest - fastest) / median. Clocks are left as they are. Exit code 1 if a result is wrong.
+    Results are checked against float64 before anything is timed. Contenders take turns, by device time (graph replays
+    on CUDA, events on OpenCL), each block warmed up by its first half; medians of the rounds are shown, and the spread
+    (slowest - fastest) / median. mkl and numpy (the CPU's) and clblast (on the same device) each take theirs in a
+    process of their own. Clocks are left as they are. Exit code 1 if a result is wrong.
     """
     from gemmgen.bench import records
+    from gemmgen.bench.plot import check as check_plot
     from gemmgen.bench.session import Plan
 
-    problems = _option_problems(backend, rounds, pause, seed, {"--json": json, "--csv": csv})
+    problems = _option_problems(backend, rounds, pause, seed) + strict_problems(strict, backend)
+    problems += _path_problems({"--json": json, "--csv": csv, "--plot": plot})
+    attempt(problems, check_plot, plot)
     measured = attempt(problems, records.parse_sizes, sizes)
-    peers = attempt(problems, records.parse_peers, vs)
-    jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best, dtype)
+    peers = attempt(problems, _peers, vs)
+    attempt(problems, records.check_dtype, dtype)
+    jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best, ld_multiple)
     if problems or measured is None or peers is None or jobs is None:
         raise UserError(problems)
-    plan = Plan(backend, jobs, measured, peers, best, rounds, pause, seed, _device(backend, device))
-    rows = _measure(plan)
+    exact = ld_multiple is not None
+    chosen = _device(backend, device)
+    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen)
+    rows, about = _measure(plan), _about(plan)
     if json is not None:
-        deliver(records.to_json(rows, _about(plan)), json)
+        deliver(records.to_json(rows, about), json)
     if csv is not None:
         deliver(records.to_csv(rows), csv)
+    if plot is not None and rows:
+        _draw(rows, plan, about, plot)
     raise typer.Exit(0 if all(row.ours.accuracy.passed for row in rows) else 1)
 
 
-def _option_problems(backend: str, rounds: int, pause: float, seed: int, files: Mapping[str, Path | None]) -> list[str]:
-    problems = [
+def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
+    return [
         problem.replace("-o ", f"{option} ", 1)
         for option, path in files.items()
-        for problem in path_problems(path, f"bench.{option[2:]}")
+        for problem in path_problems(path, "bench.png" if option == "--plot" else f"bench.{option[2:]}")
     ]
+
+
+def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list[str]:
+    problems = []
     if backend not in ("cuda", "opencl"):
         problems.append(f"backend {backend!r} can't be measured: use cuda or opencl")
     if rounds < 1:
@@ -100,7 +134,17 @@ def _option_problems(backend: str, rounds: int, pause: float, seed: int, files: 
     return problems
 
 
-def _jobs(backend: str, named: list[str], files: list[Path], best: bool, dtype: str) -> tuple[Job, ...]:
+def _peers(vs: str) -> tuple[str, ...]:
+    """The peers, all of them there. Raises: UserError with every problem."""
+    from gemmgen.bench.libraries import require
+    from gemmgen.bench.records import parse_peers
+
+    peers = parse_peers(vs)
+    require(peers)
+    return peers
+
+
+def _jobs(backend: str, named: list[str], files: list[Path], best: bool, ld_multiple: str | None) -> tuple[Job, ...]:
     """What to measure. Raises: UserError with every problem."""
     from gemmgen.presets import names
 
@@ -108,11 +152,11 @@ def _jobs(backend: str, named: list[str], files: list[Path], best: bool, dtype: 
     if best and not presets and not files:
         presets = [name for name in names() if backend == "opencl" or _fits_cuda(name)]
     problems = [] if presets or files else ["nothing to measure: give --preset, --schedule or --best"]
-    requests = [Request(preset=name, dtype=dtype) for name in dict.fromkeys(presets)]
-    requests += [Request(schedule_file=path, dtype=dtype) for path in files]
+    requests = [Request(preset=name, ld_multiple=ld_multiple) for name in dict.fromkeys(presets)]
+    requests += [Request(schedule_file=path, ld_multiple=ld_multiple) for path in files]
     found = [attempt(problems, request.resolve) for request in requests]
     if problems:
-        raise UserError(problems)
+        raise UserError(dict.fromkeys(problems))
     return tuple((job[0], job[1]) for job in found if job is not None)
 
 
@@ -155,11 +199,22 @@ def _about(plan: Plan) -> dict[str, object]:
         "seed": plan.seed,
     }
     found |= {"rounds": plan.rounds, "pause_s": plan.pause, "device": str(plan.device)}
-    if plan.backend == "cuda" or "cublas" in plan.peers:
-        from gemmgen.bench.gpu import about
+    from gemmgen.bench.libraries import about
 
-        found |= about(plan.device if plan.backend == "cuda" else None)
+    found |= about(plan.peers)
+    if plan.backend == "cuda" or "cublas" in plan.peers:
+        from gemmgen.bench.gpu import about as about_gpu
+
+        found |= about_gpu(plan.device if plan.backend == "cuda" else None)
     return found
+
+
+def _draw(rows: list[Row], plan: Plan, about: Mapping[str, object], path: Path) -> None:
+    from gemmgen.bench.plot import draw
+
+    roof = about.get("roof_tflops") if plan.backend == "cuda" else None
+    known, kind = roof if isinstance(roof, float) else None, path.suffix[1:].lower()
+    write(path, lambda file: draw(rows, plan.best, known, str(plan.device), file, kind))
 
 
 def _measure(plan: Plan) -> list[Row]:
@@ -190,6 +245,11 @@ def _advance(progress: Progress, task: object, text: str) -> None:
     progress.update(TaskID(int(str(task))), advance=1, description=text)
 
 
+def _rate(tflops: float) -> str:
+    """Two decimals; three figures where those would be noughts, as on a CPU."""
+    return f"{tflops:.2f}" if tflops >= 1 else f"{tflops:.3g}"
+
+
 def _show(plan: Plan, rows: list[Row]) -> None:
     """The table, the ratio first."""
     from rich.console import Console
@@ -197,9 +257,22 @@ def _show(plan: Plan, rows: list[Row]) -> None:
 
     cold = ["cold ratio"] if plan.pause > 0 else []
     table = Table(box=None, pad_edge=False)
-    for title in ("ratio", *cold, "size", "preset", "TFLOP/s", "peer", "TFLOP/s", "us", "spread", "error", "peer's"):
+    for title in (
+        "ratio",
+        *cold,
+        "size",
+        "preset",
+        "variant",
+        "TFLOP/s",
+        "peer",
+        "TFLOP/s",
+        "us",
+        "spread",
+        "error",
+        "peer's",
+    ):
         # Where the line is too short for all, a preset's name gives way, never a figure.
-        left, folds = title in ("preset", "peer"), title == "preset"
+        left, folds = title in ("preset", "variant", "peer"), title == "preset"
         table.add_column(title, justify="left" if left else "right", no_wrap=not folds, overflow="fold")
     for row in rows:
         peer, failed = row.peer, "" if row.ours.accuracy.passed else " WRONG"
@@ -208,9 +281,10 @@ def _show(plan: Plan, rows: list[Row]) -> None:
             *(["-" if row.cold_ratio is None else f"{row.cold_ratio:.3f}"] if cold else []),
             str(row.size),
             row.ours.name,
-            f"{row.ours.rate(row.size):.2f}",
+            row.ours.variant,
+            _rate(row.ours.rate(row.size)),
             peer.name if peer else "-",
-            f"{peer.rate(row.size):.2f}" if peer else "-",
+            _rate(peer.rate(row.size)) if peer else "-",
             f"{row.ours.seconds * 1e6:.1f}",
             f"{row.ours.spread:.1%}" + (f"/{peer.spread:.1%}" if peer else ""),
             f"{row.ours.accuracy.error:.2e}{failed}",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gemmgen.cli.output import deliver, path_problems
-from gemmgen.cli.request import Request, attempt, takes_request
+from gemmgen.cli.request import Request, attempt, strict_problems, takes_request
 from gemmgen.errors import UserError
+
+if TYPE_CHECKING:
+    from gemmgen.ir.target import Target
+    from gemmgen.source import Source
 
 EXAMPLES = "\n\n".join(
     (
@@ -20,6 +24,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen emit --preset naive --python -o naive.py",
         "gemmgen emit --kernel transpose --sub-group 16",
         "gemmgen emit --tile 8x4 --stop-after build",
+        "gemmgen emit --backend cuda --preset async_8x8_16x16 --target sm_90 --strict -o gemm.cu",
     )
 )
 KERNELS = ("gemm", "transpose")
@@ -57,6 +62,9 @@ def emit(
         bool,
         typer.Option("--python", help="A Python module that needs numpy and pyopencl (CuPy for cuda), but no gemmgen."),
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a CUDA kernel whose registers spill, by ptxas' word.")
+    ] = False,
     stop_after: Annotated[
         str | None, typer.Option(metavar="PASS", help="Print the IR there.", autocompletion=complete_passes)
     ] = None,
@@ -69,9 +77,9 @@ def emit(
     METHOD_RxC_hxw computes R x C elements of C per work-item in groups of h x w work-items. Whatever is
     left out follows from the method; the kernel's head comment shows what was chosen.
     """
-    problems = [*path_problems(output), *_choices(backend, kernel, python, stop_after)]
+    problems = [*path_problems(output), *_choices(backend, kernel, python, strict, stop_after)]
     if kernel == "transpose":
-        deliver(_transpose(request, problems, backend, python, stop_after), output)
+        deliver(_transpose(request, problems, backend, python, strict, stop_after), output)
         return
     spec, schedule, target = request.resolve(problems, backend)
 
@@ -80,18 +88,26 @@ def emit(
     if stop_after is not None:
         from gemmgen.ir.show import show
 
-        deliver(show(driver.lower(spec, schedule, target, stop_after)), output)
+        kernels = driver.lower_program(spec, schedule, target, stop_after).kernels
+        deliver("\n".join(show(kernel) for kernel in kernels), output)
         return
-    source = driver.emit(spec, schedule, backend, target)
+    deliver(_text(driver.emit(spec, schedule, backend, target), target, python, strict), output)
+
+
+def _text(source: Source, target: Target, python: bool, strict: bool) -> str:
+    """What is delivered of a source. Raises: ScheduleError, and under --strict DeviceError where ptxas is missing."""
+    if strict:
+        from gemmgen.runtime.ptxas import refuse_spills
+
+        refuse_spills(source, target.name)
     if python:
         from gemmgen.module import render_module
 
-        deliver(render_module(source), output)
-        return
-    deliver(source.text, output)
+        return render_module(source)
+    return source.text
 
 
-def _choices(backend: str, kernel: str, python: bool, stop_after: str | None) -> list[str]:
+def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: str | None) -> list[str]:
     """What is wrong with the options that only `emit` has."""
     from gemmgen.backends import BACKENDS
     from gemmgen.driver import PASS_NAMES
@@ -103,9 +119,10 @@ def _choices(backend: str, kernel: str, python: bool, stop_after: str | None) ->
         for what, value, known in given
         if value is not None and value not in known
     ]
-    if python and stop_after is not None:
-        problems.append("--python and --stop-after exclude one another: drop one")
-    return problems
+    for option, wanted in (("--python", python), ("--strict", strict)):
+        if wanted and stop_after is not None:
+            problems.append(f"{option} and --stop-after exclude one another: drop one")
+    return problems + strict_problems(strict, backend)
 
 
 def _option(field: str) -> str:
@@ -114,7 +131,9 @@ def _option(field: str) -> str:
     return special.get(field, f"--{field.replace('_', '-')}")
 
 
-def _transpose(request: Request, problems: list[str], backend: str, python: bool, stop_after: str | None) -> str:
+def _transpose(
+    request: Request, problems: list[str], backend: str, python: bool, strict: bool, stop_after: str | None
+) -> str:
     """The text for `--kernel transpose`, which has a block (`--sub-group`) where a product has a schedule."""
     from gemmgen import driver
     from gemmgen.names import name_problem
@@ -140,9 +159,4 @@ def _transpose(request: Request, problems: list[str], backend: str, python: bool
 
         kernel = build_transpose(spec, int(block), target, request.name)
         return show(driver.run_passes(kernel, target, stop_after))
-    source = driver.emit_transpose(spec, int(block), backend, target, request.name)
-    if python:
-        from gemmgen.module import render_module
-
-        return render_module(source)
-    return source.text
+    return _text(driver.emit_transpose(spec, int(block), backend, target, request.name), target, python, strict)

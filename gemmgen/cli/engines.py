@@ -21,15 +21,15 @@ BACKENDS = ("opencl", "cuda")
 
 
 class Engine(Protocol):
-    """A device, and how kernels are made and timed there."""
+    """A device, and how kernels are made and timed there; `exact` where `--ld-multiple` was said."""
 
     label: str
 
     def target(self) -> Target: ...
-    def compile(self, spec: GemmSpec, schedule: Schedule) -> Once: ...
+    def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once: ...
 
 
-def pick(backend: str, platform: str | None, device: str | None, type_: str | None) -> Engine:
+def pick(backend: str, platform: str | None, device: str | None, type_: str | None, strict: bool = False) -> Engine:
     """The device that the options mean. Raises: DeviceError, UserError with every problem."""
     if backend not in BACKENDS:
         raise UserError(f"backend {backend!r} cannot be run: use one of {', '.join(BACKENDS)}")
@@ -42,7 +42,7 @@ def pick(backend: str, platform: str | None, device: str | None, type_: str | No
         raise DeviceError(problems)
     from gemmgen.runtime import cuda_devices
 
-    return CudaEngine(cuda_devices.pick(device))
+    return CudaEngine(cuda_devices.pick(device), strict)
 
 
 class OpenclEngine:
@@ -56,7 +56,7 @@ class OpenclEngine:
 
         return target_of(self._info.handle)
 
-    def compile(self, spec: GemmSpec, schedule: Schedule) -> Once:
+    def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:  # noqa: ARG002  (one kernel there)
         import gemmgen
 
         kernel = gemmgen.compile(spec, schedule, backend="opencl", device=self._info.handle)
@@ -72,21 +72,21 @@ class OpenclEngine:
 class CudaEngine:
     """A GPU of CUDA; times between events before and after the launch."""
 
-    def __init__(self, info: CudaDeviceInfo) -> None:
-        self.label, self._info = str(info), info
+    def __init__(self, info: CudaDeviceInfo, strict: bool) -> None:
+        self.label, self._info, self._strict = str(info), info, strict
 
     def target(self) -> Target:
         from gemmgen.runtime.cuda_devices import target_of
 
         return target_of(self._info)
 
-    def compile(self, spec: GemmSpec, schedule: Schedule) -> Once:
+    def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:
         import cupy
 
-        import gemmgen
+        from gemmgen.runtime.api import cuda_kernel
         from gemmgen.runtime.cuda_devices import translated
 
-        kernel = gemmgen.compile(spec, schedule, backend="cuda", device=self._info)
+        kernel = cuda_kernel(spec, schedule, self._info, exact, self._strict)
 
         def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
             with translated(self._info.name), cupy.cuda.Device(self._info.number):

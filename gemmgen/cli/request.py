@@ -142,7 +142,7 @@ class Request:
         base = attempt(problems, self._document)
         spec = attempt(problems, self._spec, base)
         schedule = attempt(problems, self._schedule, base)
-        target = attempt(problems, self.chosen_target, backend)
+        target = attempt(problems, self.chosen_target, backend, spec, schedule)
         if problems or spec is None or schedule is None or target is None:
             raise UserError(problems)
         return spec, schedule, target
@@ -183,12 +183,17 @@ class Request:
             self.name,
         )
 
-    def chosen_target(self, backend: str = "opencl") -> Target:
-        """The target, or the one that the backend means by itself. Raises: UserError."""
+    def chosen_target(
+        self, backend: str = "opencl", spec: GemmSpec | None = None, schedule: Schedule | None = None
+    ) -> Target:
+        """The target, or the one that the backend means by itself for a schedule. Raises: UserError."""
+        from gemmgen import driver
         from gemmgen.backends import BACKENDS
         from gemmgen.ir.target import TARGETS
         from gemmgen.options import suggest
 
+        if self.target is None and backend in BACKENDS and spec is not None and schedule is not None:
+            return driver.default_target(spec, schedule, backend)
         name = self.target or (BACKENDS[backend].targets[0] if backend in BACKENDS else "intel")
         if name not in TARGETS:
             raise UserError(f"target {name!r} does not exist: {suggest(name, TARGETS)}")
@@ -202,6 +207,13 @@ def attempt(problems: list[str], call: Callable[P, T], *args: P.args, **kwargs: 
     except UserError as error:
         problems += error.problems
         return None
+
+
+def strict_problems(strict: bool, backend: str) -> list[str]:
+    """What is wrong with --strict for a backend."""
+    if not strict or backend == "cuda":
+        return []
+    return [f"--strict asks ptxas, which knows nothing of {backend}: use --backend cuda, or leave it out"]
 
 
 def _read(path: Path) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemmgen.cli.output import path_problems, say, write
-from gemmgen.cli.request import Request, attempt, complete_presets, takes_request
+from gemmgen.cli.request import Request, attempt, complete_presets, strict_problems, takes_request
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -40,11 +40,13 @@ class Plan:
     Attributes:
         jobs: what to build and run, in order.
         tolerant: whether what the device can't run is skipped (`-k all`) instead of refused.
+        exact: whether leading dimensions are promised to be what the specs say, so that arrays choose no kernel.
         matrices: to multiply; None where nothing is run.
     """
 
     jobs: tuple[tuple[GemmSpec, Schedule], ...]
     tolerant: bool
+    exact: bool
     iterations: int
     validate: bool
     matrices: Matrices | None
@@ -82,6 +84,7 @@ def run(
     validate: Annotated[
         bool, typer.Option("-v", "--validate", help="Check against float64; exit code 1 if it fails.")
     ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse CUDA kernels whose registers spill.")] = False,
     a: Annotated[Path | None, _data("--a", metavar="A.npy", text="A, instead of random numbers.")] = None,
     b: Annotated[Path | None, _data("--b", metavar="B.npy", text="B, instead of random numbers.")] = None,
     output: Annotated[Path | None, _data("-o", "--output", metavar="C.npy", text="Where C is written.")] = None,
@@ -91,11 +94,11 @@ def run(
 
     The sizes are arguments of the kernel here, 1024 if not given; all other options are as of emit.
     """
-    problems = path_problems(output, "C.npy")
+    problems = path_problems(output, "C.npy") + strict_problems(strict, backend)
     if request.target is not None:
         problems.append(f"--target {request.target} means nothing here, where the device decides: leave it out")
     plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output)
-    engine = attempt(problems, _pick, backend, platform, device, type_)
+    engine = attempt(problems, _pick, backend, platform, device, type_, strict)
     if plan is not None and engine is not None:
         problems += _refusals(plan, engine)
     if problems or plan is None or engine is None:
@@ -109,10 +112,10 @@ def run(
 # --- before anything runs -------------------------------------------------------------------------
 
 
-def _pick(backend: str, platform: str | None, device: str | None, type_: str | None) -> Engine:
+def _pick(backend: str, platform: str | None, device: str | None, type_: str | None, strict: bool) -> Engine:
     from gemmgen.cli.engines import pick
 
-    return pick(backend, platform, device, type_)
+    return pick(backend, platform, device, type_, strict)
 
 
 def _plan(
@@ -144,7 +147,7 @@ def _plan(
         matrices = attempt(problems, load_or_random, [spec for spec, _ in found], sizes, a, b, start, validate)
     if problems:
         raise UserError(dict.fromkeys(problems))
-    return Plan(tuple(found), "all" in kernels, times, validate, matrices)
+    return Plan(tuple(found), "all" in kernels, request.ld_multiple is not None, times, validate, matrices)
 
 
 def _requests(request: Request, kernels: list[str]) -> Iterator[Request]:
@@ -191,7 +194,7 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
     """
     say(f"\n{schedule.slug()}\n")
     try:
-        once = engine.compile(spec, schedule)
+        once = engine.compile(spec, schedule, plan.exact)
     except UserError as error:
         if not plan.tolerant:
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gemmgen.backends.text import environment
+from gemmgen.backends.files import environment
 from gemmgen.inspect.jobs import Outcome
 from gemmgen.inspect.report import Report
 from gemmgen.inspect.show import CAPTION, HEADINGS, MARKS, by_source_line, cells, remarks

@@ -7,10 +7,10 @@ facts known to be >= 0, until only non-negative terms remain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, all_of, as_int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Scope:
         lets: values of names, to look through them.
         upper: the largest value of a loop variable, as an expression.
         facts: forms that are >= 0.
+        held: conditions that hold, to be recognised as they are written; what is not linear is known by these alone.
         group: work-items of a group (rows, columns).
         sub_group: lanes of a sub-group, if any.
     """
@@ -48,6 +49,7 @@ class Scope:
     facts: tuple[Expr, ...]
     group: tuple[int, int]
     sub_group: int | None
+    held: tuple[Expr, ...] = ()
 
     def with_let(self, var: Var, value: Expr) -> Scope:
         return replace(self, lets={**self.lets, var: value})
@@ -57,16 +59,26 @@ class Scope:
 
     def with_condition(self, condition: Expr) -> Scope:
         """The scope inside an `If` on it."""
-        return replace(self, facts=(*self.facts, *_facts_of(condition)))
+        terms = tuple(conjunction(condition))
+        facts = (fact for term in terms for fact in _facts_of(term))
+        return replace(self, facts=(*self.facts, *facts), held=(*self.held, *terms))
 
     def holds(self, condition: Expr) -> bool:
         """Whether a comparison or a conjunction of them is provably true."""
+        return all(term in self.held or self._follows(term) for term in conjunction(condition))
+
+    def _follows(self, condition: Expr) -> bool:
         facts = _facts_of(condition)
         return bool(facts) and all(self._non_negative(fact) for fact in facts)
 
+    def unproved(self, condition: Expr) -> Expr:
+        """What is left of a conjunction without its parts that are provably true."""
+        return all_of(term for term in conjunction(condition) if not self.holds(term))
+
     def contradicts(self, condition: Expr) -> bool:
         """Whether a comparison, or a part of a conjunction, is provably false."""
-        return any(self._non_negative(Const(-1) - fact) for fact in _facts_of(condition))
+        facts = (fact for term in conjunction(condition) for fact in _facts_of(term))
+        return any(self._non_negative(Const(-1) - fact) for fact in facts)
 
     def affine(self, node: Expr) -> Affine:
         """The linear form of an expression, names looked through."""
@@ -84,7 +96,7 @@ class Scope:
         return Affine(((node, 1),), 0)
 
     def _greatest(self, atom: Expr) -> Affine | None:
-        """An upper bound of an atom."""
+        """An upper bound of an atom that is no minimum."""
         if (bound := self.upper.get(atom)) is not None:
             return self.affine(bound)
         match atom:
@@ -109,17 +121,23 @@ class Scope:
         return total
 
     def _non_negative(self, node: Expr) -> bool:
-        form = self.affine(node)
-        while not self._settled(form, self.facts):
-            # Loop variables last: facts are told in terms of them.
-            for atom, coefficient in sorted(form.terms, key=lambda term: term[0] in self.upper):
-                top = self._greatest(atom) if coefficient < 0 else None
-                if top is not None:
-                    form = form.plus(Affine(((atom, 1),), 0), -coefficient).plus(top, coefficient)
-                    break
-            else:
-                return False
-        return True
+        return self._proved(self.affine(node))
+
+    def _proved(self, form: Affine) -> bool:
+        """Whether a form is >= 0."""
+        if self._settled(form, self.facts):
+            return True
+        # Loop variables without a constant bound last: facts are told in terms of them.
+        for atom, coefficient in sorted(form.terms, key=lambda term: as_int(self.upper.get(term[0], Const(0))) is None):
+            if coefficient > 0:
+                continue
+            rest = form.plus(Affine(((atom, 1),), 0), -coefficient)
+            if isinstance(atom, Bin) and atom.op == "min":
+                # Not above either of the two: one that proves it is enough.
+                return any(self._proved(rest.plus(self.affine(side), coefficient)) for side in (atom.a, atom.b))
+            if (top := self._greatest(atom)) is not None:
+                return self._proved(rest.plus(top, coefficient))
+        return False
 
     def _settled(self, form: Affine, facts: tuple[Expr, ...]) -> bool:
         """Whether the form is a sum of facts and of terms that can't be negative (all atoms are >= 0)."""
@@ -134,12 +152,19 @@ class Scope:
         return False
 
 
-def _facts_of(condition: Expr) -> tuple[Expr, ...]:
-    """The forms whose being >= 0 a condition states; none for what is not linear."""
+def conjunction(condition: Expr) -> Iterator[Expr]:
+    """The parts of `a && b && ...`."""
     match condition:
         case Bin("&&", a, b):
-            left, right = _facts_of(a), _facts_of(b)
-            return (*left, *right) if left and right else ()
+            yield from conjunction(a)
+            yield from conjunction(b)
+        case _:
+            yield condition
+
+
+def _facts_of(condition: Expr) -> tuple[Expr, ...]:
+    """The forms whose being >= 0 a comparison states; none for what is not linear."""
+    match condition:
         case Bin("<", a, b):
             return (b - a - 1,)
         case Bin("<=", a, b):

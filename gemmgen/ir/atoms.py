@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gemmgen.ir.expr import Const, Expr
+from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.expr import Const, Expr, compare, is_const
 
 Edge = Literal["clamp", "guard", "undefined", "zero_fill"]
 
@@ -137,6 +138,14 @@ class CopyAtom:
         """Extent (slow, fast) of what one instruction touches, over all lanes that share it."""
         (er, ec), (lr, lc) = self.element_step, self.lane_step
         return ((width - 1) * er + (sub_group - 1) * lr + 1, (width - 1) * ec + (sub_group - 1) * lc + 1)
+
+
+def aligned(atom: CopyAtom, width: int, matrix: Buffer) -> Expr | None:
+    """The condition that all lines of a matrix begin where the atom's vectors may stand; None where any may."""
+    if not atom.aligned or width == 1:
+        return None
+    condition = compare("==", matrix.layout.strides[-2] % width, 0)
+    return None if is_const(condition, 1) else condition
 
 
 #: One element by an ordinary load or store.

@@ -17,6 +17,8 @@ class Space(Enum):
     IMAGE = "image"
     LOCAL = "local"
     PRIVATE = "private"
+    #: Not memory of its own: a place in local memory that each work-item has for itself, and moves.
+    VIEW = "view"
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,8 +210,8 @@ def div(a: Expr | int, b: Expr | int) -> Expr:
         return Const(x // y)
     if y == 1 or x == 0:
         return a
-    if y is not None and isinstance(a, Bin) and a.op == "*" and (inner := as_int(a.b)) and inner % y == 0:
-        return mul(a.a, inner // y)
+    if y is not None and isinstance(a, Bin) and a.op in ("*", "+") and (inner := as_int(a.b)) and inner % y == 0:
+        return mul(a.a, inner // y) if a.op == "*" else add(div(a.a, y), inner // y)
     return Bin("/", a, b)
 
 

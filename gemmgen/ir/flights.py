@@ -33,6 +33,11 @@ class Flights:
         """Other work-items run now."""
         self._open, self._groups = [], []
 
+    @property
+    def busy(self) -> bool:
+        """Whether a copy is under way."""
+        return bool(self._open or any(self._groups))
+
     def begin(self, flight: Flight) -> None:
         """A copy begins."""
         self._open.append(flight)
@@ -41,6 +46,11 @@ class Flights:
         """What was begun since the last commit is one group."""
         self._groups.append(self._open)
         self._open = []
+
+    def take(self) -> list[Flight]:
+        """The copies begun since the last commit, which something else than a group waits for."""
+        taken, self._open = self._open, []
+        return taken
 
     def wait(self, pending: int) -> None:
         """All groups but the newest `pending` land."""

@@ -15,24 +15,19 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.arguments import Argument, array, integers
 from gemmgen.ir.atoms import CopyAtom
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.evaluate import (
-    Cell,
-    Evaluator,
-    IndexCode,
-    Scope,
-    literal,
-    require_uniform,
-    require_whole,
-)
+from gemmgen.ir.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
 from gemmgen.ir.expr import Expr
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.lanes import Active, Floats, Index, Lanes, Site
-from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory
+from gemmgen.ir.lanes import Active, Index, Lanes, Site
+from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
+from gemmgen.ir.phases import Phases, parts_ways
 from gemmgen.ir.stmt import (
+    Advance,
     Alloc,
     AsyncGroup,
     Barrier,
@@ -44,21 +39,22 @@ from gemmgen.ir.stmt import (
     For,
     If,
     Let,
+    Mbarrier,
     Mma,
     Move,
     PipeOp,
+    Point,
     Stage,
     Stmt,
     Store,
+    Sum,
     Update,
-    in_bytes,
 )
 from gemmgen.ir.visit import evaluate
 
 #: Groups run in turns of at most this many work-items, to bound memory.
 MOST_LANES = 65536
 
-Argument = int | float | Floats
 _Step = Callable[[Active], None]
 
 
@@ -82,7 +78,7 @@ class _Run:
 
     def __init__(self, kernel: Kernel, arguments: Mapping[str, Argument]) -> None:
         self._kernel = kernel
-        self._sizes = _integers(kernel, arguments)
+        self._sizes = integers(kernel, arguments)
         rows, cols = (evaluate(extent, self._sizes) for extent in kernel.grid)
         self._groups = rows * cols
         self._lanes = Lanes(kernel, (rows, cols))
@@ -90,11 +86,12 @@ class _Run:
         self._sites: list[Site] = []
         self._locals: list[LocalMemory] = []
         self._flights = Flights()
+        self._phases: dict[str, Phases] = {}
         self._body = self._block(kernel.body, self._parameters(arguments))
 
     def run(self) -> None:
         """All groups, a share of them at a time."""
-        share = max(1, MOST_LANES // self._lanes.group_size)
+        share = 1 if parts_ways(self._kernel) else max(1, MOST_LANES // self._lanes.group_size)
         with np.errstate(all="ignore"):
             for first in range(0, self._groups, share):
                 self._lanes.load(first, min(share, self._groups - first))
@@ -109,7 +106,7 @@ class _Run:
                 raise ValueError(f"argument {var.name} is an array, not a number")
             scope.cells[var.name] = Cell(literal(value, var.dtype))
         for buffer in self._kernel.matrices:
-            data = _array(buffer, arguments[buffer.name])
+            data = array(buffer, arguments[buffer.name])
             kind = ImageMemory if buffer.space is Space.IMAGE else GlobalMemory
             scope.memories[buffer.name] = kind(self._lanes, buffer, self._sizes, self._sites, data)
         return scope
@@ -132,8 +129,8 @@ class _Run:
         match stmt:
             case Comment():
                 return None
-            case Alloc(buffer):
-                return self._alloc(buffer, scope)
+            case Alloc(buffer, reuses):
+                return self._alloc(buffer, reuses, scope, site)
             case Let():
                 return self._let(stmt, scope, site)
             case Store():
@@ -150,19 +147,46 @@ class _Run:
                 return self._barrier(stmt, site)
             case AsyncGroup():
                 return self._async_group(stmt, site)
-            case Fill() | Copy() | Stage() | Mma() | Update() | PipeOp():
+            case Mbarrier():
+                return self._mbarrier(stmt, scope, site)
+            case Point():
+                return self._point(stmt, scope, site)
+            case Advance():
+                return self._advance(stmt, scope, site)
+            case Fill() | Copy() | Stage() | Mma() | Sum() | Update() | PipeOp():
                 raise LoweringError(f"kernel {self._kernel.name}: `{site.text}` is not an instruction: lower it first")
 
-    def _alloc(self, buffer: Buffer, scope: Scope) -> _Step | None:
+    def _alloc(self, buffer: Buffer, reuses: bool, scope: Scope, site: Site) -> _Step | None:
         if buffer.space is Space.LOCAL:
             # One for the whole kernel, wherever it is declared.
+            before = tuple(self._locals) if reuses else ()
             memory = LocalMemory(self._lanes, buffer, self._sizes, self._sites)
             self._locals.append(memory)
             scope.memories[buffer.name] = memory
-            return None
+
+            def retire(_active: Active) -> None:
+                if any(not old.retire() for old in before) or self._flights.busy:
+                    raise KernelFault("race", site.text, "the local memory below it may still be in use: no barrier")
+
+            return retire if before else None
         registers = PrivateMemory(self._lanes, buffer, self._sizes, self._sites)
         scope.memories[buffer.name] = registers
         return lambda _active: registers.allocate()
+
+    def _point(self, stmt: Point, scope: Scope, site: Site) -> _Step:
+        memory = scope.memory(stmt.buffer.name)
+        if not isinstance(memory, LocalMemory):
+            raise LoweringError(f"`{site.text}` points to no local memory")
+        view = scope.memories[stmt.view.name] = ViewMemory(self._lanes, stmt.view, self._sizes, self._sites, memory)
+        index = self._indexes(stmt.index, scope, site)
+        return lambda active: view.point([code(active) for code in index], active, site)
+
+    def _advance(self, stmt: Advance, scope: Scope, site: Site) -> _Step:
+        view = scope.memory(stmt.view.name)
+        if not isinstance(view, ViewMemory):
+            raise LoweringError(f"`{site.text}` moves no view")
+        by = self._evaluator.index(stmt.by, scope, site)
+        return lambda active: view.advance(by(active))
 
     def _let(self, stmt: Let, scope: Scope, site: Site) -> _Step:
         code = self._evaluator.expr(stmt.value, scope, site)
@@ -247,6 +271,34 @@ class _Run:
 
         return group
 
+    def _mbarrier(self, stmt: Mbarrier, scope: Scope, site: Site) -> _Step:
+        lanes, memories, flights = self._lanes, self._locals, self._flights
+        index, parity = (self._evaluator.index(e, scope, site) for e in (stmt.index, stmt.parity))
+        phases = self._phases.setdefault(stmt.name, Phases())
+
+        def step(active: Active) -> None:
+            if not active.full:
+                raise KernelFault("pipe", site.text, "not every work-item comes, so that phases cannot be counted")
+            if stmt.verb == "init":
+                if lanes.group_size < stmt.count:
+                    raise KernelFault("pipe", site.text, f"{lanes.group_size} work-items for {stmt.count} barriers")
+                phases.clear(stmt.count)
+                return
+            which, of = (_agreed(code(active), active) for code in (index, parity))
+            if isinstance(which, np.ndarray) or isinstance(of, np.ndarray):
+                raise KernelFault("pipe", site.text, "work-items mean different barriers or phases")
+            if stmt.verb == "wait":
+                until = phases.wait(which, of)
+                if until is None:
+                    raise KernelFault("pipe", site.text, f"waits for a phase of {stmt.name}[{which}] that never ends")
+                for memory in memories:
+                    memory.publish(active, until)
+                return
+            phases.arrive(which, lanes.time, flights.take() if stmt.verb == "arrive_copies" else ())
+            lanes.time += 1
+
+        return step
+
     # --- moves ------------------------------------------------------------------------------------
 
     def _move(self, stmt: Move, scope: Scope, site: Site) -> _Step:
@@ -257,21 +309,18 @@ class _Run:
         dst_index = self._indexes(stmt.dst_index, scope, site)
         # The atom's steps hold for its memory side; on the other side the elements are neighbours.
         loads = stmt.src.space is not Space.PRIVATE
+        read = src.peek if stmt.ahead and isinstance(src, ViewMemory | LocalMemory) else src.read
         together = any(stmt.atom.lane_step)
-        places: tuple[tuple[IndexCode, IndexCode], ...] = ()
-        if stmt.byte_place is not None:
-            counted = self._indexes(stmt.byte_place, scope, site)
-            places = tuple(zip(counted, self._indexes(in_bytes(stmt), scope, site), strict=True))
+        check = self._evaluator.place_check(stmt, scope, site)
 
         def move(active: Active) -> None:
             source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
             if together:
                 self._check_together(source if loads else target, active, site)
-            for counted, place in places:
-                _check_offset(counted(active), place(active), active, site)
+            check(active)
             # All elements are read before one is written.
             values = [
-                src.read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)
+                read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)
                 for e in range(stmt.width)
             ]
             for e, value in enumerate(values):
@@ -329,12 +378,6 @@ def _neighbour(index: list[Index], element: int) -> list[Index]:
     return [*index[:-1], index[-1] + element] if element else index
 
 
-def _check_offset(counted: Index, place: Index, active: Active, site: Site) -> None:
-    """An address that was worked out before must be that of the coordinates."""
-    if np.any(active.pick(counted) != active.pick(place)):
-        raise LoweringError(f"`{site.text}`: the place in bytes is not that of the element")
-
-
 def _agreed(value: Index, active: Active) -> Index:
     """One number where all active lanes have the same."""
     if not isinstance(value, np.ndarray):
@@ -348,26 +391,3 @@ def _missing(lanes: Lanes, active: Active) -> int:
     came = active.mask.reshape(-1, lanes.group_size)
     group = int(np.argmax(came.any(axis=1) & ~came.all(axis=1)))
     return lanes.first + group * lanes.group_size + int(np.argmin(came[group]))
-
-
-# --- arguments ------------------------------------------------------------------------------------
-
-
-def _integers(kernel: Kernel, arguments: Mapping[str, Argument]) -> dict[str, int]:
-    """The integer arguments, after a check of all names."""
-    names = [p.name for p in kernel.params]
-    if sorted(names) != sorted(arguments):
-        raise ValueError(f"kernel {kernel.name} takes {', '.join(names)}, not {', '.join(arguments)}")
-    sizes: dict[str, int] = {}
-    for var in kernel.scalars:
-        value = arguments[var.name]
-        if not var.dtype.is_float and not isinstance(value, np.ndarray):
-            sizes[var.name] = int(value)
-    return sizes
-
-
-def _array(buffer: Buffer, value: Argument) -> Floats:
-    dimensions = 2 if buffer.space is Space.IMAGE else 1
-    if not isinstance(value, np.ndarray) or value.ndim != dimensions or value.dtype.name != buffer.dtype.name:
-        raise ValueError(f"argument {buffer.name} is not an array of {buffer.dtype} with {dimensions} dimension(s)")
-    return value

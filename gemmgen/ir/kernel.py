@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Expr, Var
@@ -42,8 +42,31 @@ class Kernel:
         return tuple(p for p in self.params if isinstance(p, Buffer))
 
 
+def together(program: Program) -> Kernel:
+    """All kernels as one, to ask what a file with them holds: the first's head, every body, and every parameter."""
+    first, *others = program.kernels
+    params = dict.fromkeys(p for kernel in program.kernels for p in kernel.params)
+    names: dict[str, Buffer | Var] = {}
+    for param in params:
+        names.setdefault(param.name, param)
+    return replace(first, params=tuple(names.values()), body=(*first.body, *(s for k in others for s in k.body)))
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What runs for one request: kernels in order (one so far; packing and reductions come as more)."""
+    """What runs for one request.
+
+    Attributes:
+        kernels: in the order in which they run.
+        workspace: the global memory between them, if there is any.
+    """
 
     kernels: tuple[Kernel, ...]
+    workspace: Buffer | None = None
+
+    @property
+    def workspace_elements(self) -> Expr | None:
+        """How many elements the workspace has, over the scalar parameters."""
+        if self.workspace is None:
+            return None
+        return self.workspace.shape[0] * self.workspace.layout.strides[0]

@@ -92,6 +92,7 @@ class Lanes:
         first: number of the first lane in the whole grid.
         everyone: all lanes.
         base: each lane's group, counted from the first that runs now.
+        time: how often work-items arrived at an mbarrier; tells accesses apart that one orders and another does not.
     """
 
     def __init__(self, kernel: Kernel, grid: tuple[int, int]) -> None:
@@ -102,6 +103,7 @@ class Lanes:
         if self.sub_group is not None and self.group_size % self.sub_group:
             raise LoweringError(f"kernel {kernel.name}: {self.group_size} work-items are not whole sub-groups")
         self._on_load: list[Callable[[], None]] = []
+        self.time = 0
         self.load(0, 0)
 
     def on_load(self, action: Callable[[], None]) -> None:

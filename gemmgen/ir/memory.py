@@ -194,8 +194,12 @@ class LocalMemory(_Shared):
 
     def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Loads of the active lanes."""
-        addresses = self._locate(index, active, site) + self._base[active.lanes]
-        conflict = self._accesses.read(addresses, active.lanes, site.number)
+        return self.read_at(self._locate(index, active, site), index, active, site)
+
+    def read_at(self, address: Index, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """Loads by address; the index is for messages."""
+        addresses = address + self._base[active.lanes]
+        conflict = self._accesses.read(addresses, active.lanes, site.number, self._lanes.time)
         if conflict is not None:
             self._clash(conflict, "reads", index, active, site)
         written = self._written[addresses]
@@ -203,10 +207,30 @@ class LocalMemory(_Shared):
             self._fault("unwritten", int(np.argmin(written)), index, active, site, "nothing was written there")
         return active.spread(self._data[addresses])
 
+    def peek(self, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """Loads that nobody may need: NaN, so that a use shows, where nothing was written."""
+        return self.peek_at(self._locate(index, active, site), index, active, site)
+
+    def peek_at(self, address: Index, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """The same by address."""
+        addresses = address + self._base[active.lanes]
+        if self._written[addresses].all():
+            return self.read_at(address, index, active, site)
+        return active.spread(np.where(self._written[addresses], self._data[addresses], self._dtype.type(np.nan)))
+
+    def locate(self, index: Sequence[Index], active: Active, site: Site) -> Index:
+        """The active lanes' addresses in their group's memory, without gaps."""
+        return self._locate(index, active, site)
+
+    @property
+    def size(self) -> int:
+        """Elements of a group, padding included."""
+        return self._size
+
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Stores of the active lanes."""
         addresses = self._locate(index, active, site) + self._base[active.lanes]
-        conflict = self._accesses.write(addresses, active.lanes, site.number)
+        conflict = self._accesses.write(addresses, active.lanes, site.number, self._lanes.time)
         if conflict is not None:
             self._clash(conflict, "writes", index, active, site)
         self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
@@ -215,28 +239,73 @@ class LocalMemory(_Shared):
     def begin(self, index: Sequence[Index], active: Active, site: Site) -> Ints:
         """An asynchronous store begins: gives its addresses, whose content is undefined until it lands."""
         addresses = self._locate(index, active, site) + self._base[active.lanes]
-        conflict = self._accesses.write(addresses, active.lanes, site.number)
+        conflict = self._accesses.write(addresses, active.lanes, site.number, self._lanes.time)
         if conflict is not None:
             self._clash(conflict, "writes", index, active, site)
         self._written[addresses] = False
         return addresses
 
-    def land(self, addresses: Ints, value: Floats, lanes: Ints, site: Site) -> None:
-        """What was begun is there, as if each lane had just stored it."""
-        self._accesses.write(addresses, lanes, site.number)
+    def land(self, addresses: Ints, value: Floats, lanes: Ints, site: Site, for_all: bool = False) -> None:
+        """What was begun is there, as if each lane had just stored it; or `for_all` to see, as after a barrier."""
+        if not for_all:
+            self._accesses.write(addresses, lanes, site.number, self._lanes.time)
         self._data[addresses] = value
         self._written[addresses] = True
 
-    def publish(self, active: Active) -> None:
-        """What was written before is ordered before what follows, in each active group."""
+    def retire(self) -> bool:
+        """Give the memory up to another buffer; False if an access is not ordered before what follows."""
+        self._written[:] = False
+        return self._accesses.settled
+
+    def publish(self, active: Active, until: int | None = None) -> None:
+        """What was done before (or up to a time) is ordered before what follows, in each active group."""
         if active.full:
-            self._accesses.forget(0, len(self._data))
+            self._accesses.forget(0, len(self._data), until)
             return
         for group in np.unique(self._lanes.base[active.lanes]):
-            self._accesses.forget(int(group) * self._size, (int(group) + 1) * self._size)
+            self._accesses.forget(int(group) * self._size, (int(group) + 1) * self._size, until)
 
     def _other(self, lane: int) -> int:
         return self._lanes.first + lane
+
+
+class ViewMemory(_Strided):
+    """A place in local memory that each work-item has for itself."""
+
+    def __init__(
+        self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site], memory: LocalMemory
+    ) -> None:
+        super().__init__(lanes, buffer, sizes, sites)
+        self._memory, self._size = memory, memory.size
+        self._start: Index = 0
+
+    def point(self, index: Sequence[Index], active: Active, site: Site) -> None:
+        """Begin at an element; all work-items of the groups do."""
+        start = self._memory.locate(index, active, site)
+        self._start = active.spread(start) if isinstance(start, np.ndarray) else start
+
+    def advance(self, by: Index) -> None:
+        """Begin elsewhere."""
+        self._start = self._start + by
+
+    def _addresses(self, index: Sequence[Index], active: Active, site: Site) -> Index:
+        address = self._locate(index, active, site) + active.pick(self._start)
+        beyond = np.broadcast_to((address < 0) | (address >= self._size), active.lanes.shape)
+        if beyond.any():
+            self._fault("out-of-bounds", int(np.argmax(beyond)), index, active, site, "outside of local memory")
+        return address
+
+    def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """Loads of the active lanes."""
+        return self._memory.read_at(self._addresses(index, active, site), index, active, site)
+
+    def peek(self, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """Loads that nobody may need."""
+        return self._memory.peek_at(self._addresses(index, active, site), index, active, site)
+
+    def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
+        """Raises: LoweringError."""
+        raise LoweringError(f"`{site.text}` writes by view {self._name}")
 
 
 class GlobalMemory(_Shared):

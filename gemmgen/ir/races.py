@@ -29,18 +29,19 @@ class Conflict:
 
 
 class Accesses:
-    """The accesses to `size` elements in the current epoch.
+    """The accesses to `size` elements that nothing has ordered before what comes next.
 
     One writer and two different readers are remembered for each element: whoever comes next, one of the two
-    is somebody else.
+    is somebody else. Each with its time, a number that grows whenever work-items arrive at an mbarrier.
     """
 
     def __init__(self, size: int) -> None:
-        self._writer, self._written_at = _blank(size), _blank(size)
+        self._writer, self._written_at, self._written_when = (_blank(size) for _ in range(3))
         self._readers = (_blank(size), _blank(size))
         self._read_at = (_blank(size), _blank(size))
+        self._read_when = (_blank(size), _blank(size))
 
-    def read(self, addresses: Ints, lanes: Ints, site: int) -> Conflict | None:
+    def read(self, addresses: Ints, lanes: Ints, site: int, time: int = 0) -> Conflict | None:
         """Note that each of `lanes` read its address."""
         conflict = self._clash(self._writer, self._written_at, addresses, lanes, wrote=True)
         if conflict is not None:
@@ -51,12 +52,14 @@ class Accesses:
             first[addresses[fresh]] = lanes[fresh]
             self._read_at[0][addresses[fresh]] = site
         other = first[addresses] != lanes
+        self._read_when[0][addresses[~other]] = time
         if other.any():
             second[addresses[other]] = lanes[other]
             self._read_at[1][addresses[other]] = site
+            self._read_when[1][addresses[other]] = time
         return None
 
-    def write(self, addresses: Ints, lanes: Ints, site: int) -> Conflict | None:
+    def write(self, addresses: Ints, lanes: Ints, site: int, time: int = 0) -> Conflict | None:
         """Note that each of `lanes` wrote to its address."""
         conflict = self._clash(self._writer, self._written_at, addresses, lanes, wrote=True)
         for reader, at in zip(self._readers, self._read_at, strict=True):
@@ -65,6 +68,7 @@ class Accesses:
             return conflict
         self._writer[addresses] = lanes
         self._written_at[addresses] = site
+        self._written_when[addresses] = time
         # Of several lanes that write to one element at once, only the last has left its name.
         twice = self._writer[addresses] != lanes
         if twice.any():
@@ -72,10 +76,19 @@ class Accesses:
             return Conflict(position, int(self._writer[addresses[position]]), None, True)
         return None
 
-    def forget(self, start: int, stop: int) -> None:
-        """Begin a new epoch for the elements from `start` to `stop`."""
-        for record in (self._writer, *self._readers):
-            record[start:stop] = _NOBODY
+    @property
+    def settled(self) -> bool:
+        """Whether all that was done is ordered before what follows."""
+        return all(bool((record == _NOBODY).all()) for record in (self._writer, *self._readers))
+
+    def forget(self, start: int, stop: int, until: int | None = None) -> None:
+        """What was done to the elements from `start` to `stop` (up to a time) comes before what follows."""
+        records = (self._writer, self._written_when), *zip(self._readers, self._read_when, strict=True)
+        for record, when in records:
+            if until is None:
+                record[start:stop] = _NOBODY
+            else:
+                record[start:stop][when[start:stop] <= until] = _NOBODY
 
     @staticmethod
     def _clash(record: Ints, sites: Ints, addresses: Ints, lanes: Ints, wrote: bool) -> Conflict | None:

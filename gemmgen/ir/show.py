@@ -9,6 +9,7 @@ from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
+    Advance,
     Alloc,
     AsyncGroup,
     Barrier,
@@ -20,15 +21,19 @@ from gemmgen.ir.stmt import (
     For,
     If,
     Let,
+    Mbarrier,
     Mma,
     Move,
     Pipe,
     PipeOp,
+    Point,
     Registers,
     Stage,
     Stmt,
     Store,
+    Sum,
     Tile,
+    TileStmt,
     Update,
 )
 
@@ -166,7 +171,7 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
             case Block(inner):
                 yield f"{indent}block:"
                 yield from _block(inner, indent + _INDENT)
-            case Fill() | Copy() | Stage() | Mma() | Update() | PipeOp():
+            case Fill() | Copy() | Stage() | Mma() | Sum() | Update() | PipeOp():
                 yield indent + _on_tiles(stmt)
             case _:
                 yield indent + _on_elements(stmt)
@@ -188,10 +193,10 @@ def _for(stmt: For) -> str:
     return f"for {stmt.var.name} in {bounds}{step}{note}:"
 
 
-def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | AsyncGroup | Comment) -> str:
+def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | AsyncGroup | Mbarrier | Point | Advance | Comment) -> str:
     match stmt:
-        case Alloc(buffer):
-            return f"alloc {_declared(buffer)}"
+        case Alloc(buffer, reuses):
+            return f"alloc {_declared(buffer)}{' where local memory was' if reuses else ''}"
         case Let(var, value):
             return f"let {var.name}: {var.dtype} = {show_expr(value)}"
         case Store(buffer, index, value):
@@ -201,23 +206,34 @@ def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | AsyncGroup | Comme
             src = show_index(stmt.src, stmt.src_index)
             valid = "" if stmt.valid is None else f", {show_expr(stmt.valid)} of them inside"
             at = "" if stmt.byte_place is None else f", at byte {', '.join(map(show_expr, stmt.byte_place))}"
-            return f"{dst} <- move {stmt.atom.name} x{stmt.width} {src}{valid}{at}"
+            ahead = " ahead" if stmt.ahead else ""
+            return f"{dst} <- move {stmt.atom.name} x{stmt.width}{ahead} {src}{valid}{at}"
+        case Point(view, buffer, index):
+            return f"point {view.name} at {show_index(buffer, index)}"
+        case Advance(view, by):
+            return f"advance {view.name} by {show_expr(by)}"
         case Barrier(memory):
             return "barrier local" if memory == "local" else "barrier (no memory)"
         case AsyncGroup("commit"):
             return "commit async group"
         case AsyncGroup(_, pending):
             return f"wait until {pending} async groups are pending"
+        case Mbarrier("init", name, count):
+            return f"init mbarriers {name}[{count}]"
+        case Mbarrier("wait", name, _, index, parity):
+            return f"wait for mbarrier {name}[{show_expr(index)}] parity {show_expr(parity)}"
+        case Mbarrier(verb, name, _, index):
+            return f"{verb.replace('_copies', ' with copies')} at mbarrier {name}[{show_expr(index)}]"
         case Comment(text):
             return f"# {text}"
 
 
-def _on_tiles(stmt: Fill | Copy | Stage | Mma | Update | PipeOp) -> str:
+def _on_tiles(stmt: TileStmt) -> str:
     match stmt:
         case Fill(dst, value):
             return f"fill {_registers(dst)} = {show_expr(value)}"
-        case Copy(dst, src, atom, width):
-            return f"{_registers(dst)} <- copy {atom.name} x{width} {_tile(src)}"
+        case Copy(dst, src, atom, width, ahead):
+            return f"{_registers(dst)} <- copy {atom.name} x{width}{' ahead' if ahead else ''} {_tile(src)}"
         case Stage():
             part = "" if stmt.part == "all" else f" {stmt.part}"
             via = f" via {stmt.via.name}" if stmt.via is not None else ""
@@ -225,9 +241,12 @@ def _on_tiles(stmt: Fill | Copy | Stage | Mma | Update | PipeOp) -> str:
         case Mma():
             a, b = (f"{_registers(r)}[k {show_expr(k)}]" for r, k in ((stmt.a, stmt.a_k), (stmt.b, stmt.b_k)))
             return f"mma {stmt.atom.name} {_registers(stmt.acc)} += {a} * {b} depth {stmt.depth}"
-        case Update(dst, acc, alpha, beta):
+        case Sum(dst, src, planes, atom, width):
+            return f"{_registers(dst)} <- sum of {planes} {atom.name} x{width} {_tile(src)}"
+        case Update(dst, acc, alpha, beta, _, width):
             old = f" + {_expr(beta, 5)} * {dst.buffer.name}" if beta != Const(0.0, beta.dtype) else ""
-            return f"update {_tile(dst)} = {_expr(alpha, 5)} * {_registers(acc)}{old}"
+            wide = f" x{width}" if width > 1 else ""
+            return f"update{wide} {_tile(dst)} = {_expr(alpha, 5)} * {_registers(acc)}{old}"
         case PipeOp(verb, pipe):
             return f"{verb} {_pipe(pipe)}"
 
@@ -235,7 +254,8 @@ def _on_tiles(stmt: Fill | Copy | Stage | Mma | Update | PipeOp) -> str:
 def _pipe(pipe: Pipe) -> str:
     stages = "1 stage" if pipe.stages == 1 else f"{pipe.stages} stages"
     through = ", through registers" if pipe.through_registers else ""
-    return f"{pipe.name} ({stages}, sync {pipe.sync}{through})"
+    batch = f", {pipe.batch} at a time" if pipe.batch > 1 else ""
+    return f"{pipe.name} ({stages}{batch}, sync {pipe.sync}{through})"
 
 
 def _tile(tile: Tile) -> str:

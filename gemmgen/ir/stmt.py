@@ -6,7 +6,7 @@ first built; `passes.expand` turns them into the others, which speak of single i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
@@ -14,6 +14,8 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
+Sync = Literal["barrier", "none", "async_group", "mbarrier"]
+MbarrierVerb = Literal["init", "arrive", "arrive_copies", "wait"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Pipe:
         stages: slots; 1 means that producer and consumer take turns.
         sync: how the hand-over is made visible: `barrier` between work-items of a group, `none` where a
             work-item hands over to itself (registers), `async_group` for asynchronous copies, waited for by groups and
-            then a barrier.
+            then a barrier, `mbarrier` for asynchronous copies by a pair of mbarriers (full, empty) for each `batch`.
+        batch: slots that are handed over at a time; divides `stages`.
         across: whether, in a loop of a loop, the last step's prefetch is the first of the next outer round, so that
             the ring never runs dry between two tiles.
         through_registers: whether the producer loads the next slot into registers before the consumer's
@@ -36,9 +39,10 @@ class Pipe:
 
     name: str
     stages: int
-    sync: Literal["barrier", "none", "async_group"]
+    sync: Sync
     through_registers: bool = False
     across: bool = False
+    batch: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +109,14 @@ class Copy:
 
     Attributes:
         width: elements that one instruction of `atom` moves.
+        ahead: whether it may read what nothing was written to, because nobody uses it then.
     """
 
     dst: Registers
     src: Tile
     atom: CopyAtom
     width: int = 1
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +152,34 @@ class Mma:
 
 
 @dataclass(frozen=True, slots=True)
+class Sum:
+    """dst = the sum of `planes` tiles, which lie behind one another in the source's first coordinate, in that order.
+
+    Attributes:
+        width: elements that one instruction of `atom` moves.
+    """
+
+    dst: Registers
+    src: Tile
+    planes: int
+    atom: CopyAtom
+    width: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
-    """c = alpha * acc + beta * c, for the elements inside the matrix; beta = 0 never reads c."""
+    """c = alpha * acc + beta * c, for the elements inside the matrix; beta = 0 never reads c.
+
+    Attributes:
+        atom, width: the instruction that reads and writes neighbours of c, where they are inside.
+    """
 
     dst: Tile
     acc: Registers
     alpha: Expr
     beta: Expr
+    atom: CopyAtom
+    width: int = 1
 
 
 # --- on instructions ------------------------------------------------------------------------------
@@ -160,9 +187,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Alloc:
-    """Declare a local or private buffer, visible to the end of the block."""
+    """Declare a local or private buffer, visible to the end of the block.
+
+    Attributes:
+        reuses: whether it lies where the local memory declared before it lies, which nobody may use any more.
+    """
 
     buffer: Buffer
+    reuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +224,7 @@ class Move:
         valid: how many of the elements are inside the matrix, for an atom that makes the others zero; None for all.
         byte_place: where the first element lies in `src`, where that has been worked out before: how many bytes into a
             buffer; the line of an image and how many bytes into it.
+        ahead: whether it may read what nothing was written to, because nobody uses it then.
     """
 
     dst: Buffer
@@ -202,6 +235,7 @@ class Move:
     width: int
     valid: Expr | None = None
     byte_place: tuple[Expr, ...] | None = None
+    ahead: bool = False
 
 
 def in_bytes(move: Move) -> tuple[Expr, ...]:
@@ -211,6 +245,23 @@ def in_bytes(move: Move) -> tuple[Expr, ...]:
         y, x = move.src_index
         return y, x * size
     return (move.src.layout.offset(move.src_index) * size,)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Let a view begin at an element of local memory; its own coordinates count from there."""
+
+    view: Buffer
+    buffer: Buffer
+    index: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Move where a view begins by a number of elements."""
+
+    view: Buffer
+    by: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +322,29 @@ class AsyncGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Mbarrier:
+    """A step with an array of barriers in local memory that work-items arrive at and wait for apart.
+
+    A phase of a barrier is over when every work-item of the group has arrived; its phases have parities 0, 1, 0, ...
+
+    Attributes:
+        verb: `init` declares the array and has work-items with an `index` of it make that one ready, before the group
+            meets; `arrive` says that a work-item is
+            done; `arrive_copies` that its asynchronous copies so far have landed; `wait` until the phase of that parity
+            is over, which is so for parity 1 before the first.
+        count: barriers of the array.
+        index: which of them.
+        parity: of the phase that is waited for.
+    """
+
+    verb: MbarrierVerb
+    name: str
+    count: int
+    index: Expr
+    parity: Expr = field(default_factory=lambda: Const(0))
+
+
+@dataclass(frozen=True, slots=True)
 class PipeOp:
     """One of the four verbs on a pipe."""
 
@@ -285,6 +359,7 @@ class Comment:
     text: str
 
 
-TileStmt = Fill | Copy | Stage | Mma | Update | PipeOp
-Stmt = TileStmt | Alloc | Let | Store | Move | For | If | Block | Barrier | AsyncGroup | Comment
+TileStmt = Fill | Copy | Stage | Mma | Sum | Update | PipeOp
+Meeting = Barrier | AsyncGroup | Mbarrier
+Stmt = TileStmt | Alloc | Let | Store | Move | For | If | Block | Meeting | Point | Advance | Comment
 Body = tuple[Stmt, ...]

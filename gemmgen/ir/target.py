@@ -12,6 +12,8 @@ FEATURES: dict[str, str] = {
     "block_read": "a sub-group reads neighbouring elements of a buffer by one instruction",
     "image_block_read": "the same from a 2D image",
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
+    "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
+    "reused_local_memory": "buffers of local memory can lie where others were",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
 }
 
@@ -39,13 +41,14 @@ class Target:
     sub_group_register_bytes: int = 4096
 
 
-_INTEL = frozenset(FEATURES) - {"async_copy"}
-_WARP = frozenset({"sub_groups"})
+_INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory"}
+_WARP = frozenset({"sub_groups", "reused_local_memory"})
 
 
 def _nvidia(name: str, shared_bytes: int) -> Target:
     """A compute capability; a sub-group is a warp or an even part of one (CUDA C++ Programming Guide, 16.2)."""
-    features = _WARP | ({"async_copy"} if int(name[3:]) >= 80 else set())
+    capability = int(name[3:])
+    features = _WARP | ({"async_copy"} if capability >= 80 else set()) | ({"mbarrier"} if capability >= 90 else set())
     return Target(name, features, (8, 16, 32), 1024, shared_bytes, register_bytes=1020, sub_group_register_bytes=32640)
 
 

@@ -13,6 +13,7 @@ from gemmgen.ir.expr import FUNCTIONS, Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import headline, show_expr
 from gemmgen.ir.stmt import (
+    Advance,
     Alloc,
     AsyncGroup,
     Barrier,
@@ -24,13 +25,16 @@ from gemmgen.ir.stmt import (
     For,
     If,
     Let,
+    Mbarrier,
     Mma,
     Move,
     PipeOp,
+    Point,
     Registers,
     Stage,
     Stmt,
     Store,
+    Sum,
     Tile,
     Update,
 )
@@ -107,10 +111,15 @@ class _Verifier:
             # An image has no pitch of its own.
             strides = param.layout.strides if param.space is Space.GLOBAL else ()
             self._exprs((*param.shape, *strides), scope)
-        self._exprs((*self._kernel.grid, *self._kernel.facts), scope)
-        for node in (*self._kernel.grid, *self._kernel.facts):
+        self._exprs(self._kernel.grid, scope)
+        for node in self._kernel.grid:
             self._integer(node)
         self._body(self._kernel.body, scope)
+        # Facts may speak of what is named at the top.
+        self._at = "its facts"
+        self._exprs(self._kernel.facts, scope)
+        for node in self._kernel.facts:
+            self._integer(node)
 
     # --- statements -------------------------------------------------------------------------------
 
@@ -143,17 +152,28 @@ class _Verifier:
                 self._body(orelse, scope.inner(varies))
             case Block(body):
                 self._body(body, scope.inner(False))
-            case AsyncGroup(_, pending):
-                self._needs(frozenset({"async_copy"}), "an asynchronous group")
-                self._require(pending >= 0, f"{pending} groups cannot be pending")
-            case Barrier():
-                self._require(not scope.divergent, "a barrier where work-items of a group may have parted ways")
-            case Fill() | Copy() | Stage() | Mma() | Update():
+            case AsyncGroup() | Mbarrier() | Barrier():
+                self._sync(stmt, scope)
+            case Fill() | Copy() | Stage() | Mma() | Sum() | Update():
                 self._on_tiles(stmt, scope)
             case PipeOp(_, pipe):
                 self._require(pipe.stages >= 1, f"pipe {pipe.name} has {pipe.stages} stages")
+                self._require(pipe.stages % pipe.batch == 0, f"pipe {pipe.name} is handed over in uneven batches")
+            case Point() | Advance():
+                self._view(stmt, scope)
             case Comment(text):
                 self._require("\n" not in text, "a comment of more than one line")
+
+    def _sync(self, stmt: AsyncGroup | Mbarrier | Barrier, scope: _Scope) -> None:
+        if isinstance(stmt, AsyncGroup):
+            self._needs(frozenset({"async_copy"}), "an asynchronous group")
+            self._require(stmt.pending >= 0, f"{stmt.pending} groups cannot be pending")
+            return
+        self._require(not scope.divergent, "a barrier where work-items of a group may have parted ways")
+        if isinstance(stmt, Mbarrier):
+            self._needs(frozenset({"mbarrier"}), "an mbarrier")
+            self._integer(stmt.index)
+            self._integer(stmt.parity)
 
     def _alloc(self, buffer: Buffer, scope: _Scope) -> None:
         self._require(
@@ -163,6 +183,17 @@ class _Verifier:
             size = as_int(extent)
             self._require(size is not None and size > 0, f"{buffer.name} has extent {show_expr(extent)}")
         self._bind(buffer, scope)
+
+    def _view(self, stmt: Point | Advance, scope: _Scope) -> None:
+        self._require(stmt.view.space is Space.VIEW, f"{stmt.view.name} is {stmt.view.space.value}, no view")
+        if isinstance(stmt, Advance):
+            self._declared(stmt.view, scope)
+            self._integer(stmt.by)
+            return
+        self._require(stmt.buffer.space is Space.LOCAL, f"{stmt.buffer.name} is {stmt.buffer.space.value}, not local")
+        self._same(stmt.view.dtype, stmt.buffer.dtype, f"{stmt.view.name} and {stmt.buffer.name}")
+        self._element(stmt.buffer, stmt.index, scope)
+        self._bind(stmt.view, scope)
 
     def _for(self, stmt: For, scope: _Scope) -> None:
         self._require(stmt.step >= 1, f"step {stmt.step} < 1")
@@ -208,7 +239,7 @@ class _Verifier:
 
     # --- statements on tiles ----------------------------------------------------------------------
 
-    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | Update, scope: _Scope) -> None:
+    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | Sum | Update, scope: _Scope) -> None:
         match stmt:
             case Fill(dst, value):
                 self._registers(dst, scope)
@@ -231,7 +262,13 @@ class _Verifier:
                 for registers in (acc, a, b):
                     self._registers(registers, scope)
                 self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
-            case Update(dst, acc, alpha, beta):
+            case Sum(dst, src, planes, atom, _):
+                self._registers(dst, scope)
+                self._tile(src, scope)
+                self._needs(atom.needs, f"atom {atom.name}")
+                self._require(planes >= 1, f"a sum of {planes} tiles")
+            case Update(dst, acc, alpha, beta, atom, _):
+                self._needs(atom.needs, f"atom {atom.name}")
                 self._tile(dst, scope, written=True)
                 self._registers(acc, scope)
                 for factor in (alpha, beta):

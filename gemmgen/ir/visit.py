@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Space
 from gemmgen.ir.expr import (
     Bin,
     Call,
@@ -25,7 +26,27 @@ from gemmgen.ir.expr import (
     sub,
 )
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Block, Body, Copy, For, If, Let, Mma, Move, Registers, Stage, Stmt, Store, Tile, Update
+from gemmgen.ir.stmt import (
+    Advance,
+    Alloc,
+    Block,
+    Body,
+    Copy,
+    For,
+    If,
+    Let,
+    Mbarrier,
+    Mma,
+    Move,
+    Point,
+    Registers,
+    Stage,
+    Stmt,
+    Store,
+    Sum,
+    Tile,
+    Update,
+)
 
 Rewrite = Callable[[Expr], Expr]
 
@@ -108,6 +129,16 @@ def _map_registers(registers: Registers, rewrite: Rewrite) -> Registers:
     return replace(registers, slot=map_expr(registers.slot, rewrite))
 
 
+def _map_move(stmt: Move, rewrite: Rewrite) -> Move:
+    return replace(
+        stmt,
+        dst_index=map_index(stmt.dst_index, rewrite),
+        src_index=map_index(stmt.src_index, rewrite),
+        valid=None if stmt.valid is None else map_expr(stmt.valid, rewrite),
+        byte_place=None if stmt.byte_place is None else map_index(stmt.byte_place, rewrite),
+    )
+
+
 def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
     """Rewrite every expression of a statement, those of its body included."""
     match stmt:
@@ -116,13 +147,7 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
         case Store(buffer, index, value):
             return Store(buffer, map_index(index, rewrite), map_expr(value, rewrite))
         case Move():
-            return replace(
-                stmt,
-                dst_index=map_index(stmt.dst_index, rewrite),
-                src_index=map_index(stmt.src_index, rewrite),
-                valid=None if stmt.valid is None else map_expr(stmt.valid, rewrite),
-                byte_place=None if stmt.byte_place is None else map_index(stmt.byte_place, rewrite),
-            )
+            return _map_move(stmt, rewrite)
         case For():
             return replace(
                 stmt,
@@ -146,6 +171,14 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
                 a_k=map_expr(stmt.a_k, rewrite),
                 b_k=map_expr(stmt.b_k, rewrite),
             )
+        case Point(view, buffer, index):
+            return Point(view, buffer, map_index(index, rewrite))
+        case Advance(view, by):
+            return Advance(view, map_expr(by, rewrite))
+        case Mbarrier():
+            return replace(stmt, index=map_expr(stmt.index, rewrite), parity=map_expr(stmt.parity, rewrite))
+        case Sum():
+            return replace(stmt, src=_map_tile(stmt.src, rewrite))
         case Update():
             return replace(
                 stmt,
@@ -205,12 +238,18 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
             yield from (stmt.start, stmt.stop)
         case If(condition, _, _):
             yield condition
-        case Copy():
+        case Copy() | Sum():
             yield from stmt.src.origin
         case Stage():
             yield from (*stmt.dst.origin, *stmt.src.origin)
         case Mma():
             yield from (stmt.a_k, stmt.b_k)
+        case Point(_, _, index):
+            yield from index
+        case Advance(_, by):
+            yield by
+        case Mbarrier():
+            yield from (stmt.index, stmt.parity)
         case Update():
             yield from (*stmt.dst.origin, stmt.alpha, stmt.beta)
 
@@ -233,6 +272,13 @@ def evaluate(node: Expr, values: Mapping[str, int]) -> int:
     raise LoweringError(f"{node} is not a number over {sorted(values)}")
 
 
+def local_bytes(kernel: Kernel) -> int:
+    """Local memory of a group, in bytes."""
+    local = [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+    own, reused = (sum(s.buffer.bytes for s in local if s.reuses is reuses) for reuses in (False, True))
+    return max(own, reused)
+
+
 def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
     """Whether any of these functions is called."""
     nodes = (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
@@ -242,4 +288,6 @@ def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
 def uses_features(kernel: Kernel) -> frozenset[str]:
     """The features of a target that the kernel's instructions need."""
     needs = frozenset({"sub_groups"} if kernel.sub_group else ())
+    if any(isinstance(s, Mbarrier) for s in walk(kernel.body)):
+        needs |= {"mbarrier"}
     return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, compare, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Move, Stmt, Store, in_bytes
 from gemmgen.ir.visit import map_body, map_expr, substitute, walk_expr
@@ -155,7 +155,10 @@ class _Held:
         if len(numbers) == 1:
             return numbers[0]
         y, x = numbers
-        return x if x == y else select(compare("==", self.own % 2, 0), x, y)
+        odd = self.own % 2
+        if as_int(x) == 0:
+            return odd * y
+        return (Const(1) - odd) * x if as_int(y) == 0 else x + odd * (y - x)
 
     def before(self, main: For) -> Body:
         """The addresses of a step before the first."""

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.expr import Const, Expr, Var, all_of, both
+from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.stmt import (
     Alloc,
     Barrier,
@@ -17,22 +17,29 @@ from gemmgen.ir.stmt import (
     Fill,
     For,
     If,
+    Let,
     Mma,
     PipeOp,
     Stage,
     Stmt,
+    Sum,
     Tile,
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.passes.plan import COL, COL0, K0, KK, MOST_UNROLLED, ROW, ROW0, UNROLLED_FROM_LOCAL, Path, Plan
+from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan
+from gemmgen.passes.positions import COL, COL0, K0, KK, LOCAL_INDEX, PART, ROW, ROW0, SLICE, SUM_COL, SUM_ROW
+from gemmgen.passes.total import build_total
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 
-def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Kernel:
-    """The kernel of a validated request, in statements on tiles."""
-    return _Gemm(spec, schedule, target).kernel()
+def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
+    """The kernels of a validated request, in statements on tiles."""
+    gemm = _Gemm(spec, schedule, target)
+    if schedule.split == 1:
+        return Program((gemm.kernel(),))
+    return Program((gemm.kernel(), build_total(gemm)), gemm.workspace(writable=True))
 
 
 class _Gemm(Plan):
@@ -49,6 +56,8 @@ class _Gemm(Plan):
         return Tile(path.matrix, origin, *shape, path.transposed)
 
     def _fill(self, path: Path, k0: Expr, kk: Expr) -> Body:
+        if self.schedule.slices > 1:
+            kk = SLICE * self.slice_depth + kk
         if path.staged is None:
             return (Copy(path.registers, self._source(path, k0 + kk), path.atom, path.width),)
         along_fast = path.staged.transposed == (path.matrix.name == "b")
@@ -87,12 +96,12 @@ class _Gemm(Plan):
         else:
             step_barrier = (Barrier("none"),) if self.schedule.barrier else ()
             body = (*allocs, *fills, *step_barrier, mma)
-        rounds = self.schedule.k_step // self.depth
-        unroll = pipe is not None or self.a.per_block or self.schedule.k_step <= MOST_UNROLLED
+        rounds = self.slice_depth // self.depth
+        unroll = pipe is not None or self.a.per_block or self.slice_depth <= MOST_UNROLLED
         at_once = 0
         if pipe is None and self.a.staged is not None and self.b.staged is not None and rounds > UNROLLED_FROM_LOCAL:
             unroll, at_once = False, UNROLLED_FROM_LOCAL
-        steps = For(KK, Const(0), Const(self.schedule.k_step), self.depth, body, unroll, exact=True, at_once=at_once)
+        steps = For(KK, Const(0), Const(self.slice_depth), self.depth, body, unroll, exact=True, at_once=at_once)
         return (*allocs, steps) if pipe is not None and not pipe.across else (steps,)
 
     def _whole_step(self, k0: Expr, blocks: Body) -> Body:
@@ -119,26 +128,54 @@ class _Gemm(Plan):
 
     def _product(self) -> Body:
         step = self.schedule.k_step
-        main = For(K0, Const(0), self.k_stop, step, self._step(K0), exact=True)
+        has_rest = not self.exact_k and self.k_stop != self.k_end
+        main = For(K0, self.k_start, self.k_stop, step, self._step(K0), exact=self.exact_k or has_rest)
         out: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, Const(0.0, self.spec.dtype))]
-        if not self.exact_k:
+        if has_rest:
             out.append(Comment(f"Whole steps of {step} along K."))
+        elif not self.exact_k:
+            out.append(Comment("Along K; copies bring zeros for what lies past it."))
         out.append(main)
-        if not self.exact_k:
+        if has_rest:
             out += self._rest()
-        tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.acc.fragment.shape)
-        out += [
-            Comment(_update_comment(self.spec)),
-            Update(replace(tile, transposed=self.spec.c_order == "col"), self.acc, self.alpha, self.beta),
-        ]
-        return tuple(out)
+        return (*out, *self._store())
+
+    def _store(self) -> Body:
+        """C, from the accumulators or from the sum over slices."""
+        vector = self.vector(self.schedule.c_width)
+        one, zero = Const(1.0, self.spec.dtype), Const(0.0, self.spec.dtype)
+        tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.schedule.block_tile)
+        tile = replace(tile, transposed=self.spec.c_order == "col")
+        comment, beta = Comment(_update_comment(self.spec)), self.beta
+        if self.schedule.split > 1:
+            tile = Tile(self.workspace(writable=True), (PART, ROW0, COL0), *self.schedule.block_tile)
+            comment, beta = Comment("This part's share of C."), zero
+        if self.schedule.slices == 1:
+            return (comment, Update(tile, self.acc, self.alpha, beta, *vector))
+        partial, total = self.partial, self.total
+        own = Tile(partial, (SLICE, Const(0), Const(0)), *self.schedule.block_tile)
+        planes = replace(own, origin=(Const(0),) * 3)
+        return (
+            Comment("Every slice's sum to where the tiles were; then each one adds up a part of the block."),
+            Barrier(),
+            Alloc(partial, reuses=True),
+            # Scaled here, so that the sums may lie in any registers.
+            Update(own, self.acc, self.alpha, zero, *self.vector(self.schedule.run[1])),
+            Barrier(),
+            Let(SUM_ROW, LOCAL_INDEX // self.sum_across),
+            Let(SUM_COL, LOCAL_INDEX % self.sum_across),
+            Alloc(total.buffer),
+            Sum(total, planes, self.schedule.slices, *self.vector(total.fragment.cols.run)),
+            comment,
+            Update(tile, total, one, beta, *vector),
+        )
 
     def _rest(self) -> Body:
         """What is left of K after whole steps."""
         say = Comment("The rest of K; what lies past it counts as zero.")
         s, lanes = self.schedule, self.schedule.sub_group or 1
         if not s.by_blocks:
-            return (If(self.k_stop < self.k, (say, *self._step(self.k_stop))),)
+            return (If(self._has_rest(), (say, *self._step(self.k_stop))),)
         # Each lane loads for itself, behind a guard; a long step of such loads takes more registers than there are.
         if s.b.memory == "image":
             short = _Gemm(self.spec, replace(s, k_step=lanes, b=replace(s.b, width=min(s.b.width, lanes))), self.target)
@@ -146,8 +183,14 @@ class _Gemm(Plan):
             target = replace(self.target, features=self.target.features - {"block_read"})
             short = _Gemm(self.spec, replace(s, k_step=lanes, a=replace(s.a, width=1)), target)
         if s.k_step == lanes:
-            return (If(self.k_stop < self.k, (say, *short._step(self.k_stop))),)
-        return (say, For(K0, self.k_stop, self.k, lanes, short._step(K0)))
+            return (If(self._has_rest(), (say, *short._step(self.k_stop))),)
+        rest = For(K0, self.k_stop, self.k_end, lanes, short._step(K0))
+        return (If(self._has_rest(), (say, rest)),) if s.split > 1 else (say, rest)
+
+    def _has_rest(self) -> Expr:
+        """Whether anything is left; of the parts of K, the one that holds it."""
+        begun = (self.k_start <= self.k_stop,) if self.schedule.split > 1 else ()
+        return all_of((*begun, self.k_stop < self.k_end))
 
     def _allocs(self) -> Body:
         """Local memory, and registers that outlive a step of K."""
@@ -170,13 +213,12 @@ class _Gemm(Plan):
         if s.tile == (1, 1) and s.method == "naive" and not s.barrier:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
-        block_rows, block_cols = s.block_tile
         return Kernel(
-            name=s.name or s.slug(),
+            name=self.name,
             params=self._params(),
             body=(*self.positions(), *self._allocs(), *body),
-            group=s.group,
-            grid=(ceil_div(self.m, block_rows), ceil_div(self.n, block_cols)),
+            group=s.all_work_items,
+            grid=self.grid(),
             sub_group=s.sub_group,
             facts=self.facts(),
             promises=self.promises(),
@@ -184,8 +226,8 @@ class _Gemm(Plan):
 
     def _params(self) -> tuple[Buffer | Var, ...]:
         a, b = self.a.matrix, self.b.matrix
-        order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, a, Var("lda"), b, Var("ldb"), self.beta]
-        order += [self.c, Var("ldc")]
+        order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, a, Var("lda"), b, Var("ldb")]
+        order += [self.workspace(writable=True)] if self.schedule.split > 1 else [self.beta, self.c, Var("ldc")]
         images = {f"ld{x.name}" for x in (a, b) if x.space is Space.IMAGE}
         return tuple(p for p in order if isinstance(p, Buffer) or (isinstance(p, Var) and p.name not in images))
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, Spread
+from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, Spread, aligned
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, compare, is_const, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, compare, is_const, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -26,10 +26,14 @@ from gemmgen.ir.stmt import (
     Stage,
     Stmt,
     Store,
+    Sum,
     Update,
 )
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute
 
+PLANE = Var("s")
+#: Sums of up to this many planes are unrolled, to have many loads under way.
+MOST_PLANES = 128
 ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 #: The number of the work-item in its group, by which `build` lets it be called.
 WORK_ITEM = Var("local_index")
@@ -68,6 +72,8 @@ class _Expander:
                 return self._stage(stmt)
             case Mma():
                 return _mma(stmt)
+            case Sum():
+                return self._sum(stmt)
             case Update():
                 return self._update(stmt)
         return (stmt,)
@@ -101,7 +107,7 @@ class _Expander:
         )
         values = {slow_var: slow_var * slow_width, fast_var: fast_var * fast_width}
         at = copy.dst.at(values[ROW], values[COL])
-        move = Move(copy.dst.buffer, at, src.buffer, (*src.origin[:-2], *place), copy.atom, width)
+        move = Move(copy.dst.buffer, at, src.buffer, (*src.origin[:-2], *place), copy.atom, width, ahead=copy.ahead)
         rounds = {slow_var: slow.values // slow_width, fast_var: fast.values // fast_width}
         outer, inner = (fast_var, slow_var) if along_slow else (slow_var, fast_var)
         return loop(outer, rounds[outer], loop(inner, rounds[inner], (move,)))
@@ -109,17 +115,78 @@ class _Expander:
     def _update(self, update: Update) -> Body:
         """C, element by element."""
         fragment, dst = update.acc.fragment, update.dst
-        slow, fast = dst.origin[::-1] if dst.transposed else dst.origin
+        slow, fast = dst.origin[:-3:-1] if dst.transposed else dst.origin[-2:]
         row = self._named(slow, fragment.rows) + fragment.rows.step(ROW)
         col = self._named(fast, fragment.cols) + fragment.cols.step(COL)
         # A row of many parts stands in each access of its columns: it gets a name.
         many = fragment.rows.lanes > 1 and 1 < fragment.rows.run < fragment.rows.values
-        names: Body = (Let(Var("c_row"), row),) if many else ()
-        row = Var("c_row") if many else row
-        place = (col, row) if dst.transposed else (row, col)
+        named = Var(f"{dst.buffer.name}_row")
+        names: Body = (Let(named, row),) if many else ()
+        row = named if many else row
+        place = (*dst.origin[:-2], *((col, row) if dst.transposed else (row, col)))
+        if update.width > 1:
+            return self._update_vectors(update, names, row)
         store = Store(dst.buffer, place, _blend(update, Load(dst.buffer, place)))
         columns = loop(COL, fragment.cols.values, (store,))
         return loop(ROW, fragment.rows.values, (*names, *columns))
+
+    def _update_vectors(self, update: Update, names: Body, line: Expr) -> Body:
+        """The same by vectors of neighbours, where they are inside and may stand there."""
+        dst, width = update.dst, update.width
+        spread = update.acc.fragment.cols
+        start = self._named(dst.origin[-1], spread) + spread.chunk_step(COL, width)
+        planes = dst.origin[:-2]
+        if dst.buffer.space is Space.LOCAL:
+            body = self._update_vector(update, (*planes, line, start))
+            columns = loop(COL, spread.values // width, body)
+            return loop(ROW, update.acc.fragment.rows.values, (*names, *columns))
+        fits = [start + width <= dst.buffer.shape[-1], aligned(update.atom, width, dst.buffer)]
+        place = (*planes, line, start + ELEMENT)
+        single = Store(dst.buffer, place, _blend(update, Load(dst.buffer, place), COL * width + ELEMENT))
+        column = If(
+            all_of(f for f in fits if f is not None),
+            self._update_vector(update, (*planes, line, start)),
+            loop(ELEMENT, width, (single,)),
+        )
+        row = (*names, If(line < dst.buffer.shape[-2], loop(COL, spread.values // width, (column,))))
+        return loop(ROW, update.acc.fragment.rows.values, row)
+
+    def _update_vector(self, update: Update, place: tuple[Expr, ...]) -> Body:
+        """One vector of c: computed in registers of its own, so that accumulators may lie in any."""
+        c, acc, width, dtype = update.dst.buffer, update.acc, update.width, update.dst.buffer.dtype
+        values, old = (Buffer(f"{c.name}_{n}", dtype, Space.PRIVATE, Layout.packed(width)) for n in ("values", "old"))
+        at: Expr = COL * width + ELEMENT
+        product = Load(acc.buffer, acc.at(ROW, at))
+        scaled = product if is_const(update.alpha, 1.0) else Bin("*", update.alpha, product)
+        body: Body = (Alloc(values), *loop(ELEMENT, width, (Store(values, (ELEMENT,), scaled),)))
+        if not is_const(update.beta, 0.0):
+            sum_ = Call("fma", (update.beta, Load(old, (ELEMENT,)), Load(values, (ELEMENT,))), dtype)
+            add_old: Body = (
+                Alloc(old),
+                Move(old, (Const(0),), c, place, update.atom, width),
+                *loop(ELEMENT, width, (Store(values, (ELEMENT,), sum_),)),
+            )
+            always = isinstance(update.beta, Const)
+            body = (*body, *add_old) if always else (*body, If(compare("!=", update.beta, Const(0.0, dtype)), add_old))
+        return (*body, Move(c, place, values, (Const(0),), update.atom, width))
+
+    def _sum(self, total: Sum) -> Body:
+        """Element by element of a vector, plane after plane."""
+        dst, src, width = total.dst, total.src, total.width
+        fragment, dtype = dst.fragment, dst.buffer.dtype
+        row = self._named(src.origin[-2], fragment.rows) + fragment.rows.step(ROW)
+        col = self._named(src.origin[-1], fragment.cols) + fragment.cols.chunk_step(COL, width)
+        term = Buffer("term", dtype, Space.PRIVATE, Layout.packed(width))
+        at = dst.at(ROW, COL * width + ELEMENT)
+        first = Move(dst.buffer, dst.at(ROW, COL * width), src.buffer, (Const(0), row, col), total.atom, width)
+        add = Store(dst.buffer, at, Bin("+", Load(dst.buffer, at), Load(term, (ELEMENT,))))
+        another = (
+            Alloc(term),
+            Move(term, (Const(0),), src.buffer, (PLANE, row, col), total.atom, width),
+            *loop(ELEMENT, width, (add,)),
+        )
+        others = For(PLANE, Const(1), Const(total.planes), 1, another, unroll=total.planes <= MOST_PLANES, exact=True)
+        return loop(ROW, fragment.rows.values, loop(COL, fragment.cols.values // width, (first, others)))
 
     def _stage(self, stage: Stage) -> Body:
         """Local memory, filled by all work-items: vector v of the tile by work-item v % group size."""
@@ -148,27 +215,32 @@ class _Expander:
             axes = ["col" if name == "b" else "row"] * 2
             if stage.src.buffer.contracted is not None:
                 axes[stage.src.buffer.contracted] = "k"
-            slow = self._hoist(f"{name}_{axes[0]}", own // per_row)
-            fast = self._hoist(f"{name}_{axes[1]}", own % per_row * stage.width)
+            if work_items == per_row:
+                return ROW, self._hoist(f"{name}_{axes[1]}", own * stage.width, stage.width)
+            slow = self._hoist(f"{name}_{axes[0]}", own // per_row, stage.width)
+            fast = self._hoist(f"{name}_{axes[1]}", own % per_row * stage.width, stage.width)
             return slow + ROW * (work_items // per_row), fast
         index = own + ROW * work_items
         return index // per_row, index % per_row * stage.width
 
-    def _hoist(self, name: str, value: Expr) -> Expr:
+    def _hoist(self, name: str, value: Expr, width: int) -> Expr:
         """`value`, under a name at the kernel's top where that says more than the value itself."""
         if isinstance(value, Const | Var):
             return value
-        let = Let(Var(name), value)
-        if let not in self.hoisted:
-            if any(h.var == let.var for h in self.hoisted):
-                raise LoweringError(f"{name} stands for two things: {value}")
-            self.hoisted.append(let)
-        return let.var
+        # The same operand may also be moved by another width.
+        for candidate in (name, f"{name}_by{width}"):
+            let = Let(Var(candidate), value)
+            if let in self.hoisted:
+                return let.var
+            if all(h.var != let.var for h in self.hoisted):
+                self.hoisted.append(let)
+                return let.var
+        raise LoweringError(f"{name} stands for two things: {value}")
 
 
-def _blend(update: Update, old: Expr) -> Expr:
+def _blend(update: Update, old: Expr, column: Expr = COL) -> Expr:
     """alpha * acc + beta * old for one element; factors of zero and one leave nothing behind."""
-    value: Expr = Load(update.acc.buffer, update.acc.at(ROW, COL))
+    value: Expr = Load(update.acc.buffer, update.acc.at(ROW, column))
     dtype = update.acc.buffer.dtype
     if not is_const(update.alpha, 1.0):
         value = Bin("*", update.alpha, value)

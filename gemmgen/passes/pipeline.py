@@ -14,10 +14,9 @@ passes behind arithmetic. A pipe without `sync` (registers of one work-item) nee
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from gemmgen.errors import LoweringError
 from gemmgen.ir.expr import Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
@@ -31,42 +30,19 @@ from gemmgen.ir.stmt import (
     Mma,
     Pipe,
     PipeOp,
-    PipeVerb,
     Registers,
     Stage,
     Stmt,
-    Tile,
 )
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute
+from gemmgen.passes.batches import lower_batches
+from gemmgen.passes.slots import Across, Parts, across_in, in_slot, pipe_of, split, whole_or_part
 
 
 def pipeline(kernel: Kernel) -> Kernel:
     """The kernel without pipe verbs."""
     body = map_body(kernel.body, _lower_loop)
     return replace(kernel, body=_serialise_all(body))
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """A body with one pipe, taken apart."""
-
-    before: Body
-    produce: Body
-    consume: Body
-    after: Body
-
-
-def _pipe_of(body: Body) -> Pipe | None:
-    return next((s.pipe for s in body if isinstance(s, PipeOp)), None)
-
-
-def _split(body: Body, pipe: Pipe) -> _Parts:
-    at: dict[PipeVerb, int] = {s.verb: i for i, s in enumerate(body) if isinstance(s, PipeOp) and s.pipe == pipe}
-    try:
-        acquire, commit, wait, release = (at[v] for v in ("acquire", "commit", "wait", "release"))
-    except KeyError as missing:
-        raise LoweringError(f"pipe {pipe.name}: a body lacks {missing}") from None
-    return _Parts(body[:acquire], body[acquire + 1 : commit], body[wait + 1 : release], body[release + 1 :])
 
 
 def _free(pipe: Pipe) -> Body:
@@ -85,28 +61,6 @@ def _committed(pipe: Pipe) -> Body:
     return (AsyncGroup("commit"),) if pipe.sync == "async_group" else ()
 
 
-def _in_slot(body: Body, pipe: Pipe, slot: Expr) -> Body:
-    """The body with the pipe's buffers at one slot of their ring."""
-
-    def tile(t: Tile) -> Tile:
-        return replace(t, origin=(slot, *t.origin[1:])) if t.pipe == pipe else t
-
-    def registers(r: Registers) -> Registers:
-        return replace(r, slot=slot) if r.pipe == pipe else r
-
-    def rewrite(stmt: Stmt) -> Body:
-        match stmt:
-            case Copy():
-                return (replace(stmt, dst=registers(stmt.dst), src=tile(stmt.src)),)
-            case Stage():
-                return (replace(stmt, dst=tile(stmt.dst)),)
-            case Mma():
-                return (replace(stmt, a=registers(stmt.a), b=registers(stmt.b)),)
-        return (stmt,)
-
-    return map_body(body, rewrite)
-
-
 def _only(body: Body, part: str) -> Body:
     """One half of each staging through registers."""
 
@@ -120,97 +74,53 @@ def _only(body: Body, part: str) -> Body:
 
 def _lower_loop(stmt: Stmt) -> Body:
     """A loop whose body has a pipe, as prologue and steady state."""
-    pipe = _pipe_of(stmt.body) if isinstance(stmt, For) else None
+    pipe = pipe_of(stmt.body) if isinstance(stmt, For) else None
     if not isinstance(stmt, For) or pipe is None or pipe.across:
         return (stmt,)
-    parts = _split(stmt.body, pipe)
+    parts = split(stmt.body, pipe)
+    if pipe.sync == "mbarrier":
+        return lower_batches(stmt, pipe, parts)
     if pipe.stages == 1 and not pipe.through_registers:
         return (replace(stmt, body=_in_turn(parts, pipe)),)
     ahead = max(pipe.stages - 1, 1)
     produce = partial(_produce_at, stmt, pipe, parts.produce)
     prologue = [s for i in range(ahead) for s in produce(stmt.start + i * stmt.step, Const(i % pipe.stages))]
-    step = stmt.var // stmt.step
+    step = (stmt.var - stmt.start) // stmt.step
     names, (slot, next_slot) = _slots(pipe, step % pipe.stages, (step + ahead) % pipe.stages)
     following = produce(stmt.var + ahead * stmt.step, next_slot)
-    steady = _Steady(pipe, _ready(pipe, ahead - 1), following, partial(_in_slot, parts.consume, pipe), slot)
+    ready = _ready(pipe, ahead - 1)
+    consume = partial(in_slot, parts.consume, pipe)
     head = (*names, *parts.before)
-    inner = _across_in(parts.consume)
+    inner = across_in(parts.consume)
     if inner is None:
-        return (*prologue, replace(stmt, body=(*head, *steady.body(), *parts.after)))
-    first, body = steady.across(stmt, inner)
+        return (*prologue, replace(stmt, body=(*head, *_round(pipe, ready, following, consume(slot)), *parts.after)))
+    across = Across.of(inner, consume, slot)
+    first = (*ready, If(stmt.start < stmt.stop, across.fill_first(Const(0))))
+    body = _round_across(stmt, pipe, ready, following, across)
     return (*prologue, *first, replace(stmt, body=(*head, *body, *parts.after)))
 
 
-@dataclass(frozen=True)
-class _Steady:
-    """One round of a pipelined loop.
+def _round(pipe: Pipe, ready: Body, following: Body, consume: Body) -> Body:
+    """The halves in order: wait, begin later copies, compute, and store what went through registers."""
+    if not pipe.through_registers:
+        return (*ready, *following, *consume)
+    # One slot: its readers must be done before it is overwritten.
+    turn = _free(pipe) if pipe.stages == 1 else ()
+    return (*ready, *_only(following, "load"), *consume, *turn, *_only(following, "store"))
 
-    Attributes:
-        ready: waits until the slot that is read is filled.
-        following: the producer's half for a later round.
-        consume: the consumer's half, by the slot that it reads.
-        slot: that slot.
+
+def _round_across(loop: For, pipe: Pipe, ready: Body, following: Body, across: Across) -> Body:
+    """The same where operands of the next tile are read before it begins.
+
+    The wait for the next tile stands before the last inner step; what is read there fills the slot of
+    registers with which the next round starts.
     """
-
-    pipe: Pipe
-    ready: Body
-    following: Body
-    consume: Callable[[Expr], Body]
-    slot: Expr
-
-    def body(self) -> Body:
-        """The halves in order: wait, begin later copies, compute, and store what went through registers."""
-        consume = self.consume(self.slot)
-        if not self.pipe.through_registers:
-            return (*self.ready, *self.following, *consume)
-        # One slot: its readers must be done before it is overwritten.
-        turn = _free(self.pipe) if self.pipe.stages == 1 else ()
-        return (*self.ready, *_only(self.following, "load"), *consume, *turn, *_only(self.following, "store"))
-
-    def across(self, loop: For, inner: For) -> tuple[Body, Body]:
-        """What goes before the loop, and the round, where operands of the next tile are read before it begins.
-
-        The wait for the next tile stands before the last inner step; what is read there fills the slot of
-        registers with which the next round starts.
-        """
-        fragments = _pipe_of(inner.body)
-        if fragments is None:
-            raise LoweringError("a loop across tiles without a pipe")
-        next_tile = (loop.var // loop.step + 1) % self.pipe.stages
-
-        def step(slot: Expr) -> tuple[Callable[[Expr], Body], Callable[[Expr], Body]]:
-            """(fill, compute) of an inner step, reading the tile in `slot`."""
-            tile = next(s for s in self.consume(slot) if isinstance(s, For))
-            parts = _split(tile.body, fragments)
-
-            def at(body: Body, position: Expr) -> Body:
-                shifted = map_body_exprs(body, substitute({inner.var: position}))
-                return _in_slot(shifted, fragments, position // inner.step % fragments.stages)
-
-            return partial(at, parts.produce), partial(at, parts.consume)
-
-        fill, compute = step(self.slot)
-        fill_first, fill_next = step(Const(0))[0], step(next_tile)[0]
-        last = as_int(inner.stop)
-        if last is None:
-            raise LoweringError("a loop across tiles needs a known number of inner steps")
-        final = Const(last - inner.step)
-        steps = replace(inner, stop=final, body=(*fill(inner.var + inner.step), *compute(inner.var)))
-        through = self.pipe.through_registers
-        begin = _only(self.following, "load") if through else self.following
-        finish = _only(self.following, "store") if through else ()
-        follows = loop.var + 2 * loop.step <= loop.stop
-        round_ = (*begin, steps, *finish, *self.ready, If(follows, fill_next(Const(0))), *compute(final))
-        first = (*self.ready, If(loop.start + loop.step <= loop.stop, fill_first(Const(0))))
-        return first, round_
-
-
-def _across_in(body: Body) -> For | None:
-    """The inner loop whose pipe goes on from one tile to the next, if there is one."""
-    for stmt in body:
-        if isinstance(stmt, For) and (pipe := _pipe_of(stmt.body)) is not None and pipe.across:
-            return stmt
-    return None
+    through = pipe.through_registers
+    begin = _only(following, "load") if through else following
+    finish = _only(following, "store") if through else ()
+    next_tile = ((loop.var - loop.start) // loop.step + 1) % pipe.stages
+    read_next = If(loop.var + loop.step < loop.stop, across.fill_first(next_tile))
+    return (*begin, across.steps, *finish, *ready, read_next, *across.last)
 
 
 def _slots(pipe: Pipe, slot: Expr, next_slot: Expr) -> tuple[Body, tuple[Expr, Expr]]:
@@ -224,13 +134,17 @@ def _slots(pipe: Pipe, slot: Expr, next_slot: Expr) -> tuple[Body, tuple[Expr, E
 def _produce_at(loop: For, pipe: Pipe, produce: Body, position: Expr, slot: Expr) -> Body:
     """The producer's half for the step at `position`, if the loop reaches it."""
     shifted = map_body_exprs(produce, substitute({loop.var: position}))
+    fill = in_slot(shifted, pipe, slot)
     # Said so that guards inside follow from it: a whole step is there, not only its first element.
-    whole = loop.exact and as_int(loop.stop) is None
-    reached = position + loop.step <= loop.stop if whole else position < loop.stop
-    return (If(reached, _in_slot(shifted, pipe, slot)), *_committed(pipe))
+    whole = position + loop.step <= loop.stop
+    if not loop.exact:
+        reached = If(position < loop.stop, (whole_or_part(fill, whole),))
+    else:
+        reached = If(whole if as_int(loop.stop) is None else position < loop.stop, fill)
+    return (reached, *_committed(pipe))
 
 
-def _in_turn(parts: _Parts, pipe: Pipe) -> Body:
+def _in_turn(parts: Parts, pipe: Pipe) -> Body:
     produce = (*_free(pipe), *parts.produce, *_committed(pipe))
     return (*parts.before, *produce, *_ready(pipe, 0), *parts.consume, *parts.after)
 
@@ -242,15 +156,15 @@ def _serialise_all(body: Body) -> Body:
         match stmt:
             case If(condition, then, orelse):
                 out.append(If(condition, _serialise_all(then), _serialise_all(orelse)))
-            case For() if (pipe := _pipe_of(stmt.body)) is not None:
+            case For() if (pipe := pipe_of(stmt.body)) is not None:
                 out += _lower_loop(_alone(stmt, pipe))
             case _:
                 out.append(stmt)
-    pipe = _pipe_of(tuple(out))
+    pipe = pipe_of(tuple(out))
     if pipe is None:
         return tuple(out)
-    slot: Callable[[Body], Body] = partial(_in_slot, pipe=pipe, slot=Const(0))
-    parts = _split(tuple(out), pipe)
+    slot: Callable[[Body], Body] = partial(in_slot, pipe=pipe, slot=Const(0))
+    parts = split(tuple(out), pipe)
     return _in_turn(replace(parts, produce=slot(parts.produce), consume=slot(parts.consume)), pipe)
 
 

@@ -17,17 +17,13 @@ from gemmgen.ir.atoms import (
     block_read,
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Call, Const, Expr, Var, as_int, compare
-from gemmgen.ir.stmt import Body, Let, Pipe, Registers, Stmt, Tile
+from gemmgen.ir.expr import Const, Expr, Var, as_int, ceil_div, compare
+from gemmgen.ir.stmt import Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
+from gemmgen.passes.positions import LANE, SUM_COL, SUM_ROW, Positions
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
-LOCAL_INDEX = Var("local_index")
-LOCAL_ROW, LOCAL_COL, LANE = Var("local_row"), Var("local_col"), Var("lane")
-ROW0, COL0, ROW, COL = Var("row0"), Var("col0"), Var("row"), Var("col")
-K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 #: Unroll the steps through a block of K up to this many; beyond it the code outgrows instruction caches.
 MOST_UNROLLED = 16
 #: Steps that read both operands from local memory, at a time: of more, a compiler begins with all reads, which takes
@@ -35,17 +31,6 @@ MOST_UNROLLED = 16
 UNROLLED_FROM_LOCAL = 8
 #: Widths of vectors, for what is promised of leading dimensions.
 WIDTHS = (2, 4, 8, 16)
-
-
-def call(function: str, *args: int) -> Call:
-    """A built-in id."""
-    return Call(function, tuple(map(Const, args)), I32)
-
-
-def linear(group: tuple[int, int], row: Expr, col: Expr) -> Expr:
-    """The number of a work-item in its group, whose rows follow each other."""
-    rows, cols = group
-    return (row * cols if rows > 1 else Const(0)) + (col if cols > 1 else Const(0))
 
 
 @dataclass(frozen=True)
@@ -70,22 +55,17 @@ class Path:
     per_block: bool
 
 
-class Plan:
+class Plan(Positions):
     """Where everything of one kernel is: sizes, positions, memory, and the operands' way into registers."""
 
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
-        self.spec, self.schedule, self.target = spec, schedule, target
-        self.m, self.n, self.k = (
-            Var(name) if size is None else Const(size) for name, size in (("m", spec.m), ("n", spec.n), ("k", spec.k))
-        )
+        super().__init__(spec, schedule)
+        self.target = target
         self.alpha: Expr = Var("alpha", spec.dtype) if spec.alpha is None else Const(spec.alpha, spec.dtype)
         self.beta: Expr = Var("beta", spec.dtype) if spec.beta is None else Const(spec.beta, spec.dtype)
-        self.uses_sub_group = schedule.sub_group is not None
-        asynchronous = schedule.a.async_copy or schedule.b.async_copy
-        self.pipe = Pipe("tiles", schedule.stages, "async_group" if asynchronous else "barrier", schedule.prefetch)
+        sync: Sync = "mbarrier" if schedule.mbarrier else "async_group" if schedule.asynchronous else "barrier"
+        self.pipe = Pipe("tiles", schedule.stages, sync, schedule.prefetch, batch=max(1, schedule.mbarrier))
         self.register_pipe = Pipe("fragments", schedule.register_stages, "none", across=schedule.across)
-
-    # --- sizes and positions --------------------------------------------------------------------
 
     @cached_property
     def depth(self) -> int:
@@ -96,62 +76,6 @@ class Plan:
         a_along_k = s.a.memory == "global" and not s.a.share and self.spec.a_order == "row"
         b_along_k = s.b.memory == "image" or (s.b.memory == "global" and self.spec.b_order == "col")
         return max(s.a.width if a_along_k else 1, s.b.width if b_along_k else 1)
-
-    @cached_property
-    def exact_k(self) -> bool:
-        """Whether K is known to be a multiple of the step."""
-        known = self.spec.k if self.spec.k is not None else self.spec.multiple_of[2]
-        return known % self.schedule.k_step == 0
-
-    @cached_property
-    def k_stop(self) -> Expr:
-        """Where the main loop ends."""
-        if self.exact_k:
-            return self.k
-        return K_MAIN if self.spec.k is None else Const(self.spec.k - self.spec.k % self.schedule.k_step)
-
-    @cached_property
-    def rows(self) -> Spread:
-        """The accumulators' rows: over the work-items of a group's column."""
-        return Spread(self.schedule.tile[0], self.schedule.group[0], self.schedule.run[0], LOCAL_ROW)
-
-    @cached_property
-    def cols(self) -> Spread:
-        """The accumulators' columns: over the lanes of a sub-group or the work-items of a group's row."""
-        lane = LANE if self.uses_sub_group else LOCAL_COL
-        return Spread(self.schedule.tile[1], self.schedule.group[1], self.schedule.run[1], lane)
-
-    def positions(self) -> Body:
-        """Where this work-item stands; names that nothing uses are dropped by `simplify`."""
-        block_rows, block_cols = self.schedule.block_tile
-        lets: list[Stmt] = [
-            *self._work_item(),
-            Let(ROW0, call("group_id", 1) * block_rows),
-            Let(COL0, call("group_id", 0) * block_cols),
-        ]
-        if self.uses_sub_group:
-            lets.insert(len(self._work_item()), Let(LANE, call("lane_id")))
-        for var, origin, spread in ((ROW, ROW0, self.rows), (COL, COL0, self.cols)):
-            if spread.lanes > 1:
-                lets.append(Let(var, origin + spread.start))
-        if self.k_stop == K_MAIN:
-            lets.append(Let(K_MAIN, self.k - self.k % self.schedule.k_step))
-        if self.schedule.warp is None:
-            lets.append(Let(LOCAL_INDEX, linear(self.schedule.group, LOCAL_ROW, LOCAL_COL)))
-        return tuple(lets)
-
-    def _work_item(self) -> Body:
-        """Row and column of the work-item in its group: as it is numbered, or by where its warp's lanes lie."""
-        if self.schedule.warp is None:
-            return Let(LOCAL_ROW, call("local_id", 1)), Let(LOCAL_COL, call("local_id", 0))
-        rows, cols = self.schedule.warp
-        across = self.schedule.group[1] // cols
-        warp, lane = LOCAL_INDEX // (rows * cols), LOCAL_INDEX % (rows * cols)
-        return (
-            Let(LOCAL_INDEX, linear(self.schedule.group, call("local_id", 1), call("local_id", 0))),
-            Let(LOCAL_ROW, warp // across * rows + lane // cols),
-            Let(LOCAL_COL, warp % across * cols + lane % cols),
-        )
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -251,7 +175,7 @@ class Plan:
     def via(self, path: Path, width: int) -> Buffer | None:
         if not self.schedule.prefetch or path.staged is None:
             return None
-        work_items = self.schedule.group[0] * self.schedule.group[1]
+        work_items = self.schedule.all_work_items[0] * self.schedule.all_work_items[1]
         layout = Layout.packed(-(-path.staged.rows * path.staged.cols // (width * work_items)), width)
         return Buffer(f"{path.matrix.name}_next", self.spec.dtype, Space.PRIVATE, layout)
 
@@ -260,6 +184,44 @@ class Plan:
         rows, cols = self.schedule.tile
         buffer = Buffer("acc", self.spec.dtype, Space.PRIVATE, Layout.packed(rows, cols))
         return Registers(buffer, Fragment(self.rows, self.cols))
+
+    @property
+    def name(self) -> str:
+        """The kernel's."""
+        return self.schedule.name or self.schedule.slug()
+
+    def workspace(self, writable: bool) -> Buffer:
+        """The sums of K's parts between two kernels: planes of rows that begin on multiples of four elements."""
+        pitch = ceil_div(self.n, 4) * 4
+        layout = Layout((Const(self.schedule.split), self.m, self.n), (self.m * pitch, pitch, Const(1)))
+        return Buffer("workspace", self.spec.dtype, Space.GLOBAL, layout, writable=writable)
+
+    @property
+    def slice_depth(self) -> int:
+        """How much of a step of K the work-items of a slice go through."""
+        return self.schedule.k_step // self.schedule.slices
+
+    @cached_property
+    def partial(self) -> Buffer:
+        """The slices' sums, in local memory."""
+        layout = Layout.packed(self.schedule.slices, *self.schedule.block_tile)
+        return Buffer("partial", self.spec.dtype, Space.LOCAL, layout)
+
+    @property
+    def sum_across(self) -> int:
+        """Work-items along a row of the block when slices are added up."""
+        return self.schedule.block_tile[1] // self.schedule.c_width
+
+    @cached_property
+    def total(self) -> Registers:
+        """The sum over slices: a block's rows one after the other, dealt out to all work-items in short runs."""
+        s = self.schedule
+        rows, run = s.block_tile[0], s.c_width
+        across = self.sum_across
+        down = s.all_work_items[0] * s.all_work_items[1] // across
+        fragment = Fragment(Spread(rows // down, down, 1, SUM_ROW), Spread(run, across, run, SUM_COL))
+        buffer = Buffer("total", self.spec.dtype, Space.PRIVATE, Layout.packed(rows // down, run))
+        return Registers(buffer, fragment)
 
     @cached_property
     def c(self) -> Buffer:
@@ -273,15 +235,3 @@ class Plan:
             for width in WIDTHS
             if self.spec.ld_multiple % width == 0
         )
-
-    def facts(self) -> tuple[Expr, ...]:
-        """What divisibility promises: the last group's tile ends inside the matrix."""
-        facts: list[Expr] = []
-        for axis, dimension in ((0, 1), (1, 0)):
-            size = (self.m, self.n)[axis]
-            known = (self.spec.m, self.spec.n)[axis]
-            block = self.schedule.block_tile[axis]
-            group = call("group_id", dimension)
-            if (known if known is not None else self.spec.multiple_of[axis]) % block == 0:
-                facts.append(size - group * block - block)
-        return tuple(facts)

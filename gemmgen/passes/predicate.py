@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gemmgen.ir.affine import Scope
-from gemmgen.ir.atoms import SCALAR
+from gemmgen.ir.atoms import SCALAR, aligned
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Load, Var, all_of, compare, is_const, minimum, select, wrap
+from gemmgen.ir.expr import Const, Expr, Load, Var, all_of, is_const, minimum, select, wrap
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Stmt, Store
 from gemmgen.ir.visit import walk_expr
@@ -23,8 +23,8 @@ MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)
 
 def predicate(kernel: Kernel) -> Kernel:
     """The kernel with all accesses inside their matrices."""
-    scope = Scope({}, {}, kernel.facts, kernel.group, kernel.sub_group)
-    return replace(kernel, body=_Guard(kernel).body(kernel.body, scope))
+    scope = Scope({}, {}, kernel.facts, kernel.group, kernel.sub_group, kernel.promises)
+    return replace(kernel, body=_Guard(kernel).body(kernel.body, scope), facts=())
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class _Guard:
                 inside = self.body(then, scope.with_condition(condition))
                 if scope.holds(condition):
                     return inside
-                return (If(condition, inside, self.body(orelse, scope)),)
+                return (If(scope.unproved(condition), inside, self.body(orelse, scope)),)
             case Block(body):
                 return (Block(self.body(body, scope)),)
             case Store(buffer, index, _) if buffer.space is Space.GLOBAL:
-                return _only_where(self._outside(buffer, index, (1, 1), scope), (stmt,))
+                return _only_where(self._outside(buffer, index, (1,) * len(index), scope), (stmt,))
             case Move() if stmt.dst.space is Space.GLOBAL:
-                footprint = stmt.atom.footprint(stmt.width, 1)
+                footprint = (*(1,) * (len(stmt.dst_index) - 2), *stmt.atom.footprint(stmt.width, 1))
                 return _only_where(self._outside(stmt.dst, stmt.dst_index, footprint, scope), (stmt,))
             case Move() if stmt.src.space in MATRIX_SPACES:
                 return self._load(stmt, scope)
@@ -76,12 +76,12 @@ class _Guard:
 
     def _load(self, move: Move, scope: Scope) -> Body:
         lanes = self.kernel.sub_group or 1 if any(move.atom.lane_step) else 1
-        footprint = move.atom.footprint(move.width, lanes)
+        footprint = (*(1,) * (len(move.src_index) - 2), *move.atom.footprint(move.width, lanes))
         outside = self._outside(move.src, move.src_index, footprint, scope)
         if move.atom.edge == "undefined":
             return self._zero_past_the_end(move, scope)
         clamped = list(move.src_index)
-        conditions: list[Expr] = self._misaligned(move)
+        conditions: list[Expr] = self._alignment(move, scope)
         for axis, condition in enumerate(outside):
             if condition is None:
                 continue
@@ -98,12 +98,10 @@ class _Guard:
             return (Store(move.dst, move.dst_index, select(all_of(conditions), _load_of(inside), _zero(move))),)
         return (If(all_of(conditions), (inside,), self._singly(move, scope)),)
 
-    def _misaligned(self, move: Move) -> list[Expr]:
-        """The condition that lines of the matrix begin on multiples of the vector, unless that is promised."""
-        if not move.atom.aligned or move.width == 1:
-            return []
-        condition = compare("==", move.src.layout.strides[0] % move.width, 0)
-        return [] if condition in self.kernel.promises else [condition]
+    def _alignment(self, move: Move, scope: Scope) -> list[Expr]:
+        """The condition that lines of the matrix begin on multiples of the vector, unless that is known."""
+        condition = aligned(move.atom, move.width, move.src)
+        return [] if condition is None or scope.holds(condition) else [condition]
 
     def _zero_filled(self, move: Move, outside: tuple[Expr | None, ...], scope: Scope) -> Body:
         """A copy that is told how many of its elements are inside the matrix."""
@@ -120,14 +118,14 @@ class _Guard:
             inside = Var(f"{move.src.name}_inside")
             name, valid = (Let(inside, valid),), inside
         whole: Body = (*name, replace(move, valid=None if is_const(valid, move.width) else valid))
-        misaligned = self._misaligned(move) if move.width > 1 else []
-        if not misaligned:
+        alignment = self._alignment(move, scope)
+        if not alignment:
             return whole
         single = replace(move, width=1)
         dst_index, src_index = self._element(single, ELEMENT)
         single = replace(single, dst_index=dst_index, src_index=src_index)
         inner = scope.with_upper(ELEMENT, wrap(move.width - 1))
-        return (If(all_of(misaligned), whole, loop(ELEMENT, move.width, self._load(single, inner))),)
+        return (If(all_of(alignment), whole, loop(ELEMENT, move.width, self._load(single, inner))),)
 
     def _element(self, move: Move, element: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         """(index in the destination, coordinates in the source) of one element of this lane."""
@@ -135,8 +133,9 @@ class _Guard:
         steps = zip(move.atom.element_step, move.atom.lane_step, strict=True)
         src = tuple(
             place + element * element_step + lane * lane_step
-            for place, (element_step, lane_step) in zip(move.src_index, steps, strict=True)
+            for place, (element_step, lane_step) in zip(move.src_index[-2:], steps, strict=True)
         )
+        src = (*move.src_index[:-2], *src)
         return (*move.dst_index[:-1], move.dst_index[-1] + element), src
 
     def _singly(self, move: Move, scope: Scope) -> Body:

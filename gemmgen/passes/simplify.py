@@ -9,7 +9,7 @@ from dataclasses import replace
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Block, Body, Comment, For, If, Let, Move, Stmt, Store
+from gemmgen.ir.stmt import Alloc, Block, Body, Comment, For, If, Let, Move, Point, Stmt, Store
 from gemmgen.ir.visit import exprs, map_body, map_body_exprs, substitute, walk, walk_expr
 
 
@@ -69,7 +69,8 @@ def _splice(body: Body, outer: frozenset[str]) -> Body:
 
 def _declared_here(body: Body) -> frozenset[str]:
     """The names that a block declares to its end."""
-    return frozenset(s.buffer.name if isinstance(s, Alloc) else s.var.name for s in body if isinstance(s, Alloc | Let))
+    views = frozenset(s.view.name for s in body if isinstance(s, Point))
+    return views | {s.buffer.name if isinstance(s, Alloc) else s.var.name for s in body if isinstance(s, Alloc | Let)}
 
 
 # --- arrays ---------------------------------------------------------------------------------------
@@ -105,9 +106,11 @@ def _collapse(body: Body) -> Body:
     def statement(stmt: Stmt) -> Body:
         match stmt:
             case Alloc(buffer):
-                return (Alloc(smaller(buffer)),)
+                return (replace(stmt, buffer=smaller(buffer)),)
             case Store(buffer, index, value):
                 return (Store(smaller(buffer), shorter(buffer, index), value),)
+            case Point(view, buffer, index):
+                return (Point(view, smaller(buffer), shorter(buffer, index)),)
             case Move(dst, dst_index, src, src_index, _, _):
                 return (
                     replace(
@@ -182,7 +185,7 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
         match stmt:
             case Move():
                 count.update((stmt.dst, stmt.src))
-            case Store(buffer, _, _):
+            case Store(buffer, _, _) | Point(_, buffer, _):
                 count[buffer] += 1
         for root in exprs(stmt):
             for node in walk_expr(root):

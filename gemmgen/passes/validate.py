@@ -26,8 +26,11 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems.append(problem)
     if not problems:
         problems += _shape(schedule, target)
+        problems += _stores(spec, schedule)
         problems += _sub_group(schedule, target)
         problems += _warp(schedule)
+        problems += _slices(spec, schedule, target)
+        problems += _blocks(schedule)
         problems += _operand("a", schedule.a, spec.a_order, schedule, target)
         problems += _operand("b", schedule.b, spec.b_order, schedule, target)
         problems += _pipeline(schedule)
@@ -46,6 +49,7 @@ def _positive(s: Schedule) -> Iterator[str]:
         if rows < 1 or cols < 1:
             yield f"{name} {rows}x{cols} has an extent below 1: give two positive numbers"
     numbers = {"k_step": s.k_step, "stages": s.stages, "register_stages": s.register_stages}
+    numbers |= {"slices": s.slices, "split": s.split, "c_width": s.c_width}
     numbers |= {"a.width": s.a.width, "b.width": s.b.width}
     if s.sub_group is not None:
         numbers["sub_group"] = s.sub_group
@@ -64,25 +68,72 @@ def _shape(s: Schedule, target: Target) -> Iterator[str]:
                 f"run of {s.run[axis]} {name} does not divide the tile's {s.tile[axis]}: "
                 f"use one of {_divisors(s.tile[axis])}"
             )
-    work_items = s.group[0] * s.group[1]
+    work_items = s.all_work_items[0] * s.all_work_items[1]
     if work_items > target.max_group:
+        slices = f" in {s.slices} slices" if s.slices > 1 else ""
         yield (
-            f"group {s.group[0]}x{s.group[1]} has {work_items} work-items > {target.max_group} on this target: "
+            f"group {s.group[0]}x{s.group[1]}{slices} has {work_items} work-items > {target.max_group} on this target: "
             f"use a smaller group"
         )
+
+
+def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """Vectors of C."""
+    if s.c_width not in WIDTHS:
+        yield f"c_width = {s.c_width} is not one of {', '.join(map(str, WIDTHS))}"
+    elif s.c_width > 1 and spec.c_order == "col":
+        yield f"c_width = {s.c_width} stores neighbouring columns, but C is column-major: use c_width 1"
+    elif s.run[1] % s.c_width:
+        yield _divide("c_width", s.c_width, "the run's columns", s.run[1], WIDTHS)
 
 
 def _warp(s: Schedule) -> Iterator[str]:
     """How the lanes of a warp lie over the group."""
     if s.warp is None:
+        if s.stagger:
+            yield "stagger moves lanes of a warp between its rows, but warp is none: give warp 4x8, say"
         return
     (rows, cols), (high, wide) = s.warp, s.group
     if rows < 1 or cols < 1 or rows * cols != WARP:
         yield f"warp {rows}x{cols} has {rows * cols} lanes, not {WARP}: use 4x8, 8x4, 2x16 or 1x32, say"
     elif high % rows or wide % cols:
         yield f"warp {rows}x{cols} does not divide the group's {high}x{wide}: use a group of multiples of it"
+    if s.stagger and rows % 2:
+        yield f"stagger swaps lanes of neighbouring rows, but warp {rows}x{cols} has an odd number: use an even one"
     if s.sub_group is not None:
         yield "warp arranges lanes that share nothing, but sub_group has lanes share A: drop one of them"
+
+
+def _blocks(s: Schedule) -> Iterator[str]:
+    """Groups that are numbered in one line."""
+    if s.raster < 0:
+        yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
+    if s.split > 1 and any(o.memory == "image" for o in (s.a, s.b)):
+        yield f"split = {s.split} begins in the middle of K, which image block reads can't: use split 1"
+
+
+def _slices(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """Steps of K dealt out within a group."""
+    if s.slices < 2:
+        return
+    if "reused_local_memory" not in target.features:
+        yield f"slices = {s.slices} sum up where tiles were, which target {target.name!r} can't: use slices 1, or CUDA"
+    if s.k_step % s.slices:
+        yield _divide("slices", s.slices, "k_step", s.k_step, tuple(range(1, s.k_step + 1)))
+    if s.sub_group is not None:
+        yield "slices and sub_group both deal out work-items of a group: drop one of them"
+    if s.method != "slm" or s.barrier:
+        yield "slices sum up in local memory where tiles were: set a.memory or b.memory to 'local'"
+    (rows, cols), work_items = s.block_tile, s.all_work_items[0] * s.all_work_items[1]
+    if s.warp is not None and s.group[0] * s.group[1] % WARP:
+        yield f"a slice's {s.group[0]}x{s.group[1]} work-items are no whole warps: use warp none, or a larger group"
+    if cols % s.c_width == 0 and (work_items % (cols // s.c_width) or rows % (work_items // (cols // s.c_width) or 1)):
+        yield (
+            f"the sum of {rows}x{cols} in runs of {s.c_width} can't be dealt out evenly to {work_items} work-items: "
+            f"use a group or tile of powers of two"
+        )
+    if spec.c_order == "col":
+        yield f"slices = {s.slices} add up rows of C, which is column-major: use slices 1"
 
 
 def _sub_group(s: Schedule, target: Target) -> Iterator[str]:
@@ -211,6 +262,7 @@ def _pipeline(s: Schedule) -> Iterator[str]:
         return
     for name, given in (
         ("stages", s.stages > 1),
+        ("mbarrier", s.mbarrier > 0),
         ("prefetch", s.prefetch),
         ("register_stages", s.register_stages > 1),
     ):
@@ -229,8 +281,23 @@ def _async(s: Schedule, target: Target) -> Iterator[str]:
             yield f"{name}.async_copy fills local memory, but {name}.memory is {o.memory!r}: use 'local'"
         if s.prefetch:
             yield f"prefetch keeps the next tile in registers, which {name}.async_copy passes by: drop one of them"
+    if s.mbarrier:
+        yield from _mbarrier(s, target)
     if s.a.async_copy != s.b.async_copy and "local" == s.a.memory == s.b.memory:
         yield "a and b hand over together: set async_copy for both or for none"
+
+
+def _mbarrier(s: Schedule, target: Target) -> Iterator[str]:
+    """Tiles handed over in batches."""
+    if "mbarrier" not in target.features:
+        yield f"mbarrier = {s.mbarrier}, but target {target.name!r} has none: use 0, or sm_90 or later"
+    if not s.a.async_copy and not s.b.async_copy:
+        yield "mbarrier waits for asynchronous copies, but there are none: set a.async_copy and b.async_copy"
+    if s.stages % s.mbarrier or s.stages < 3 * s.mbarrier:
+        yield (
+            f"mbarrier = {s.mbarrier} tiles at a time need a ring of three batches or more, but stages = {s.stages}: "
+            f"use stages {4 * s.mbarrier}"
+        )
 
 
 def _alignment(s: Schedule, target: Target) -> Iterator[str]:
@@ -258,7 +325,7 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield "across reads both operands of the next tile from local memory: set a.memory and b.memory to 'local'"
     if s.across and s.stages < 2:
         yield f"across reads the next tile while this one is in use, but stages = {s.stages}: use 2 or more"
-    if s.across and s.k_step % 2:
+    if s.across and s.k_step // s.slices % 2:
         yield f"across alternates two slots of registers, but k_step = {s.k_step} is odd: use an even one"
     if s.snake and s.a.share:
         yield "snake orders multiply-adds with both operands in registers, but a.share is set: drop one of them"
@@ -292,13 +359,14 @@ def local_bytes(spec: GemmSpec, s: Schedule) -> int:
         if o.memory == "local":
             slow, fast = (cols, rows) if o.transposed else (rows, cols)
             total += s.stages * slow * (fast + o.pad) * spec.dtype.size
-    return total
+    partial = s.slices * s.block_tile[0] * s.block_tile[1] * spec.dtype.size if s.slices > 1 else 0
+    return max(total, partial) + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
 
 
 def register_bytes(spec: GemmSpec, s: Schedule) -> int:
     """Registers that the tiles of a work-item need, in bytes: a lower bound of what a compiler takes."""
     rows, cols = s.tile
-    work_items = s.group[0] * s.group[1]
+    work_items = s.all_work_items[0] * s.all_work_items[1]
     depth = s.k_step if s.whole_steps else 1
     a = rows * s.k_step // (s.sub_group or 1) if s.a.share else rows * s.register_stages
     if s.by_blocks:

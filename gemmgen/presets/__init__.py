@@ -50,6 +50,13 @@ _ORDER = (
     "async_8x8_16x16",
     "async_8x8_8x16",
     "async_4x4_8x16",
+    "mbarrier_8x16_16x16",
+    "mbarrier_8x16_16x16_odd",
+    "mbarrier_8x16_16x16_split7",
+    "mbarrier_8x16_8x8_slices4",
+    "mbarrier_8x8_4x8_slices8",
+    "mbarrier_8x8_8x8_split128",
+    "mbarrier_8x8_2x16_split8",
 )
 
 

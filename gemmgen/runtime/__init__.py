@@ -17,6 +17,31 @@ def require_pyopencl() -> None:
 
 
 def require_cupy() -> None:
-    """Raises: DeviceError with the command that installs it."""
+    """Raises: DeviceError with the command that installs it, or repairs it."""
     if find_spec("cupy") is None:
         raise DeviceError('CuPy is not installed, so no GPU can be reached: pip install "gemmgen[cuda]"')
+    try:
+        import cupy  # noqa: F401
+    except (ImportError, OSError, RuntimeError) as error:
+        raise DeviceError(
+            f"CuPy can't be imported ({_first_line(error)}): "
+            'pip uninstall every cupy that pip list shows, then pip install "gemmgen[cuda]"'
+        ) from error
+
+
+def require_nvrtc() -> None:
+    """Raises: DeviceError where the compiler that CuPy loads is missing or broken."""
+    require_cupy()
+    from cupy.cuda import nvrtc
+
+    try:
+        nvrtc.getVersion()
+    except (ImportError, OSError, RuntimeError) as error:
+        raise DeviceError(
+            f"NVRTC, which compiles for CUDA, can't be loaded ({_first_line(error)}): pip install --force-reinstall "
+            "nvidia-cuda-nvrtc, or install the CUDA toolkit"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -33,6 +35,8 @@ def compile(  # noqa: A001
     schedule: Schedule | str | None = None,
     backend: Literal["opencl"] = "opencl",
     device: DeviceLike = None,
+    *,
+    ld_multiple: int | None = None,
 ) -> CompiledKernel: ...
 
 
@@ -43,6 +47,7 @@ def compile(  # noqa: A001
     *,
     backend: Literal["cuda"],
     device: CudaDeviceLike = None,
+    ld_multiple: int | None = None,
 ) -> CudaKernel: ...
 
 
@@ -52,6 +57,8 @@ def compile(  # noqa: A001
     schedule: Schedule | str | None = None,
     backend: str = "opencl",
     device: DeviceLike | CudaDeviceLike = None,
+    *,
+    ld_multiple: int | None = None,
 ) -> CompiledKernel | CudaKernel: ...
 
 
@@ -60,6 +67,8 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
     schedule: Schedule | str | None = None,
     backend: str = "opencl",
     device: DeviceLike | CudaDeviceLike = None,
+    *,
+    ld_multiple: int | None = None,
 ) -> CompiledKernel | CudaKernel:
     """Emit a kernel for a device, and build it.
 
@@ -70,6 +79,10 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
         backend: `opencl` for a `CompiledKernel`, `cuda` for a `CudaKernel`.
         device: None for the best (of CUDA the current one), a number or part of a name (`gemmgen devices`), or a
             device, context or queue of pyopencl; of CUDA a device of CuPy or torch.
+        ld_multiple: what leading dimensions are promised to be multiples of, in place of the spec's. Where neither
+            promises anything, a CUDA kernel has a twin that is promised 4, and each call runs the one that its arrays
+            allow; the first call that the twin is for compiles it, unless `.build()` has. 1 gives one kernel for all.
+            OpenCL's vectors need no alignment, so that one kernel is as good as any.
 
     Raises: SpecError, ScheduleError, DeviceError with every problem.
     """
@@ -78,13 +91,21 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
     if schedule is not None and not isinstance(schedule, Schedule | str):
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
     if backend == "cuda":
-        return _compile_cuda(spec, schedule, device)
+        return _compile_cuda(spec, schedule, device, ld_multiple)
     if backend != "opencl":
         raise DeviceError(f"backend {backend!r} cannot be run from Python: use one of {', '.join(RUNNABLE)}")
-    return _compile_opencl(spec, schedule, device)
+    return _compile_opencl(spec, schedule, device, ld_multiple)
 
 
-def _compile_opencl(spec: GemmSpec | None, schedule: Schedule | str | None, device: DeviceLike) -> CompiledKernel:
+def promised(spec: GemmSpec | None, ld_multiple: int | None) -> GemmSpec:
+    """The spec with the promise that was given beside it. Raises: SpecError."""
+    spec = spec or GemmSpec()
+    return spec if ld_multiple is None else replace(spec, ld_multiple=ld_multiple)
+
+
+def _compile_opencl(
+    spec: GemmSpec | None, schedule: Schedule | str | None, device: DeviceLike, ld_multiple: int | None
+) -> CompiledKernel:
     from gemmgen import presets
     from gemmgen.driver import emit
     from gemmgen.runtime.devices import target_of
@@ -98,21 +119,45 @@ def _compile_opencl(spec: GemmSpec | None, schedule: Schedule | str | None, devi
     if preset is not None:
         spec, schedule = spec or preset.spec, preset.schedule
     assert isinstance(schedule, Schedule)
-    return CompiledKernel.from_source(emit(spec or GemmSpec(), schedule, "opencl", target), queue)
+    return CompiledKernel.from_source(emit(promised(spec, ld_multiple), schedule, "opencl", target), queue)
 
 
-def _compile_cuda(spec: GemmSpec | None, schedule: Schedule | str | None, device: CudaDeviceLike) -> CudaKernel:
+def _compile_cuda(
+    spec: GemmSpec | None, schedule: Schedule | str | None, device: CudaDeviceLike, ld_multiple: int | None
+) -> CudaKernel:
     from gemmgen import presets
-    from gemmgen.driver import emit
-    from gemmgen.runtime.cuda import CudaKernel
-    from gemmgen.runtime.cuda_devices import pick, target_of
 
     preset = None if isinstance(schedule, Schedule) else presets.load(schedule or CUDA_PRESET)
-    target = target_of(pick(device))
     if preset is not None:
         spec, schedule = spec or preset.spec, preset.schedule
     assert isinstance(schedule, Schedule)
-    return CudaKernel.from_source(emit(spec or GemmSpec(), schedule, "cuda", target), device)
+    return cuda_kernel(promised(spec, ld_multiple), schedule, device, exact=ld_multiple is not None)
+
+
+def cuda_kernel(
+    spec: GemmSpec, schedule: Schedule, device: CudaDeviceLike = None, exact: bool = False, strict: bool = False
+) -> CudaKernel:
+    """The kernel that `compile` makes for CUDA, and what everything runs that says it runs a schedule.
+
+    Args:
+        device: None for the current one, and later for those of the arrays.
+        exact: whether the spec's `ld_multiple` is meant as it stands, so that there is no twin.
+        strict: whether spilled registers are refused, by ptxas' word (of the twin as well).
+
+    Raises: SpecError, ScheduleError, DeviceError with every problem.
+    """
+    from gemmgen.runtime.cuda import CudaKernel
+    from gemmgen.runtime.cuda_devices import pick, target_of
+    from gemmgen.runtime.ptxas import refuse_spills
+    from gemmgen.runtime.variants import Variants
+
+    info = pick(device)
+    arch = "sm_{}{}".format(*info.capability)
+    admit = partial(refuse_spills, arch=arch) if strict else lambda _: None
+    variants = Variants(spec, schedule, target_of(info), exact, admit)
+    for promised_more in variants.promised if strict else ():
+        variants.twin(promised_more)  # not by some call in the midst of a program
+    return CudaKernel.from_source(variants.general, device, variants)
 
 
 def wishes(schedule: Schedule | str | None) -> frozenset[str]:

@@ -4,54 +4,62 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Literal, Protocol, TypeVar, cast, overload
+from typing import Never, Protocol, cast
 
 import numpy as np
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
+from gemmgen.ir.visit import evaluate
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.arrays import Request, View, check_gemm, check_transpose
+from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
+from gemmgen.runtime.variants import LD_MULTIPLE, Variants
 from gemmgen.source import EntryPoint, Source
+from gemmgen.spec import GemmSpec
 
 #: Sizes for which a kernel remembers its launch geometry.
 REMEMBERED = 256
-
-#: An array in a GPU's memory: CuPy's, torch's, or one that offers `__cuda_array_interface__` or DLPack.
-Matrix = TypeVar("Matrix")
 
 
 class CudaEvent(Protocol):
     """What is used of a `cupy.cuda.Event`."""
 
+    def record(self) -> None: ...
     def synchronize(self) -> None: ...
 
 
-class CudaKernel:
-    """A kernel that can be called with arrays on a GPU. Safe to call from several threads.
+class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
+    """A kernel that can be called with arrays on one GPU. Safe to call from several threads.
 
-    It is built once for each GPU, when that is first needed.
+    It takes CuPy arrays, torch tensors, and what offers `__cuda_array_interface__` or DLPack; a result that it
+    allocates is of a's library (CuPy's for what is neither). It is built once for each GPU, when that is first needed.
 
-    Attributes:
-        source: what was compiled.
+    Args:
+        source: for any arrays that its spec takes.
+        variants: chooses for each call between that source and a twin; None for the source alone.
     """
 
-    def __init__(self, source: Source, device: CudaDeviceLike = None) -> None:
-        self.source = source
+    places = frozenset({"stream"})
+
+    def __init__(self, source: Source, device: CudaDeviceLike = None, variants: Variants | None = None) -> None:
+        super().__init__(source)
+        self._variants = variants
         self._bound = device is not None
         self._wish = device
         self._info: CudaDeviceInfo | None = None
-        self._built: dict[int, CudaBuilt] = {}
+        self._built: dict[tuple[int, GemmSpec], CudaBuilt] = {}
         self._lock = threading.Lock()
+        self._workspaces: dict[tuple[int, int, int], CupyArray] = {}
         self._remembered: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         self._cupy = CupyLibrary()
 
     @classmethod
-    def from_source(cls, source: Source, device: CudaDeviceLike = None) -> CudaKernel:
-        """Choose the GPU and build at once.
+    def from_source(cls, source: Source, device: CudaDeviceLike = None, variants: Variants | None = None) -> CudaKernel:
+        """Choose the GPU and build the source at once.
 
         Args:
             device: a number or part of a name (`gemmgen devices`), a `cupy.cuda.Device` or `torch.device`, to which
@@ -59,8 +67,8 @@ class CudaKernel:
 
         Raises: DeviceError, ScheduleError with everything that is amiss.
         """
-        kernel = cls(source, device)
-        kernel.build()
+        kernel = cls(source, device, variants)
+        kernel._kernels(kernel.device.number, source)
         return kernel
 
     @property
@@ -74,77 +82,30 @@ class CudaKernel:
     def resources(self) -> tuple[Resources, ...]:
         """Registers, spills and shared memory of each kernel of the source, by the compiler's word."""
         with translated(self.device.name), on_device(self.device.number):
-            return self._kernels(self.device.number).resources()
+            return self._kernels(self.device.number, self.source).resources()
 
     def build(self) -> None:
-        """Compile now; later calls find it done. Raises: DeviceError, ScheduleError."""
-        self._kernels(self.device.number)
+        """Compile everything now, so that no later call compiles, as none may while a graph is captured.
 
-    def __repr__(self) -> str:
-        return f"<gemmgen kernel {self.source.name}>"
-
-    @overload
-    def __call__(
-        self,
-        a: Matrix,
-        b: Matrix,
-        c: Matrix | None = None,
-        *,
-        alpha: float | None = None,
-        beta: float | None = None,
-        stream: object = None,
-        return_event: Literal[False] = False,
-    ) -> Matrix: ...
-
-    @overload
-    def __call__(
-        self,
-        a: Matrix,
-        b: Matrix,
-        c: Matrix | None = None,
-        *,
-        alpha: float | None = None,
-        beta: float | None = None,
-        stream: object = None,
-        return_event: Literal[True],
-    ) -> tuple[Matrix, CudaEvent]: ...
-
-    def __call__(
-        self,
-        a: Matrix,
-        b: Matrix,
-        c: Matrix | None = None,
-        *,
-        alpha: float | None = None,
-        beta: float | None = None,
-        stream: object = None,
-        return_event: bool = False,
-    ) -> Matrix | tuple[Matrix, CudaEvent]:
-        """C = alpha * A @ B + beta * C.
-
-        Args:
-            a, b: [m, k] and [k, n], float32, on one GPU: CuPy arrays, torch tensors, or what offers
-                `__cuda_array_interface__` or DLPack. Lines may lie apart (slices), elements of a line may not. A
-                matrix that the spec calls column-major must be Fortran-ordered.
-            c: [m, n], written in place; None allocates it. It must share no memory with a or b.
-            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
-            stream: CuPy's, torch's, or a `cudaStream_t` as an integer; None for torch's current stream where an array
-                is torch's, else for CuPy's current stream.
-            return_event: whether to return an event that passes when c is there, too.
-
-        Returns: c, of a's library (CuPy's for what is neither CuPy's nor torch's). It is being computed: work that is
-        queued on the same stream finds it done.
-
-        Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
+        Raises: DeviceError, ScheduleError.
         """
+        self._kernels(self.device.number, self.source)
+        if self._variants is not None:
+            for spec in self._variants.promised:
+                self._kernels(self.device.number, self._variants.twin(spec))
+
+    def source_for(self, a: object, b: object, c: object = None) -> Source:
+        """The source that a call with these arrays runs. Raises: SpecError, ScheduleError."""
         self._expect("gemm")
+        return self._choose(self._request(a, b, c, None, None))
+
+    def _request(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
+        require_cupy()
         found: list[str] = []
         wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in (("a", a), ("b", b), ("c", c))}
         found += self._misplaced(wrapped, "c")
         operands = wrapped["a"], wrapped["b"], wrapped["c"]
-        request = check_gemm(self.source.spec, *operands, alpha, beta, kinds=lambda _: found)
-        result, event = self._run(request, stream, return_event)
-        return (cast("Matrix", result), cast(CudaEvent, event)) if return_event else cast("Matrix", result)
+        return check_gemm(self.source.spec, *operands, alpha, beta, kinds=lambda _: found)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, stream: object = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.
@@ -155,13 +116,15 @@ class CudaKernel:
 
         Raises: SpecError, DeviceError, ScheduleError.
         """
+        require_cupy()
         self._expect("transpose")
         found: list[str] = []
         wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in (("a", a), ("out", out))}
         found += self._misplaced(wrapped, "out")
         if found:
             raise SpecError(found)
-        result, _ = self._run(check_transpose(self.source.spec.dtype.name, wrapped["a"], wrapped["out"]), stream, False)
+        request = check_transpose(self.source.spec.dtype.name, wrapped["a"], wrapped["out"])
+        result, _ = self._run(request, Place(stream=stream))
         return cast("Matrix", result)
 
     def time(
@@ -184,8 +147,8 @@ class CudaKernel:
         import cupy
 
         out = self(a, b, c, alpha=alpha, beta=beta) if c is None else c
-        if not self._built:
-            self.build()
+        request = self._request(a, b, out, alpha, beta)
+        self._kernels(_device(request), self._choose(request))  # nothing may compile while a graph is captured
         with translated(self.device.name), on_device(self.device.number):
             cupy.cuda.Device().synchronize()  # the arrays may still be on their way
             stream = cupy.cuda.Stream(non_blocking=True)
@@ -204,22 +167,21 @@ class CudaKernel:
                 seconds.append(float(cupy.cuda.get_elapsed_time(begin, end)) * 1e-3)
         return seconds
 
-    def _expect(self, operation: str) -> None:
-        require_cupy()
-        if self.source.operation != operation:
-            remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
-            raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
-
     def _misplaced(self, matrices: Mapping[str, object], output: str) -> list[str]:
         bound = self.device.number if self._bound else None
         return placement_problems(matrices, self.source.alignment, bound, output)
 
-    def _kernels(self, device: int) -> CudaBuilt:
+    def _choose(self, request: Request) -> Source:
+        return self.source if self._variants is None else self._variants.choose(request)
+
+    def _kernels(self, device: int, source: Source) -> CudaBuilt:
+        # The sources of one kernel differ in what they are promised and in nothing else.
+        key = device, source.spec
         with self._lock:
-            if device not in self._built:
+            if key not in self._built:
                 info = self._info if self._info is not None and self._info.number == device else info_of(device)
-                self._built[device] = build(self.source, info)
-            return self._built[device]
+                self._built[key] = build(source, info)
+            return self._built[key]
 
     def _grids(self, built: CudaBuilt, sizes: dict[str, int]) -> list[tuple[int, int]]:
         """Blocks along (rows, columns) of each kernel; remembered, for that is most of a call's work.
@@ -231,37 +193,56 @@ class CudaKernel:
             return known
         grids = [entry.groups(sizes) for entry, _, _ in built.kernels]
         pairs = zip(built.kernels, grids, strict=True)
-        if problems := [p for (entry, _, _), groups in pairs for p in grid_problems(entry, groups)]:
+        problems = [p for (entry, _, _), groups in pairs for p in grid_problems(entry, groups)]
+        elements = 0 if self.source.workspace is None else evaluate(self.source.workspace, sizes)
+        if elements >= 2**31:
+            problems.append(
+                f"the workspace has {elements:,} elements, more than 32-bit indices reach: use a lower split"
+            )
+        if problems:
             raise SpecError(problems)
         if len(self._remembered) >= REMEMBERED:
             self._remembered.clear()
         self._remembered[key] = grids
         return grids
 
-    def _run(self, request: Request, stream: object, want_event: bool) -> tuple[object, object]:
+    def _run(self, request: Request, place: Place[Never, Never, object]) -> tuple[object, CudaEvent | None]:
         import cupy
 
         inputs = {name: (cast(GpuMatrix, matrix), view) for name, (matrix, view) in request.inputs.items()}
         name, output, view = request.output
         matrices = [matrix for matrix, _ in inputs.values()] + ([cast(GpuMatrix, output)] if output is not None else [])
-        device = matrices[0].device
-        built = self._kernels(device)
-        sizes = _sizes(request, inputs, view)
+        device = _device(request)
+        built = self._kernels(device, self._choose(request))
+        sizes = sizes_of(request)
         grids = self._grids(built, sizes)
-        pointer = stream_pointer(stream, matrices, device)
+        pointer = stream_pointer(place.stream, matrices, device)
         with translated(f"GPU {device}"), on_device(device), on_stream(pointer):
             result = cast(GpuMatrix, output) if output is not None else self._allocate(view, matrices[0], pointer)
             values: dict[str, object] = {**sizes, **request.scalars}
             values |= {x: matrix.pointer for x, (matrix, _) in inputs.items()}
             # The transpose kernel calls its result b.
             values |= {name: result.pointer, "b" if name == "out" else name: result.pointer}
+            if (elements := self.source.workspace) is not None:
+                values["workspace"] = self._workspace(device, pointer, evaluate(elements, sizes))
             for (entry, kernel, dynamic), (rows, cols) in zip(built.kernels, grids, strict=True):
                 high, wide = entry.group
                 kernel((cols, rows, 1), (wide, high, 1), arguments(entry, values), shared_mem=dynamic)
-            event = cupy.cuda.Event(disable_timing=True) if want_event else None
-            if event is not None:
+            event: CudaEvent | None = None
+            if place.want_event:
+                event = cupy.cuda.Event(disable_timing=True)
                 event.record()
         return result.array, event
+
+    def _workspace(self, device: int, stream: int, elements: int) -> int:
+        """The address of memory between kernels, one for each stream and size; kept, since graphs may replay it."""
+        import cupy
+
+        key = device, stream, elements
+        with self._lock:
+            if key not in self._workspaces:
+                self._workspaces[key] = cupy.empty(elements, self.source.spec.dtype.name)
+            return int(self._workspaces[key].data.ptr)
 
     def _allocate(self, view: View, like: GpuMatrix, stream: int) -> GpuMatrix:
         """An empty matrix without gaps, of the library that `like` belongs to, on the stream."""
@@ -303,10 +284,23 @@ class CupyLibrary:
         return cast(CupyArray, cupy.from_dlpack(value))
 
 
-def _sizes(request: Request, inputs: Mapping[str, tuple[GpuMatrix, View]], output: View) -> dict[str, int]:
+def _device(request: Request) -> int:
+    """The GPU that the arrays of a call lie on."""
+    return cast(GpuMatrix, next(iter(request.inputs.values()))[0]).device
+
+
+def sizes_of(request: Request) -> dict[str, int]:
     """Every integer argument."""
-    name = "b" if request.output[0] == "out" else request.output[0]
-    return {**request.sizes, **{f"ld{x}": view.ld for x, (_, view) in inputs.items()}, f"ld{name}": output.ld}
+    name, _, output = request.output
+    views = {x: view for x, (_, view) in request.inputs.items()} | {"b" if name == "out" else name: output}
+    return {**request.sizes, **{f"ld{x}": _leading_dimension(view) for x, view in views.items()}}
+
+
+def _leading_dimension(view: View) -> int:
+    """That of a single line is free, but lines past the matrix, of which nothing is read, get addresses by it too: a
+    copy of 16 bytes must not be given one that is no multiple of 16, even if it copies nothing.
+    """
+    return view.ld if view.slow > 1 else -(-view.ld // LD_MULTIPLE) * LD_MULTIPLE
 
 
 def arguments(entry: EntryPoint, values: Mapping[str, object]) -> tuple[object, ...]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from gemmgen.backends.cuda import STATIC_SHARED_BYTES
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES
+from gemmgen.runtime import require_nvrtc
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of, translated
 from gemmgen.source import EntryPoint, Source
 
@@ -78,7 +78,7 @@ def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
         kernels = []
         for entry in source.entry_points:
             kernel = cast(RawKernel, module.get_function(entry.name))
-            dynamic = entry.local_bytes if entry.local_bytes > STATIC_SHARED_BYTES else 0
+            dynamic = entry.dynamic_bytes
             if dynamic:
                 kernel.max_dynamic_shared_size_bytes = dynamic
             check_threads(entry, kernel, info)
@@ -91,6 +91,7 @@ class _Module(Protocol):
 
 
 def _compile(source: Source, info: CudaDeviceInfo) -> _Module:
+    require_nvrtc()
     import cupy
 
     try:
@@ -98,13 +99,6 @@ def _compile(source: Source, info: CudaDeviceInfo) -> _Module:
         module.compile()
     except cupy.cuda.compiler.CompileException as error:
         raise DeviceError(build_failure(source, info, str(error))) from error
-    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError):
-        raise
-    except (RuntimeError, ImportError, OSError) as error:
-        raise DeviceError(
-            f"NVRTC, which compiles {source.name}, can't be used ({error}): "
-            'pip install "gemmgen[cuda]" nvidia-cuda-nvrtc'
-        ) from error
     return cast(_Module, module)
 
 

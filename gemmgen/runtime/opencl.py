@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
 import numpy as np
 import pyopencl as cl
 
-from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
+from gemmgen.errors import DeviceError, LoweringError, ScheduleError
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
+from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.devices import DeviceInfo, info_of, pick
 from gemmgen.runtime.host import HostStage
 from gemmgen.runtime.programs import Built, build, translated
@@ -24,24 +25,20 @@ if TYPE_CHECKING:
 
 DeviceLike: TypeAlias = DeviceInfo | cl.Device | cl.Context | cl.CommandQueue | int | str | None
 
-#: A NumPy array or a `pyopencl.array.Array`; what goes in comes out.
-Matrix = TypeVar("Matrix")
-
 PROFILING = cl.command_queue_properties.PROFILING_ENABLE
 KEPT = 8  # contexts that a kernel stays built for
 
 
-class CompiledKernel:
-    """A kernel that can be called with NumPy arrays or pyopencl arrays. Safe to call from several threads.
+class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never]):
+    """A kernel that can be called with arrays, all NumPy's or all pyopencl's. Safe to call from several threads.
 
     It is built once for each context, when that is first needed.
-
-    Attributes:
-        source: what was compiled.
     """
 
+    places = frozenset({"queue", "wait_for"})
+
     def __init__(self, source: Source, device: DeviceLike = None) -> None:
-        self.source = source
+        super().__init__(source)
         self._wish = device
         self._queue: cl.CommandQueue | None = None
         self._built: dict[tuple[cl.Context, cl.Device], Built] = {}
@@ -80,68 +77,8 @@ class CompiledKernel:
         """
         self._kernels(queue or self.queue)
 
-    def __repr__(self) -> str:
-        return f"<gemmgen kernel {self.source.name}>"
-
-    @overload
-    def __call__(
-        self,
-        a: Matrix,
-        b: Matrix,
-        c: Matrix | None = None,
-        *,
-        alpha: float | None = None,
-        beta: float | None = None,
-        queue: cl.CommandQueue | None = None,
-        wait_for: Sequence[cl.Event] = (),
-        return_event: Literal[False] = False,
-    ) -> Matrix: ...
-
-    @overload
-    def __call__(
-        self,
-        a: Matrix,
-        b: Matrix,
-        c: Matrix | None = None,
-        *,
-        alpha: float | None = None,
-        beta: float | None = None,
-        queue: cl.CommandQueue | None = None,
-        wait_for: Sequence[cl.Event] = (),
-        return_event: Literal[True],
-    ) -> tuple[Matrix, cl.Event]: ...
-
-    def __call__(
-        self,
-        a: Matrix,
-        b: Matrix,
-        c: Matrix | None = None,
-        *,
-        alpha: float | None = None,
-        beta: float | None = None,
-        queue: cl.CommandQueue | None = None,
-        wait_for: Sequence[cl.Event] = (),
-        return_event: bool = False,
-    ) -> Matrix | tuple[Matrix, cl.Event]:
-        """C = alpha * A @ B + beta * C.
-
-        Args:
-            a, b: [m, k] and [k, n], float32, all NumPy's or all pyopencl's. Lines may lie apart (slices), elements of
-                a line may not. A matrix that the spec calls column-major must be Fortran-ordered.
-            c: [m, n], written in place; None allocates it. It must share no memory with a or b.
-            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
-            queue: None for the arrays' queue, or the kernel's own for NumPy arrays.
-            wait_for: events that must have passed before the kernel starts.
-            return_event: whether to return the kernel's event too.
-
-        Returns: c. NumPy's is complete; pyopencl's is being computed, and carries the event.
-
-        Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
-        """
-        self._expect("gemm")
-        request = check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span)
-        result, event = self._run(request, queue, wait_for)
-        return (cast("Matrix", result), event) if return_event else cast("Matrix", result)
+    def _request(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
+        return check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, queue: cl.CommandQueue | None = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.
@@ -153,7 +90,8 @@ class CompiledKernel:
         Raises: SpecError, DeviceError, ScheduleError.
         """
         self._expect("transpose")
-        result, _ = self._run(check_transpose(self.source.spec.dtype.name, a, out), queue, ())
+        request = check_transpose(self.source.spec.dtype.name, a, out)
+        result, _ = self._run(request, Place(queue))
         return cast("Matrix", result)
 
     def time(
@@ -192,17 +130,10 @@ class CompiledKernel:
                 stage.finish(events[-1])
         return seconds
 
-    def _expect(self, operation: str) -> None:
-        if self.source.operation != operation:
-            remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
-            raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
-
-    def _run(
-        self, request: Request, queue: cl.CommandQueue | None, wait_for: Sequence[cl.Event]
-    ) -> tuple[object, cl.Event]:
-        queue = self._queue_for(request, queue)
+    def _run(self, request: Request, place: Place[cl.CommandQueue, cl.Event, Never]) -> tuple[object, cl.Event | None]:
+        queue = self._queue_for(request, place.queue)
         built = self._kernels(queue)
-        with translated(queue.device), self._stage(request, queue, wait_for) as stage:
+        with translated(queue.device), self._stage(request, queue, place.wait_for) as stage:
             values, result = self._place(request, stage)
             return result, stage.finish(self._launch(built, stage, values)[-1])
 

@@ -31,19 +31,19 @@ __device__ __forceinline__ void async_copy(float *to, const float *from)
                  ::"r"(address), "l"(from) : "memory");
 }
 
-// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy4_inside(float *to, const float *from, int inside)
-{
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
-}
-
 // Begins a copy of 4 bytes to shared memory; past `inside` elements it writes zeros.
 __device__ __forceinline__ void async_copy_inside(float *to, const float *from, int inside)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+}
+
+// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
+__device__ __forceinline__ void async_copy4_inside(float *to, const float *from, int inside)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
 }
 
@@ -65,17 +65,20 @@ async_4x4_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
                const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
-    const int local_row = local_index / 32 / 2 * 4 + local_index % 32 / 8;
-    const int local_col = local_index / 32 % 2 * 8 + local_index % 32 % 8;
+    const int warp = local_index / 32;
+    const int lane = local_index % 32;
+    const int local_row = warp / 2 * 4 + lane / 8;
+    const int local_col = warp % 2 * 8 + lane % 8;
     const int row0 = int(blockIdx.y) * 32;
     const int col0 = int(blockIdx.x) * 64;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 32;
     const int a_row = local_index / 32;
     const int a_k = local_index % 32;
     const int b_k = local_index / 16;
     const int b_col = local_index % 16 * 4;
+    const int b_k_by1 = local_index / 64;
+    const int b_col_by1 = local_index % 64;
 
     __shared__ __align__(16) float a_shared[3][32][36];
     __align__(16) float a_frag[2][4];
@@ -90,85 +93,103 @@ async_4x4_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
         }
     }
 
-    // Whole steps of 32 along K.
-    if (32 <= k_main) {
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            async_copy(&a_shared[0][a_k][a_row + i * 4],
-                &a[min(row0 + a_row + i * 4, m - 1) * lda + a_k]);
-        }
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (ldb % 4 == 0) {
+    // Along K; copies bring zeros for what lies past it.
+    if (0 < k) {
+        if (32 <= k && ldb % 4 == 0) {
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                async_copy(&a_shared[0][a_k][a_row + i * 4],
+                    &a[min(row0 + a_row + i * 4, m - 1) * lda + a_k]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
                 const int b_inside =
                     col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
                 async_copy4_inside(&b_shared[0][b_k + i * 8][b_col],
                     &b[(b_k + i * 8) * ldb + col0 + b_col], b_inside);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    async_copy(&b_shared[0][b_k + i * 8][b_col + e],
-                        &b[(b_k + i * 8) * ldb + min(col0 + b_col + e, n - 1)]);
-                }
+            }
+        } else {
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const int a_inside = a_k < k ? 1 : 0;
+                async_copy_inside(&a_shared[0][a_k][a_row + i * 4],
+                    &a[min(row0 + a_row + i * 4, m - 1) * lda + a_k], a_inside);
+            }
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                const int b_inside = b_k_by1 + i * 2 < k ? 1 : 0;
+                async_copy_inside(&b_shared[0][b_k_by1 + i * 2][b_col_by1],
+                    &b[(b_k_by1 + i * 2) * ldb + min(col0 + b_col_by1, n - 1)], b_inside);
             }
         }
     }
     async_commit();
-    if (64 <= k_main) {
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            async_copy(&a_shared[1][a_k][a_row + i * 4],
-                &a[min(row0 + a_row + i * 4, m - 1) * lda + a_k + 32]);
-        }
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (ldb % 4 == 0) {
+    if (32 < k) {
+        if (64 <= k && ldb % 4 == 0) {
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                async_copy(&a_shared[1][a_k][a_row + i * 4],
+                    &a[min(row0 + a_row + i * 4, m - 1) * lda + a_k + 32]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
                 const int b_inside =
                     col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
                 async_copy4_inside(&b_shared[1][b_k + i * 8][b_col],
                     &b[(b_k + i * 8 + 32) * ldb + col0 + b_col], b_inside);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    async_copy(&b_shared[1][b_k + i * 8][b_col + e],
-                        &b[(b_k + i * 8 + 32) * ldb + min(col0 + b_col + e, n - 1)]);
-                }
+            }
+        } else {
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const int a_inside = a_k + 32 < k ? 1 : 0;
+                async_copy_inside(&a_shared[1][a_k][a_row + i * 4],
+                    &a[min(row0 + a_row + i * 4, m - 1) * lda + a_k + 32], a_inside);
+            }
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                const int b_inside = b_k_by1 + i * 2 + 32 < k ? 1 : 0;
+                async_copy_inside(&b_shared[1][b_k_by1 + i * 2][b_col_by1],
+                    &b[(b_k_by1 + i * 2 + 32) * ldb + min(col0 + b_col_by1, n - 1)], b_inside);
             }
         }
     }
     async_commit();
     async_wait<1>();
     __syncthreads();
-    if (32 <= k_main) {
+    if (0 < k) {
         copy4(a_frag[0], &a_shared[0][0][local_row * 4]);
         copy4(b_frag[0], &b_shared[0][0][local_col * 4]);
     }
-    for (int k0 = 0; k0 < k_main; k0 += 32) {
+    for (int k0 = 0; k0 < k; k0 += 32) {
         const int slot = k0 / 32 % 3;
         const int next_slot = (k0 / 32 + 2) % 3;
-        if (k0 + 96 <= k_main) {
-            #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                async_copy(&a_shared[next_slot][a_k][a_row + i * 4],
-                    &a[min(row0 + a_row + i * 4, m - 1) * lda + k0 + a_k + 64]);
-            }
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                if (ldb % 4 == 0) {
+        if (k0 + 64 < k) {
+            if (k0 + 96 <= k && ldb % 4 == 0) {
+                #pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    async_copy(&a_shared[next_slot][a_k][a_row + i * 4],
+                        &a[min(row0 + a_row + i * 4, m - 1) * lda + k0 + a_k + 64]);
+                }
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
                     const int b_inside =
-                        k0 + b_k + i * 8 + 64 < k
-                            ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
-                            : 0;
+                        col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
                     async_copy4_inside(&b_shared[next_slot][b_k + i * 8][b_col],
                         &b[(k0 + b_k + i * 8 + 64) * ldb + col0 + b_col], b_inside);
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        const int b_inside = k0 + b_k + i * 8 + 64 < k ? 1 : 0;
-                        async_copy_inside(&b_shared[next_slot][b_k + i * 8][b_col + e],
-                            &b[(k0 + b_k + i * 8 + 64) * ldb + min(col0 + b_col + e, n - 1)],
-                                b_inside);
-                    }
+                }
+            } else {
+                #pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    const int a_inside = k0 + a_k + 64 < k ? 1 : 0;
+                    async_copy_inside(&a_shared[next_slot][a_k][a_row + i * 4],
+                        &a[min(row0 + a_row + i * 4, m - 1) * lda + k0 + a_k + 64], a_inside);
+                }
+                #pragma unroll
+                for (int i = 0; i < 16; ++i) {
+                    const int b_inside = k0 + b_k_by1 + i * 2 + 64 < k ? 1 : 0;
+                    async_copy_inside(&b_shared[next_slot][b_k_by1 + i * 2][b_col_by1],
+                        &b[(k0 + b_k_by1 + i * 2 + 64) * ldb + min(col0 + b_col_by1, n - 1)],
+                            b_inside);
                 }
             }
         }
@@ -188,7 +209,7 @@ async_4x4_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
         }
         async_wait<1>();
         __syncthreads();
-        if (k0 + 64 <= k_main) {
+        if (k0 + 32 < k) {
             copy4(a_frag[0], &a_shared[(k0 / 32 + 1) % 3][0][local_row * 4]);
             copy4(b_frag[0], &b_shared[(k0 / 32 + 1) % 3][0][local_col * 4]);
         }
@@ -198,54 +219,6 @@ async_4x4_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
             for (int j = 0; j < 4; ++j) {
                 const int turn = i % 2 == 0 ? j : 3 - j;
                 acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
-            }
-        }
-    }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
-        __syncthreads();
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const int a_inside = k_main + a_k < k ? 1 : 0;
-            async_copy_inside(&a_shared[0][a_k][a_row + i * 4],
-                &a[min(row0 + a_row + i * 4, m - 1) * lda + k_main + a_k], a_inside);
-        }
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (ldb % 4 == 0) {
-                const int b_inside =
-                    k_main + b_k + i * 8 < k
-                        ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
-                        : 0;
-                async_copy4_inside(&b_shared[0][b_k + i * 8][b_col],
-                    &b[(k_main + b_k + i * 8) * ldb + col0 + b_col], b_inside);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    const int b_inside = k_main + b_k + i * 8 < k ? 1 : 0;
-                    async_copy_inside(&b_shared[0][b_k + i * 8][b_col + e],
-                        &b[(k_main + b_k + i * 8) * ldb + min(col0 + b_col + e, n - 1)], b_inside);
-                }
-            }
-        }
-        async_commit();
-        async_wait<0>();
-        __syncthreads();
-        copy4(a_frag[0], &a_shared[0][0][local_row * 4]);
-        copy4(b_frag[0], &b_shared[0][0][local_col * 4]);
-        #pragma unroll
-        for (int kk = 0; kk < 32; ++kk) {
-            if (kk + 1 < 32) {
-                copy4(a_frag[(kk + 1) % 2], &a_shared[0][kk + 1][local_row * 4]);
-                copy4(b_frag[(kk + 1) % 2], &b_shared[0][kk + 1][local_col * 4]);
-            }
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    const int turn = i % 2 == 0 ? j : 3 - j;
-                    acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
-                }
             }
         }
     }

@@ -31,19 +31,19 @@ __device__ __forceinline__ void async_copy(float *to, const float *from)
                  ::"r"(address), "l"(from) : "memory");
 }
 
-// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy4_inside(float *to, const float *from, int inside)
-{
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
-}
-
 // Begins a copy of 4 bytes to shared memory; past `inside` elements it writes zeros.
 __device__ __forceinline__ void async_copy_inside(float *to, const float *from, int inside)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+}
+
+// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
+__device__ __forceinline__ void async_copy4_inside(float *to, const float *from, int inside)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
 }
 
@@ -65,13 +65,14 @@ async_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
                const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
-    const int local_row = local_index / 32 / 2 * 4 + local_index % 32 / 8;
-    const int local_col = local_index / 32 % 2 * 8 + local_index % 32 % 8;
+    const int warp = local_index / 32;
+    const int lane = local_index % 32;
+    const int local_row = warp / 2 * 4 + lane / 8;
+    const int local_col = warp % 2 * 8 + lane % 8;
     const int row0 = int(blockIdx.y) * 64;
     const int col0 = int(blockIdx.x) * 128;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 16;
     const int a_row = local_index / 16;
     const int a_k = local_index % 16;
     const int b_k = local_index / 32;
@@ -90,56 +91,70 @@ async_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
         }
     }
 
-    // Whole steps of 16 along K.
-    if (16 <= k_main) {
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            async_copy(&a_shared[0][a_k][a_row + i * 8],
-                &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k]);
-        }
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (ldb % 4 == 0) {
+    // Along K; copies bring zeros for what lies past it.
+    if (0 < k) {
+        if (16 <= k && ldb % 4 == 0) {
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                async_copy(&a_shared[0][a_k][a_row + i * 8],
+                    &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
                 const int b_inside =
                     col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
                 async_copy4_inside(&b_shared[0][b_k + i * 4][b_col],
                     &b[(b_k + i * 4) * ldb + col0 + b_col], b_inside);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    async_copy(&b_shared[0][b_k + i * 4][b_col + e],
-                        &b[(b_k + i * 4) * ldb + min(col0 + b_col + e, n - 1)]);
-                }
+            }
+        } else {
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const int a_inside = a_k < k ? 1 : 0;
+                async_copy_inside(&a_shared[0][a_k][a_row + i * 8],
+                    &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k], a_inside);
+            }
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                const int b_inside = i < k ? 1 : 0;
+                async_copy_inside(&b_shared[0][i][local_index],
+                    &b[i * ldb + min(col0 + local_index, n - 1)], b_inside);
             }
         }
     }
     async_commit();
-    if (32 <= k_main) {
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            async_copy(&a_shared[1][a_k][a_row + i * 8],
-                &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k + 16]);
-        }
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (ldb % 4 == 0) {
+    if (16 < k) {
+        if (32 <= k && ldb % 4 == 0) {
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                async_copy(&a_shared[1][a_k][a_row + i * 8],
+                    &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k + 16]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
                 const int b_inside =
                     col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
                 async_copy4_inside(&b_shared[1][b_k + i * 4][b_col],
                     &b[(b_k + i * 4 + 16) * ldb + col0 + b_col], b_inside);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    async_copy(&b_shared[1][b_k + i * 4][b_col + e],
-                        &b[(b_k + i * 4 + 16) * ldb + min(col0 + b_col + e, n - 1)]);
-                }
+            }
+        } else {
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const int a_inside = a_k + 16 < k ? 1 : 0;
+                async_copy_inside(&a_shared[1][a_k][a_row + i * 8],
+                    &a[min(row0 + a_row + i * 8, m - 1) * lda + a_k + 16], a_inside);
+            }
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                const int b_inside = i + 16 < k ? 1 : 0;
+                async_copy_inside(&b_shared[1][i][local_index],
+                    &b[(i + 16) * ldb + min(col0 + local_index, n - 1)], b_inside);
             }
         }
     }
     async_commit();
     async_wait<1>();
     __syncthreads();
-    if (16 <= k_main) {
+    if (0 < k) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             copy4(&a_frag[0][i * 4], &a_shared[0][0][local_row * 4 + i * 32]);
@@ -149,32 +164,35 @@ async_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
             copy4(&b_frag[0][j * 4], &b_shared[0][0][local_col * 4 + j * 64]);
         }
     }
-    for (int k0 = 0; k0 < k_main; k0 += 16) {
+    for (int k0 = 0; k0 < k; k0 += 16) {
         const int slot = k0 / 16 % 3;
         const int next_slot = (k0 / 16 + 2) % 3;
-        if (k0 + 48 <= k_main) {
-            #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                async_copy(&a_shared[next_slot][a_k][a_row + i * 8],
-                    &a[min(row0 + a_row + i * 8, m - 1) * lda + k0 + a_k + 32]);
-            }
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                if (ldb % 4 == 0) {
+        if (k0 + 32 < k) {
+            if (k0 + 48 <= k && ldb % 4 == 0) {
+                #pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    async_copy(&a_shared[next_slot][a_k][a_row + i * 8],
+                        &a[min(row0 + a_row + i * 8, m - 1) * lda + k0 + a_k + 32]);
+                }
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
                     const int b_inside =
-                        k0 + b_k + i * 4 + 32 < k
-                            ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
-                            : 0;
+                        col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
                     async_copy4_inside(&b_shared[next_slot][b_k + i * 4][b_col],
                         &b[(k0 + b_k + i * 4 + 32) * ldb + col0 + b_col], b_inside);
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        const int b_inside = k0 + b_k + i * 4 + 32 < k ? 1 : 0;
-                        async_copy_inside(&b_shared[next_slot][b_k + i * 4][b_col + e],
-                            &b[(k0 + b_k + i * 4 + 32) * ldb + min(col0 + b_col + e, n - 1)],
-                                b_inside);
-                    }
+                }
+            } else {
+                #pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    const int a_inside = k0 + a_k + 32 < k ? 1 : 0;
+                    async_copy_inside(&a_shared[next_slot][a_k][a_row + i * 8],
+                        &a[min(row0 + a_row + i * 8, m - 1) * lda + k0 + a_k + 32], a_inside);
+                }
+                #pragma unroll
+                for (int i = 0; i < 16; ++i) {
+                    const int b_inside = k0 + i + 32 < k ? 1 : 0;
+                    async_copy_inside(&b_shared[next_slot][i][local_index],
+                        &b[(k0 + i + 32) * ldb + min(col0 + local_index, n - 1)], b_inside);
                 }
             }
         }
@@ -202,7 +220,7 @@ async_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
         }
         async_wait<1>();
         __syncthreads();
-        if (k0 + 32 <= k_main) {
+        if (k0 + 16 < k) {
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 copy4(&a_frag[0][i * 4], &a_shared[(k0 / 16 + 1) % 3][0][local_row * 4 + i * 32]);
@@ -218,68 +236,6 @@ async_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
             for (int j = 0; j < 8; ++j) {
                 const int turn = i % 2 == 0 ? j : 7 - j;
                 acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
-            }
-        }
-    }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
-        __syncthreads();
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const int a_inside = k_main + a_k < k ? 1 : 0;
-            async_copy_inside(&a_shared[0][a_k][a_row + i * 8],
-                &a[min(row0 + a_row + i * 8, m - 1) * lda + k_main + a_k], a_inside);
-        }
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (ldb % 4 == 0) {
-                const int b_inside =
-                    k_main + b_k + i * 4 < k
-                        ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
-                        : 0;
-                async_copy4_inside(&b_shared[0][b_k + i * 4][b_col],
-                    &b[(k_main + b_k + i * 4) * ldb + col0 + b_col], b_inside);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    const int b_inside = k_main + b_k + i * 4 < k ? 1 : 0;
-                    async_copy_inside(&b_shared[0][b_k + i * 4][b_col + e],
-                        &b[(k_main + b_k + i * 4) * ldb + min(col0 + b_col + e, n - 1)], b_inside);
-                }
-            }
-        }
-        async_commit();
-        async_wait<0>();
-        __syncthreads();
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            copy4(&a_frag[0][i * 4], &a_shared[0][0][local_row * 4 + i * 32]);
-        }
-        #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            copy4(&b_frag[0][j * 4], &b_shared[0][0][local_col * 4 + j * 64]);
-        }
-        #pragma unroll
-        for (int kk = 0; kk < 16; ++kk) {
-            if (kk + 1 < 16) {
-                #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    copy4(&a_frag[(kk + 1) % 2][i * 4],
-                        &a_shared[0][kk + 1][local_row * 4 + i * 32]);
-                }
-                #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    copy4(&b_frag[(kk + 1) % 2][j * 4],
-                        &b_shared[0][kk + 1][local_col * 4 + j * 64]);
-                }
-            }
-            #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                #pragma unroll
-                for (int j = 0; j < 8; ++j) {
-                    const int turn = i % 2 == 0 ? j : 7 - j;
-                    acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
-                }
             }
         }
     }

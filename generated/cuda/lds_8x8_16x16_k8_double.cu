@@ -96,23 +96,19 @@ lds_8x8_16x16_k8_double(int m, int n, int k, float alpha, const float *__restric
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
                         a_next[i][e] =
-                            k0 + a_k + e + 16 < k
-                                ? a[min(row0 + a_row + i * 64, m - 1) * lda + k0 + a_k + e + 16]
-                                : 0.0f;
+                            a[min(row0 + a_row + i * 64, m - 1) * lda + k0 + a_k + e + 16];
                     }
                 }
             }
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                if (ldb % 4 == 0 && k0 + b_k + i * 8 + 16 < k && col0 + b_col + 4 <= n) {
+                if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
                     copy4(b_next[i], &b[(k0 + b_k + i * 8 + 16) * ldb + col0 + b_col]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
                         b_next[i][e] =
-                            k0 + b_k + i * 8 + 16 < k
-                                ? b[(k0 + b_k + i * 8 + 16) * ldb + min(col0 + b_col + e, n - 1)]
-                                : 0.0f;
+                            b[(k0 + b_k + i * 8 + 16) * ldb + min(col0 + b_col + e, n - 1)];
                     }
                 }
             }

@@ -86,9 +86,7 @@ smem_8x8_double(int m, int n, int k, float alpha, const float *__restrict__ a, i
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    a_next[e] =
-                        k0 + a_k + e + 8 < k ? a[min(row0 + a_row, m - 1) * lda + k0 + a_k + e + 8]
-                                             : 0.0f;
+                    a_next[e] = a[min(row0 + a_row, m - 1) * lda + k0 + a_k + e + 8];
                 }
             }
             if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {

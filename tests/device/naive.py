@@ -61,7 +61,7 @@ def naive(a: Order = "row", b: Order = "row", c: Order = "row", images: str = ""
     arguments += [Argument("beta", "scalar", FLOAT), Argument("c", "buffer", FLOAT, True), Argument("ldc", "int", INT)]
     text = GEMM.format(**declare, load_a=load["a"], load_b=load["b"], c_row=int(c == "row"))
     grid = ceil_div(Var("m"), 4), ceil_div(Var("n"), 8)
-    entry = EntryPoint("naive", tuple(arguments), (4, 8), grid, 0, None)
+    entry = EntryPoint("naive", tuple(arguments), (4, 8), grid, 0, 0, None)
     spec = GemmSpec(a_order=a, b_order=b, c_order=c)
     return Source("naive", "opencl", "gemm", text, (entry,), spec, ("-cl-std=CL1.2",))
 
@@ -70,7 +70,7 @@ def turn() -> Source:
     """A transpose."""
     names = [("rows", "int"), ("cols", "int"), ("a", "buffer"), ("lda", "int"), ("b", "buffer"), ("ldb", "int")]
     arguments = tuple(Argument(n, k, INT if k == "int" else FLOAT, n == "b") for n, k in names)  # type: ignore[arg-type]
-    entry = EntryPoint("turn", arguments, (4, 8), (ceil_div(Var("rows"), 4), ceil_div(Var("cols"), 8)), 0, None)
+    entry = EntryPoint("turn", arguments, (4, 8), (ceil_div(Var("rows"), 4), ceil_div(Var("cols"), 8)), 0, 0, None)
     return Source("turn", "opencl", "transpose", TRANSPOSE, (entry,), GemmSpec())
 
 

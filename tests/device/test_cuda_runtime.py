@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -154,6 +155,18 @@ def test_grid_limits() -> None:
     naive = gemmgen.compile(GemmSpec(), "naive", backend="cuda")
     with pytest.raises(SpecError, match="blocks along the rows of C > 65,535"):
         naive(cupy.zeros((600_000, 1), "float32"), cupy.zeros((1, 1), "float32"))
+
+
+def test_a_module_refuses_a_grid_beyond_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import cupy
+
+    (tmp_path / "tall.py").write_text(
+        render_module(driver.emit(GemmSpec(), replace(presets.load("naive").schedule, name="tall"), "cuda"))
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tall = importlib.import_module("tall").tall
+    with pytest.raises(ValueError, match=r"75000 x 1 blocks along rows x columns are more than the 65535 x 2147483647"):
+        tall(cupy.zeros((600_000, 1), "float32"), cupy.zeros((1, 1), "float32"))
 
 
 def test_module_by_itself(tmp_path: Path) -> None:

@@ -181,3 +181,12 @@ def test_a_generated_kernel_multiplies(device: DeviceInfo, rng: np.random.Genera
     if "L3_SIMD_32x2_1x8" in opencl.__all__:
         with pytest.raises(AttributeError, match="did you mean 'L3_SIMD_32x2_1x8'"):
             opencl.L3_SIMD_32x2_1x9  # noqa: B018
+
+
+def test_a_promise_beside_the_spec() -> None:
+    a, b = np.ones((3, 5), np.float32), np.ones((5, 8), np.float32)
+    with pytest.raises(SpecError, match="a has leading dimension 5, not the multiple of 4"):
+        gemmgen.compile(GemmSpec(), "naive", ld_multiple=4)(a, b)
+    assert (gemmgen.compile(GemmSpec(ld_multiple=4), "naive", ld_multiple=1)(a, b) == 5).all()
+    with pytest.raises(SpecError, match="multiples of 0 < 1"):
+        gemmgen.compile(schedule="naive", ld_multiple=0)

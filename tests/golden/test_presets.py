@@ -88,17 +88,24 @@ def test_nvcc_takes_it_without_warnings_or_spills(
     name: str, root: Path, needs_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
     file = root / "generated" / "cuda" / f"{name}.cu"
-    report = nvcc(needs_tool("nvcc"), file, "sm_80", tmp_path)
+    preset = presets.load(name)
+    arch = driver.default_target(preset.spec, preset.schedule, "cuda").name
+    report = nvcc(needs_tool("nvcc"), file, arch, tmp_path)
     assert "0 bytes spill stores" in report
 
 
 @pytest.mark.parametrize("arch", find_backend("cuda").targets)
-@pytest.mark.parametrize("name", ["naive", "L3_SIMD_32x2_1x8", "smem_8x8_double", "async_8x8_16x16"])
+@pytest.mark.parametrize(
+    "name", ["naive", "L3_SIMD_32x2_1x8", "smem_8x8_double", "async_8x8_16x16", "mbarrier_8x16_16x16"]
+)
 def test_nvcc_for_each_target(name: str, arch: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     preset = presets.load(name)
     target = TARGETS[arch]
-    if "async_copy" not in target.features and preset.schedule.a.async_copy:
-        assert "use sm_80 or later" in driver.refusals(preset.spec, preset.schedule, "cuda", target)[0]
+    needs = {"async_copy": ("sm_80", preset.schedule.a.async_copy), "mbarrier": ("sm_90", preset.schedule.mbarrier)}
+    missing = [since for feature, (since, asked) in needs.items() if asked and feature not in target.features]
+    if missing:
+        problems = driver.refusals(preset.spec, preset.schedule, "cuda", target)
+        assert all(any(f"{since} or later" in problem for problem in problems) for since in missing)
         return
     file = tmp_path / f"{name}.cu"
     file.write_text(driver.emit(preset.spec, preset.schedule, "cuda", target).text)

@@ -63,7 +63,7 @@ def test_folded_sizes(rng: np.random.Generator) -> None:
     for m, n, k in ((140, 132, 44), (64, 64, 8), (64, 64, 16)):
         spec = GemmSpec(m=m, n=n, k=k)
         problem = Problem.random(rng, m, n, k)
-        problem.check(interpret(driver.lower(spec, ring(3, across=True), SM_80), spec, problem))
+        problem.check(interpret(driver.lower_program(spec, ring(3, across=True), SM_80), spec, problem))
 
 
 def without(kernel: Kernel, gone: Callable[[Stmt], bool]) -> Kernel:

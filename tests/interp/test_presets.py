@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.target import Target
+from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret, layouts
 
@@ -20,7 +22,7 @@ NAMES = presets.names()
 def target_of(preset: presets.Preset) -> Target:
     """A target that can take the preset: OpenCL's default, or else CUDA's."""
     on_opencl = not driver.refusals(preset.spec, preset.schedule)
-    return TARGETS["intel" if on_opencl else "sm_80"]
+    return driver.default_target(preset.spec, preset.schedule, "opencl" if on_opencl else "cuda")
 
 
 #: One of everything; a single row, column or step; under and over a tile; multiples of every tile.
@@ -31,7 +33,7 @@ SIZES = ((1, 1, 1), (1, 131, 9), (129, 1, 8), (7, 11, 15), (33, 65, 17), (130, 1
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 def test_any_size(name: str, size: tuple[int, int, int], rng: np.random.Generator) -> None:
     preset = presets.load(name)
-    kernel = driver.lower(preset.spec, preset.schedule, target_of(preset))
+    kernel = driver.lower_program(preset.spec, preset.schedule, target_of(preset))
     for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
         problem = Problem.random(rng, *size, alpha, beta)
         problem.check(interpret(kernel, preset.spec, problem))
@@ -41,7 +43,7 @@ def test_any_size(name: str, size: tuple[int, int, int], rng: np.random.Generato
 def test_integers_bit_for_bit(name: str, rng: np.random.Generator) -> None:
     preset = presets.load(name)
     problem = Problem.integers(rng, 70, 45, 29)
-    result = interpret(driver.lower(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem)
+    result = interpret(driver.lower_program(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem)
     assert np.array_equal(result, problem.expected)
 
 
@@ -52,7 +54,7 @@ def test_layouts(name: str, rng: np.random.Generator) -> None:
     refused = 0
     for spec in layouts(preset.spec):
         try:
-            kernel = driver.lower(spec, preset.schedule, target_of(preset))
+            kernel = driver.lower_program(spec, preset.schedule, target_of(preset))
         except ScheduleError:
             refused += 1
             continue
@@ -68,17 +70,35 @@ def test_folded_sizes_and_factors(name: str, size: tuple[int, int, int], rng: np
     for alpha, beta in ((1.0, 0.0), (2.5, 1.0), (1.0, 0.5)):
         spec = replace(preset.spec, m=m, n=n, k=k, alpha=alpha, beta=beta)
         problem = Problem.random(rng, m, n, k, alpha, beta)
-        problem.check(interpret(driver.lower(spec, preset.schedule, target_of(preset)), spec, problem))
+        problem.check(interpret(driver.lower_program(spec, preset.schedule, target_of(preset)), spec, problem))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_promised_multiples(name: str, rng: np.random.Generator) -> None:
     preset = presets.load(name)
     rows, cols = preset.schedule.block_tile
-    depth = 2 * preset.schedule.k_step
-    spec = replace(preset.spec, multiple_of=(rows, cols, preset.schedule.k_step))
-    problem = Problem.random(rng, rows, 2 * cols, depth, 1.5, 0.5)
-    problem.check(interpret(driver.lower(spec, preset.schedule, target_of(preset)), spec, problem))
+    depth = preset.schedule.round_depth
+    spec = replace(preset.spec, multiple_of=(rows, cols, depth))
+    problem = Problem.random(rng, rows, 2 * cols, 2 * depth, 1.5, 0.5)
+    problem.check(interpret(driver.lower_program(spec, preset.schedule, target_of(preset)), spec, problem))
+
+
+def look_ahead(schedule: Schedule) -> set[str]:
+    """The conditions by which a ring asks whether there is a tile, or a batch of tiles, to begin."""
+    step, depth, places = schedule.k_step, schedule.round_depth, schedule.stages // max(1, schedule.mbarrier)
+    first, stop = ("k_begin", "k_end") if schedule.split > 1 else ("0", "k")
+    if schedule.mbarrier:
+        begun = (places - 2) * depth
+        return {
+            f"{first} < {stop}",
+            f"k_batch + {begun} < {stop}",
+            f"k_batch + {begun + depth} <= {stop}",
+            f"k_batch + {depth} < {stop}",
+        }
+    begin = {f"{i * step} <= {stop}" for i in range(1, places)} | {f"k0 + {places * step} <= {stop}"}
+    across = {f"{first} < {stop}", f"k0 + {step} < {stop}"} if schedule.across else set()
+    # A single slot that is filled through registers is filled a step ahead, too.
+    return begin | across | ({f"k0 + {2 * step} <= {stop}"} if schedule.prefetch else set())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,16 +106,40 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     """Where the sizes are promised to fit the tiles, nothing in the text compares or clamps a coordinate."""
     preset = presets.load(name)
     rows, cols = preset.schedule.block_tile
-    spec = GemmSpec(multiple_of=(rows, cols, preset.schedule.k_step), beta=0.0)
+    spec = GemmSpec(multiple_of=(rows, cols, preset.schedule.round_depth), beta=0.0, ld_multiple=4)
     backend = "cuda" if driver.refusals(preset.spec, preset.schedule) else "opencl"
-    body = driver.emit(replace(spec, ld_multiple=4), preset.schedule, backend).text.split("__launch_bounds__")[-1]
-    body = body.split("#ifndef", 1)[0].split("{", 1)[1]
-    step = preset.schedule.k_step
-    ahead = [f"if ({i * step} <= k)" for i in (1, 2, 3)] + [f"if (k0 + {i * step} <= k)" for i in (2, 3)]
-    allowed = (*ahead, "if (kk + 1 < ", "if (local_index + i * ", "if (local_index < ")
-    guards = [line.strip() for line in body.splitlines() if "if (" in line]
-    assert [g for g in guards if not g.startswith(allowed)] == [], "only a pipe's look-ahead and uneven shares may stay"
-    assert "min(" not in body
+    text = driver.emit(spec, preset.schedule, backend).text
+    # The first kernel's body; a second one has no tiles.
+    body = text.split("__launch_bounds__" if backend == "cuda" else "__kernel", 2)[1]
+    body = body.split("\n}\n", 1)[0].split("{", 1)[1]
+    allowed = {f"if ({condition}) {{" for condition in look_ahead(preset.schedule)}
+    shares = ("if (kk + 1 < ", "if (local_index + i * ", "if (local_index < ")
+    lines = [line.strip() for line in body.splitlines()]
+    guards = {line for line in lines if "if (" in line and not line.startswith(shares)}
+    assert guards <= allowed, "only a pipe's look-ahead and uneven shares may stay"
+    assert "_inside" not in body, "copies that bring zeros past an edge"
+    # Which block this is, where a part of K ends, and how far copies are begun before the first round.
+    named = ("const int block_row = ", "const int block_col = ", "const int k_end = ", "for (int k_batch = ")
+    assert not [line for line in lines if "min(" in line and not line.startswith(named)]
+    # Which way a row of multiply-adds goes, and around the ring.
+    turns = re.compile(r"const int turn = i % 2 == 0 \? j : |slot = last \? 0 : slot \+ 1;|[ab]_tile \+= last \? ")
+    assert not [line for line in lines if "?" in line and not turns.match(line)]
+
+
+def rings(schedule: Schedule) -> list[Schedule]:
+    """The schedule with rings of other lengths, and K in few parts, so that each has steps enough."""
+    schedule = replace(schedule, split=min(schedule.split, 3))
+    if "local" not in (schedule.a.memory, schedule.b.memory):
+        return [schedule]
+    if schedule.mbarrier:
+        return [replace(schedule, stages=places * schedule.mbarrier) for places in (3, 4, 5)]
+    return [replace(schedule, stages=stages) for stages in ((2, 3, 4) if schedule.across else (1, 2, 3, 4))]
+
+
+def too_long(preset: presets.Preset, schedule: Schedule) -> bool:
+    """Whether a ring is too long for the device; any other refusal is a failure."""
+    problems = driver.refusals(preset.spec, schedule, "cuda", target_of(preset)) if schedule.mbarrier else ()
+    return bool(problems) and all(problem.startswith("local memory") for problem in problems)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -103,14 +147,31 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
 def test_few_and_many_steps(name: str, k: int, rng: np.random.Generator) -> None:
     """Loops shorter than a ring has slots, and lengths that no number of slots divides."""
     preset = presets.load(name)
-    if "local" in (preset.schedule.a.memory, preset.schedule.b.memory):
-        for stages in (2, 3, 4) if preset.schedule.across else (1, 2, 3, 4):
-            schedule = replace(preset.schedule, stages=stages)
-            problem = Problem.random(rng, 40, 40, k)
-            problem.check(interpret(driver.lower(preset.spec, schedule, target_of(preset)), preset.spec, problem))
-    else:
+    for schedule in rings(preset.schedule):
+        if too_long(preset, schedule):
+            continue
         problem = Problem.random(rng, 40, 40, k)
-        problem.check(interpret(driver.lower(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem))
+        problem.check(interpret(driver.lower_program(preset.spec, schedule, target_of(preset)), preset.spec, problem))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if presets.load(name).schedule.mbarrier])
+@pytest.mark.parametrize("promised", [False, True])
+def test_several_rounds_of_the_ring(name: str, promised: bool, rng: np.random.Generator) -> None:
+    """Every barrier's parity turns more than once; the last batch is whole, ragged, or of a single step's element."""
+    preset = presets.load(name)
+    ran = 0
+    for schedule in rings(preset.schedule):
+        if too_long(preset, schedule):
+            continue
+        depth, places = schedule.round_depth, schedule.stages // schedule.mbarrier
+        spec = replace(preset.spec, multiple_of=(1, 1, depth) if promised else (1, 1, 1))
+        program = driver.lower_program(spec, schedule, target_of(preset))
+        for beyond in (0,) if promised else (0, 1, depth - 3):
+            k = schedule.split * (2 * places + 1) * depth + beyond
+            problem = Problem.random(rng, 33, 37, k)
+            problem.check(interpret(program, spec, problem))
+            ran += 1
+    assert ran
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,7 +180,9 @@ def test_interpreter_is_quick(name: str, rng: np.random.Generator) -> None:
     preset = presets.load(name)
     problem = Problem.random(rng, 64, 64, 64)
     start = time.perf_counter()
-    problem.check(interpret(driver.lower(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem))
+    problem.check(
+        interpret(driver.lower_program(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem)
+    )
     assert time.perf_counter() - start < 5
 
 
@@ -131,6 +194,8 @@ def test_infinities_and_nans_propagate(rng: np.random.Generator) -> None:
         problem.a[3, 12], problem.b[5, 7] = np.inf, np.nan
         with np.errstate(invalid="ignore"):
             expected = problem.a.astype(np.float64) @ problem.b.astype(np.float64)
-            result = interpret(driver.lower(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem)
+            result = interpret(
+                driver.lower_program(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem
+            )
         assert np.array_equal(np.isnan(result), np.isnan(expected)), name
         assert np.array_equal(np.isinf(result), np.isinf(expected)), name

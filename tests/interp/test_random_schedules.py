@@ -83,7 +83,7 @@ def _taken(spec: GemmSpec, schedule: Schedule, target: str) -> bool:
 )
 def test_what_is_not_refused_is_right(request: tuple[GemmSpec, Schedule, str, tuple[int, int, int]], seed: int) -> None:
     spec, schedule, target, (m, n, k) = request
-    kernel = driver.lower(spec, schedule, TARGETS[target])
+    kernel = driver.lower_program(spec, schedule, TARGETS[target])
     beta = 0.25 if spec.beta is None else spec.beta
     problem = Problem.random(np.random.default_rng(seed), m, n, k, 1.5, beta)
     problem.check(interpret(kernel, spec, problem))

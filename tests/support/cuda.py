@@ -50,6 +50,11 @@ def expressible(schedule: Schedule) -> bool:
     return not driver.refusals(GemmSpec(), schedule, "cuda")
 
 
+def vectors(schedule: Schedule) -> bool:
+    """Whether CUDA needs aligned addresses for it, and so a twin where matrices are aligned."""
+    return driver.emit(GemmSpec(), schedule, "cuda").alignment > GemmSpec().dtype.size
+
+
 def names() -> list[str]:
     """Presets that CUDA can express."""
     return [name for name in presets.names() if expressible(presets.load(name).schedule)]
@@ -114,6 +119,14 @@ def check_ragged(kernel: CudaKernel, rng: np.random.Generator, sizes: list[tuple
         for pads in ((0, 0, 0), (3, 1, 2), (-k % 4 + 4, -n % 4, -n % 4 + 4)):
             for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
                 check_product(kernel, Problem.random(rng, m, n, k, alpha, beta), pads)
+
+
+def check_aligned(kernel: CudaKernel, rng: np.random.Generator, sizes: list[tuple[int, int, int]]) -> None:
+    """All sizes, with leading dimensions that are multiples of 4."""
+    for m, n, k in sizes:
+        for extra in (0, 4):
+            pads = (-k % 4 + extra, -n % 4, -n % 4 + extra)
+            check_product(kernel, Problem.random(rng, m, n, k, -1.5, 0.25), pads)
 
 
 def check_exact(kernel: CudaKernel, rng: np.random.Generator) -> None:

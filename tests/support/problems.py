@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.interp import run
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, Program
+from gemmgen.ir.visit import evaluate
 from gemmgen.spec import GemmSpec, Order
 
 Matrix = NDArray[np.float32]
@@ -72,17 +73,21 @@ def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:
     return np.ascontiguousarray(np.pad(lines, ((0, 0), (0, pad)), constant_values=CANARY))
 
 
-def interpret(kernel: Kernel, spec: GemmSpec, problem: Problem, pad: int = 3) -> Matrix:
+def interpret(kernel: Kernel | Program, spec: GemmSpec, problem: Problem, pad: int = 3) -> Matrix:
     """C as the interpreter computes it; the padding of C is checked to be untouched."""
+    program = kernel if isinstance(kernel, Program) else Program((kernel,))
     (m, k), n = problem.a.shape, problem.b.shape[1]
     known: dict[str, int | float | Matrix] = {"m": m, "n": n, "k": k, "alpha": problem.alpha, "beta": problem.beta}
-    images = {p.name for p in kernel.matrices if p.space is Space.IMAGE}
+    images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
     matrices = (("a", problem.a, spec.a_order), ("b", problem.b, spec.b_order), ("c", problem.c, spec.c_order))
     for name, matrix, order in matrices:
         memory = stored(matrix, order, 0 if name in images else pad)
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)
-    run(kernel, {p.name: known[p.name] for p in kernel.params})
+    if (elements := program.workspace_elements) is not None:
+        known["workspace"] = np.full(evaluate(elements, {"m": m, "n": n}), np.nan, np.float32)
+    for one in program.kernels:
+        run(one, {p.name: known[p.name] for p in one.params})
     lines = np.asarray(known["c"]).reshape(-1, pad + (n if spec.c_order == "row" else m))
     assert (lines[:, lines.shape[1] - pad :] == CANARY).all(), "the padding of C was written to"
     result = lines[:, : lines.shape[1] - pad]

@@ -5,16 +5,33 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gemmgen.bench.host import NumpyProcess, accuracy, random_matrices
+import gemmgen
+from gemmgen.bench import libraries, plot
+from gemmgen.bench.host import PeerProcess, accuracy, random_matrices
 from gemmgen.bench.measure import MOST_LAUNCHES, launches, measure
-from gemmgen.bench.records import Accuracy, Row, Size, Timing, parse_peers, parse_sizes, to_csv, to_json
+from gemmgen.bench.records import (
+    Accuracy,
+    Row,
+    Size,
+    Timing,
+    check_dtype,
+    parse_peers,
+    parse_sizes,
+    to_csv,
+    to_json,
+    variant,
+)
 from gemmgen.bench.session import Plan
 from gemmgen.cli.bench import _show as show_table
-from gemmgen.errors import SpecError, UserError
+from gemmgen.errors import DeviceError, SpecError, UserError
+from gemmgen.spec import GemmSpec
 
 GOOD = Accuracy(1e-7, 0.01)
 
@@ -23,7 +40,7 @@ class Fake:
     """A contender that is slower in its first block, and notes when it is asked."""
 
     def __init__(self, name: str, seconds: float, log: list[str]) -> None:
-        self.name, self.accuracy, self._seconds, self._log = name, GOOD, seconds, log
+        self.name, self.variant, self.accuracy, self._seconds, self._log = name, "any ld", GOOD, seconds, log
 
     def block(self) -> float:
         self._log.append(self.name)
@@ -48,10 +65,36 @@ def test_sizes() -> None:
 def test_peers() -> None:
     assert parse_peers("cublas, numpy,cublas") == ("cublas", "numpy")
     assert parse_peers("") == ()
-    with pytest.raises(UserError) as error:
+    assert parse_peers("MKL,clblast") == ("mkl", "clblast")
+    with pytest.raises(UserError, match="'fastblas' does not exist: give some of cublas, clblast, mkl, numpy"):
         parse_peers("mkl,fastblas")
-    assert "can't be measured yet" in error.value.problems[0]
-    assert "does not exist" in error.value.problems[1]
+
+
+def test_a_missing_peer_is_told_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "files", missing)
+    monkeypatch.setattr(libraries, "find_library", lambda _: None)
+    with pytest.raises(DeviceError) as error:
+        libraries.require(("mkl", "numpy", "clblast"))
+    assert [problem.split(": ", 1)[1].split(",")[0] for problem in error.value.problems] == [
+        'pip install "gemmgen[mkl]"',
+        "apt-get install libclblast-dev",
+    ]
+
+
+def test_a_broken_library_is_told(tmp_path: Path) -> None:
+    broken = tmp_path / "libmkl_rt.so.3"
+    broken.write_bytes(b"no library")
+    with pytest.raises(DeviceError, match=r"libmkl_rt\.so\.3 can't be loaded .* install it again"):
+        libraries.load(str(broken), libraries.INSTALL_MKL)
+
+
+def test_other_types_are_refused_with_the_reason() -> None:
+    check_dtype("float32")
+    with pytest.raises(SpecError, match="float16 can't be measured: kernels hold and sum float32 alone"):
+        check_dtype("float16")
 
 
 def test_turns_are_shuffled_and_medians_forgive_one_slow_round() -> None:
@@ -76,7 +119,8 @@ def test_half_a_block() -> None:
 
 
 def test_files() -> None:
-    row = Row(Size(8, 8, 8), Timing("mine", (1e-6, 2e-6, 3e-6), GOOD), Timing("cublas", (4e-6,) * 3, GOOD))
+    mine = Timing("mine", (1e-6, 2e-6, 3e-6), GOOD, variant=variant(GemmSpec(ld_multiple=4)))
+    row = Row(Size(8, 8, 8), mine, Timing("cublas", (4e-6,) * 3, GOOD))
     alone = Row(Size(8, 8, 8), Timing("mine", (1e-6,), GOOD))
     content = json.loads(to_json([row, alone], {"device": "none"}))
     assert content["about"] == {"device": "none"}
@@ -86,6 +130,54 @@ def test_files() -> None:
     lines = list(csv.DictReader(io.StringIO(to_csv([row, alone]))))
     assert [line["preset"] for line in lines] == ["mine", "mine"]
     assert lines[1]["ratio"] == ""
+    assert [lines[0]["variant"], content["rows"][1]["variant"]] == ["ld % 4 = 0", ""]
+
+
+def some_rows() -> list[Row]:
+    sizes = [Size(n, n, n) for n in (1024, 512)]
+    return [
+        Row(size, Timing(name, (1e-4, 2e-4, 3e-4), GOOD), Timing("cublas", (3e-4,) * 3, GOOD))
+        for size in sizes
+        for name in ("mine", "other")
+    ]
+
+
+@pytest.mark.parametrize(("best", "ours"), [(False, ["mine", "other"]), (True, [plot.BEST])])
+def test_lines_of_a_picture(best: bool, ours: list[str]) -> None:
+    found = plot.lines(some_rows(), best)
+    assert [(line.name, line.ours, len(line.points)) for line in found] == [
+        *((name, True, 2) for name in ours),
+        ("cublas", False, 2),
+    ]
+
+
+def test_pictures() -> None:
+    pytest.importorskip("matplotlib")
+    image = io.BytesIO()
+    plot.draw(some_rows(), False, 66.9, "a device", image, "png")
+    assert image.getvalue().startswith(b"\x89PNG")
+    twice = [io.BytesIO(), io.BytesIO()]
+    for file in twice:
+        plot.draw(some_rows(), False, 66.9, "a device", file, "svg")
+    text = twice[0].getvalue().decode()
+    assert text == twice[1].getvalue().decode()
+    for part in ("mine", "other", "cublas", "66.9 TFLOP/s", "a device", ">1024<", ">512<", "M = N = K"):
+        assert part in text, part
+    skinny = Row(Size(128, 8, 8), Timing("mine", (1e-6,), GOOD))
+    plot.draw([*some_rows(), skinny], True, None, "", twice[0], "svg")
+    text = twice[0].getvalue().decode()
+    assert "128x8x8" in text
+    plot.draw([skinny], True, None, "", alone := io.BytesIO(), "svg")
+    assert "roof" not in alone.getvalue().decode()
+
+
+def test_why_no_picture_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    plot.check(None)
+    monkeypatch.setattr(plot, "find_spec", lambda _: None)
+    with pytest.raises(UserError) as error:
+        plot.check(Path("x.pdf"))
+    assert "ends in .png or .svg" in error.value.problems[0]
+    assert 'pip install "gemmgen[plot]"' in error.value.problems[1]
 
 
 def test_accuracy_sees_a_wrong_element_and_one_not_written() -> None:
@@ -99,14 +191,32 @@ def test_accuracy_sees_a_wrong_element_and_one_not_written() -> None:
     assert accuracy(a, b, wrong).worst == float("inf")
 
 
-def test_numpy_in_a_process_of_its_own() -> None:
-    peer = NumpyProcess(Size(64, 48, 32), "float32", 0)
+@pytest.fixture(params=["numpy", "mkl", "clblast-0", "clblast-1"])
+def peer(request: pytest.FixtureRequest) -> Iterator[PeerProcess]:
+    """A library in a process of its own; CLBlast on each OpenCL device."""
+    name, _, device = str(request.param).partition("-")
     try:
-        assert peer.accuracy.passed
-        assert 0 < peer.block() < 1
-        assert 0 < peer.cold() < 1
-    finally:
-        peer.close()
+        libraries.require([name])
+        if device and int(device) >= len(gemmgen.devices()):
+            pytest.skip(f"there is no OpenCL device {device}")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    # No extent fits another, so that a wrong order or leading dimension is seen.
+    process = PeerProcess(name, Size(64, 48, 33), "float32", 0, int(device) if device else None)
+    yield process
+    process.close()
+
+
+def test_a_library_in_a_process_of_its_own(peer: PeerProcess) -> None:
+    assert peer.accuracy.passed
+    assert 0 < peer.block() < 1
+    assert 0 < peer.cold() < 1
+
+
+def test_what_goes_wrong_in_that_process_is_told() -> None:
+    pytest.importorskip("pyopencl")
+    with pytest.raises(DeviceError, match="clblast: no device matches device 99"):
+        PeerProcess("clblast", Size(8, 8, 8), "float32", 0, 99)
 
 
 def test_a_long_name_never_costs_a_figure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,6 +99,14 @@ def test_python_module() -> None:
     assert "from gemmgen" not in text
 
 
+def test_a_cuda_module_knows_the_limits_of_a_grid() -> None:
+    text = printed("emit", "--backend", "cuda", "--preset", "naive", "--python")
+    lines = [line.strip() for line in text.partition('"""\n\nMODULE')[2].splitlines()]
+    assert "across, down = (n + 7) // 8, (m + 7) // 8" in lines
+    assert "if across > 2147483647 or down > 65535:" in lines
+    assert "kernel((across, down), (8, 8), arguments, shared_mem=SHARED_BYTES)" in lines
+
+
 def test_every_problem_at_once(tmp_path: Path) -> None:
     text = refused(
         *("emit", "--backend", "opncl", "--method", "smid", "--tile", "32x", "--group", "0x8", "--k-step", "no"),
@@ -121,6 +129,11 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
         (["--schedule", "/"], "can't be read"),
         (["--target", "portable"], "sub-group"),
         (["--python", "--stop-after", "build"], "exclude"),
+        (
+            "--backend cuda --preset async_8x8_16x16 --set stages=8 --target sm_86".split(),
+            "local memory 266,240 B > 101,376 B on this target: use 7 stages instead of 8",
+        ),
+        ("--backend cuda --preset async_8x8_16x16 --target sm_75".split(), "use sm_80 or later"),
         (["-o", "/no/such/folder/x.cl"], "mkdir -p"),
     ],
 )
@@ -233,7 +246,7 @@ def test_version() -> None:
     assert printed("--version") == f"gemmgen {package.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["emit", "explain", "run", "presets", "devices"])
+@pytest.mark.parametrize("command", ["emit", "explain", "run", "bench", "presets", "devices"])
 def test_help_teaches_by_example(command: str) -> None:
     text = printed(command, "--help")
     assert "Examples" in text
@@ -318,6 +331,11 @@ def test_bad_runs(tmp_path: Path) -> None:
     assert "no .npy file" in refused("run", "-k", "naive", "--a", tmp_path / "o.npy")
 
 
+def test_run_strict_where_it_means_nothing() -> None:
+    pytest.importorskip("pyopencl")
+    assert "--strict asks ptxas, which knows nothing of opencl" in refused("run", "-k", "naive", "--strict")
+
+
 def test_matrices_that_do_not_fit(tmp_path: Path) -> None:
     pytest.importorskip("pyopencl")
     np.save(tmp_path / "a.npy", np.ones((3, 4), np.float32))
@@ -376,3 +394,41 @@ def test_saving_is_whole_or_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No space left"):
         write(tmp_path / "x", fail)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+# --- bench ----------------------------------------------------------------------------------------
+
+
+def test_bad_benches(tmp_path: Path) -> None:
+    text = refused(
+        *("bench", "--backend", "sycl", "--preset", "nave", "--sizes", "12y", "--vs", "blis", "--dtype", "float16"),
+        *("--plot", tmp_path / "no" / "x.pdf", "--rounds", "0", "--json", tmp_path),
+    )
+    for part in ("'sycl'", "did you mean naive", "'12y'", "'blis'", "float16 can't be measured", "--rounds 0"):
+        assert part in text, part
+    assert "ends in .png or .svg" in text
+    assert f"--plot {tmp_path}/no/x.pdf: the folder {tmp_path}/no does not exist" in text
+    assert f"--json {tmp_path} is a folder" in text
+    text = refused("bench", "--backend", "opencl", "--preset", "naive", "--strict", "--ld-multiple", "x", "--vs", "")
+    assert "--strict asks ptxas, which knows nothing of opencl" in text
+    assert text.count("'x'") == 1
+
+
+def test_bench_on_a_cpu(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    pytest.importorskip("matplotlib")
+    devices = gemmgen("devices")
+    if devices.returncode:
+        pytest.skip(devices.stderr)
+    options = "--backend opencl --preset naive --sizes 32,48x40x56 --vs numpy --rounds 2".split()
+    files = [tmp_path / name for name in ("b.svg", "b.csv", "b.json")]
+    result = gemmgen("bench", *options, "--plot", files[0], "--csv", files[1], "--json", files[2])
+    assert result.returncode == 0, result.stderr
+    assert "48x40x56" in result.stdout
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert "naive" in files[0].read_text()
+    assert len(files[1].read_text().splitlines()) == 3
+    assert "any ld" in result.stdout
+    promised = gemmgen("bench", *options, "--ld-multiple", "4")
+    assert promised.returncode == 0, promised.stderr
+    assert "any ld" not in promised.stdout and promised.stdout.count("ld % 4 = 0") == 2

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,9 @@ import gemmgen
 from gemmgen import driver, presets
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
 from gemmgen.ir.expr import Var, ceil_div
+from gemmgen.runtime import require_nvrtc
 from gemmgen.runtime.arrays import check_gemm
+from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import build_failure, check_device, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
@@ -123,6 +127,15 @@ def test_a_log_quotes_the_line() -> None:
     assert text.splitlines()[-1] == f"    1 | {source.text.splitlines()[0]}"
 
 
+def test_a_call_takes_only_its_own_backends_places() -> None:
+    preset = presets.load("naive")
+    kernel = CudaKernel(driver.emit(preset.spec, preset.schedule, "cuda"))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'queue'"):
+        kernel(1, 2, queue=3)  # type: ignore[call-overload]
+    with pytest.raises(SpecError, match=r"call \.transpose\(a\)"):
+        CudaKernel(driver.emit_transpose(GemmSpec(), backend="cuda"))(1, 2)
+
+
 def without_cupy(call: Callable[[], object]) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gemmgen.runtime.find_spec", lambda _: None)
@@ -134,6 +147,43 @@ def without_cupy(call: Callable[[], object]) -> str:
 def test_without_cupy() -> None:
     assert 'pip install "gemmgen[cuda]"' in without_cupy(lambda: gemmgen.compile(backend="cuda"))
     assert 'pip install "gemmgen[cuda]"' in without_cupy(gemmgen.cuda_devices)
+
+
+#: What CuPy 14.2 says where libnvrtc.so is not there, and where it is no library.
+ABSENT = 'Failure finding "libnvrtc.so.13 or libnvrtc.so.12": No such file: libnvrtc.so.13'
+BROKEN = "Failed to dlopen /usr/lib/libnvrtc.so.13: file too short"
+
+
+@pytest.mark.parametrize("message", [ABSENT, BROKEN])
+def test_nvrtc_that_can_not_be_loaded(message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "cupy" / "cuda"
+    folder.mkdir(parents=True)
+    (tmp_path / "cupy" / "__init__.py").touch()
+    (folder / "__init__.py").touch()
+    (folder / "nvrtc.py").write_text(f"def getVersion():\n    raise RuntimeError({message!r} + '\\nmore')\n")
+    with _in_place_of_cupy(tmp_path, monkeypatch), pytest.raises(DeviceError) as error:
+        require_nvrtc()
+    assert str(error.value).startswith(f"NVRTC, which compiles for CUDA, can't be loaded ({message}): pip install")
+
+
+def test_cupy_that_can_not_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy" / "__init__.py").write_text("raise ImportError('CuPy is not correctly installed.')")
+    with _in_place_of_cupy(tmp_path, monkeypatch), pytest.raises(DeviceError) as error:
+        gemmgen.compile(backend="cuda")
+    assert "CuPy can't be imported (CuPy is not correctly installed.): pip uninstall" in str(error.value)
+
+
+@contextmanager
+def _in_place_of_cupy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package named cupy in that folder hides the real one for a while."""
+    with monkeypatch.context() as patch:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
+            patch.delitem(sys.modules, name)
+        patch.syspath_prepend(str(folder))
+        yield
+        for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
+            del sys.modules[name]
 
 
 def test_importing_a_shipped_kernel_needs_no_gpu() -> None:

@@ -15,7 +15,8 @@ INTEL = TARGETS["intel"]
 @pytest.mark.parametrize("name", presets.names())
 def test_every_preset(name: str) -> None:
     preset = presets.load(name)
-    target = INTEL if not driver.refusals(preset.spec, preset.schedule) else TARGETS["sm_80"]
+    backend = "opencl" if not driver.refusals(preset.spec, preset.schedule) else "cuda"
+    target = driver.default_target(preset.spec, preset.schedule, backend)
     lines = explain(preset.spec, preset.schedule, target).splitlines()
     assert lines[0].startswith(name)
     boxes = {len(line) for line in lines if line[:1] in "┌│└" and line}

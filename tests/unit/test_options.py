@@ -42,6 +42,12 @@ anything = st.builds(
     a=operands,
     b=operands,
     stages=st.integers(1, 4),
+    mbarrier=st.integers(0, 2),
+    slices=st.integers(1, 3),
+    split=st.integers(1, 3),
+    raster=st.integers(0, 3),
+    stagger=st.booleans(),
+    c_width=st.integers(1, 4),
     prefetch=st.booleans(),
     register_stages=st.integers(1, 2),
     barrier=st.booleans(),
@@ -174,7 +180,7 @@ def test_bad_numbers(key: str, number: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "part"),
     [
-        ("stages=two", "whole numbers from 1 to 8"),
+        ("stages=two", "whole numbers from 1 to 64"),
         ("stage=2", "did you mean stages"),
         ("a.widht=2", "a.width"),
         ("barrier=1", "true or false"),

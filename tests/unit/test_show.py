@@ -7,14 +7,16 @@ import sys
 
 import pytest
 
-from gemmgen.ir.atoms import FMA, VECTOR, Fragment, Spread
+from gemmgen.ir.atoms import ASYNC_COPY, FMA, SCALAR, VECTOR, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import BOOL, F32, I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import headline, show, show_expr, show_stmt
 from gemmgen.ir.stmt import (
+    Advance,
     Alloc,
+    AsyncGroup,
     Barrier,
     Comment,
     Copy,
@@ -22,14 +24,17 @@ from gemmgen.ir.stmt import (
     For,
     If,
     Let,
+    Mbarrier,
     Mma,
     Move,
     Pipe,
     PipeOp,
+    Point,
     Registers,
     Stage,
     Stmt,
     Store,
+    Sum,
     Tile,
     Update,
 )
@@ -41,6 +46,7 @@ A = Buffer("a", F32, Space.GLOBAL, Layout.pitched(M, K, Var("lda")), writable=Fa
 C = Buffer("c", F32, Space.GLOBAL, Layout.pitched(M, M, M))
 SHARED = Buffer("a_shared", F32, Space.LOCAL, Layout.packed(2, 16, 4, pad=1))
 FRAG = Registers(Buffer("a_frag", F32, Space.PRIVATE, Layout.packed(4, 4)), Fragment(Spread(4), Spread(4)))
+VIEW = Buffer("a_tile", F32, Space.VIEW, Layout.packed(16, 4, pad=1))
 PIPE = Pipe("tiles", 2, "barrier")
 SLOT = Tile(SHARED, (ZERO, ZERO, ZERO), 16, 4, pipe=PIPE)
 SOURCE = Tile(A, (Var("row"), K0), 16, 4)
@@ -78,14 +84,40 @@ def test_expressions_have_no_needless_parentheses(node: Expr, text: str) -> None
     [
         (Alloc(SHARED), "alloc a_shared: local float32[2, 16, 4] strides (80, 5, 1)"),
         (Alloc(FRAG.buffer), "alloc a_frag: private float32[4, 4]"),
+        (
+            Alloc(SHARED, reuses=True),
+            "alloc a_shared: local float32[2, 16, 4] strides (80, 5, 1) where local memory was",
+        ),
         (Let(X, Y + 1), "let x: int32 = y + 1"),
         (Store(C, (X, Y), Const(0.0, F32)), "c[x, y] = 0.0"),
         (Move(FRAG.buffer, (ZERO, ZERO), A, (X, K0), VECTOR, 4), "a_frag[0, 0] <- move vector x4 a[x, k0]"),
+        (
+            Move(FRAG.buffer, (ZERO, ZERO), VIEW, (X, K0), VECTOR, 4, ahead=True),
+            "a_frag[0, 0] <- move vector x4 ahead a_tile[x, k0]",
+        ),
+        (
+            Move(SHARED, (ZERO, X, Y), A, (X, K0), ASYNC_COPY, 4, valid=K - K0),
+            "a_shared[0, x, y] <- move async_copy x4 a[x, k0], k - k0 of them inside",
+        ),
+        (Point(VIEW, SHARED, (ZERO, X, Y * 4)), "point a_tile at a_shared[0, x, y * 4]"),
+        (Advance(VIEW, Select(Bin("<", X, Y), Const(-80), Const(80))), "advance a_tile by x < y ? (-80) : 80"),
+        (AsyncGroup("commit"), "commit async group"),
+        (AsyncGroup("wait", 2), "wait until 2 async groups are pending"),
+        (Mbarrier("init", "tiles_full", 4, X), "init mbarriers tiles_full[4]"),
+        (Mbarrier("arrive", "tiles_empty", 4, X % 4), "arrive at mbarrier tiles_empty[x % 4]"),
+        (Mbarrier("arrive_copies", "tiles_full", 4, X), "arrive with copies at mbarrier tiles_full[x]"),
+        (Mbarrier("wait", "tiles_full", 4, X, X // 4 % 2), "wait for mbarrier tiles_full[x] parity x / 4 % 2"),
         (Barrier(), "barrier local"),
         (Barrier("none"), "barrier (no memory)"),
         (Comment("Whole steps."), "# Whole steps."),
         (Fill(FRAG, Const(0.0, F32)), "fill a_frag = 0.0"),
         (Copy(FRAG, SLOT, VECTOR, 4), "a_frag <- copy vector x4 a_shared[0, 0, 0] 16x4 of tiles"),
+        (Copy(FRAG, SLOT, VECTOR, 4, ahead=True), "a_frag <- copy vector x4 ahead a_shared[0, 0, 0] 16x4 of tiles"),
+        (Sum(FRAG, SLOT, 4, VECTOR, 2), "a_frag <- sum of 4 vector x2 a_shared[0, 0, 0] 16x4 of tiles"),
+        (
+            Update(Tile(C, (X, Y), 4, 4), FRAG, Const(1.0, F32), Const(0.0, F32), VECTOR, 4),
+            "update x4 c[x, y] 4x4 = 1.0 * a_frag",
+        ),
         (Stage(SLOT, SOURCE, VECTOR, 4), "a_shared[0, 0, 0] 16x4 of tiles <- stage x4 a[row, k0] 16x4"),
         (
             Stage(SLOT, SOURCE, VECTOR, 4, "load", FRAG.buffer),
@@ -93,14 +125,15 @@ def test_expressions_have_no_needless_parentheses(node: Expr, text: str) -> None
         ),
         (Mma(FRAG, FRAG, FRAG, X, ZERO, 4, FMA), "mma fma a_frag += a_frag[k x] * a_frag[k 0] depth 4"),
         (
-            Update(Tile(C, (X, Y), 4, 4), FRAG, Var("alpha", F32), Const(0.0, F32)),
+            Update(Tile(C, (X, Y), 4, 4), FRAG, Var("alpha", F32), Const(0.0, F32), SCALAR),
             "update c[x, y] 4x4 = alpha * a_frag",
         ),
         (
-            Update(Tile(C, (X, Y), 4, 4, transposed=True), FRAG, Const(1.0, F32), Var("beta", F32)),
+            Update(Tile(C, (X, Y), 4, 4, transposed=True), FRAG, Const(1.0, F32), Var("beta", F32), SCALAR),
             "update c[x, y] 4x4 transposed = 1.0 * a_frag + beta * c",
         ),
         (PipeOp("acquire", PIPE), "acquire tiles (2 stages, sync barrier)"),
+        (PipeOp("wait", Pipe("p", 8, "mbarrier", batch=2)), "wait p (8 stages, 2 at a time, sync mbarrier)"),
         (PipeOp("wait", Pipe("p", 1, "none", True)), "wait p (1 stage, sync none, through registers)"),
     ],
 )

@@ -76,7 +76,7 @@ GOOD: tuple[Stmt, ...] = (
     If(Call("group_id", (ONE,), I32) < K, (Barrier(),), (Barrier("none"),)),
     Store(REGS, (ZERO, ONE), Call("fma", (ALPHA, Call("broadcast", (HALF, ONE), F32), Load(LOCAL, (ZERO, ONE))), F32)),
     If(Bin("&&", X < K, ZERO < X), (Let(Var("y"), LANE),), (Let(Var("y"), ZERO),)),
-    Update(Tile(C, (ZERO, ZERO), 4, 4), TILE, ALPHA, Const(0.0, F32)),
+    Update(Tile(C, (ZERO, ZERO), 4, 4), TILE, ALPHA, Const(0.0, F32), SCALAR),
 )
 
 
@@ -124,7 +124,7 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], str]] = {
     "read only": ((Store(A, (ZERO, ZERO), HALF),), "`a[0, 0] = 0.5`: a is read only"),
     "image written": ((Store(IMAGE, (ZERO, ZERO), HALF),), "image is read only"),
     "tile written": (
-        below(Update(Tile(A, (ZERO, ZERO), 4, 4), TILE, ALPHA, HALF)),
+        below(Update(Tile(A, (ZERO, ZERO), 4, 4), TILE, ALPHA, HALF, SCALAR)),
         "`update a[0, 0] 4x4 = alpha * regs + 0.5 * a`: a is read only",
     ),
     "not private": (below(Fill(replace(TILE, buffer=LOCAL), HALF)), "shared is local, not private"),
@@ -217,9 +217,16 @@ def test_the_head() -> None:
         replace(good, params=good.params[1:]),
         replace(good, params=(*good.params, LOCAL)),
         replace(good, grid=(X, ONE)),
-        replace(good, facts=(X,)),
-        replace(good, facts=(Bin("<", M, K),)),
     ):
         with pytest.raises(LoweringError, match="kernel broken, its head: "):
             verify(head, TARGETS["intel"])
+
+
+def test_facts_speak_of_names_at_the_top() -> None:
+    named = replace(kernel(Let(X, M + 1)), facts=(X - 1,))
+    verify(named, TARGETS["intel"])
+    inside = replace(kernel(If(M < K, (Let(X, M + 1),))), facts=(X - 1,))
+    for broken in (replace(named, body=()), inside, replace(named, facts=(Bin("<", M, K),))):
+        with pytest.raises(LoweringError, match="kernel broken, its facts: "):
+            verify(broken, TARGETS["intel"])
     assert (M < K).dtype == BOOL

@@ -1,0 +1,109 @@
+"""A picture of what was measured: rate over size, ours and the peers', under the device's roof where that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from gemmgen.bench.records import Row, Size, Timing
+from gemmgen.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INSTALL = 'pip install "gemmgen[plot]"'
+#: Endings that a picture's file can have.
+FORMATS = (".png", ".svg")
+#: The name of our line where it stands for another preset at each size.
+BEST = "gemmgen, the best preset"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One contender over sizes.
+
+    Attributes:
+        points: size -> its timing.
+    """
+
+    name: str
+    ours: bool
+    points: dict[Size, Timing]
+
+
+def check(path: Path | None) -> None:
+    """Raises: UserError with every reason why no picture can be drawn there."""
+    if path is None:
+        return
+    problems = []
+    if path.suffix.lower() not in FORMATS:
+        problems.append(f"--plot {path}: give a file that ends in {' or '.join(FORMATS)}")
+    if find_spec("matplotlib") is None:
+        problems.append(f"--plot {path}: matplotlib, which draws it, is not installed: {INSTALL}")
+    if problems:
+        raise UserError(problems)
+
+
+def lines(rows: Iterable[Row], best: bool) -> list[Line]:
+    """Ours first, then the peers, each as they were first measured.
+
+    Args:
+        best: whether our rows are of one line, whatever preset was the fastest.
+    """
+    ours: dict[str, Line] = {}
+    theirs: dict[str, Line] = {}
+    for row in rows:
+        name = BEST if best else row.ours.name
+        ours.setdefault(name, Line(name, True, {})).points[row.size] = row.ours
+        if row.peer is not None:
+            theirs.setdefault(row.peer.name, Line(row.peer.name, False, {})).points[row.size] = row.peer
+    return [*ours.values(), *theirs.values()]
+
+
+def draw(rows: Sequence[Row], best: bool, roof: float | None, title: str, file: BinaryIO, kind: str) -> None:
+    """Write the picture.
+
+    Args:
+        roof: TFLOP/s that the device can reach by its clock, or None.
+        kind: `png` or `svg`.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    sizes = list(dict.fromkeys(row.size for row in rows))
+    square = all(size.m == size.n == size.k for size in sizes)
+    if square:
+        sizes.sort(key=lambda size: size.n)
+    # Where shapes differ there is no one number to put them in order by: they stand as they were asked for.
+    places = {size: float(size.n if square else index) for index, size in enumerate(sizes)}
+    # Texts stay texts in an SVG, and the same figures give the same file.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gemmgen"}):
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        axes = figure.add_subplot()
+        for line in lines(rows, best):
+            _draw_line(axes, line, places)
+        if roof is not None:
+            axes.axhline(roof, color="black", linestyle=":", label=f"roof by the clock, {roof:.1f} TFLOP/s")
+        if square and len(sizes) > 1:
+            axes.set_xscale("log", base=2)
+        axes.set_xticks(list(places.values()), [str(size) for size in places], rotation=0 if square else 20)
+        axes.minorticks_off()
+        axes.set(title=title, xlabel="M = N = K" if square else "M x N x K", ylabel="TFLOP/s")
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+        axes.legend()
+        figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+
+
+def _draw_line(axes: Axes, line: Line, places: dict[Size, float]) -> None:
+    """The medians, and from the slowest to the fastest round a band."""
+    there = [(size, line.points[size]) for size in places if size in line.points]
+    x = [places[size] for size, _ in there]
+    width, marker, stroke = (2.0, "o", "-") if line.ours else (1.3, "s", "--")
+    y = [timing.rate(size) for size, timing in there]
+    (drawn,) = axes.plot(x, y, label=line.name, linewidth=width, marker=marker, linestyle=stroke)
+    slowest, fastest = ([size.flops / end(t.rounds) / 1e12 for size, t in there] for end in (max, min))
+    axes.fill_between(x, slowest, fastest, color=drawn.get_color(), alpha=0.15, linewidth=0)

@@ -1,0 +1,34 @@
+"""What a kernel is run with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.lanes import Floats
+
+Argument = int | float | Floats
+
+
+def integers(kernel: Kernel, arguments: Mapping[str, Argument]) -> dict[str, int]:
+    """The integer arguments, after a check of all names."""
+    names = [p.name for p in kernel.params]
+    if sorted(names) != sorted(arguments):
+        raise ValueError(f"kernel {kernel.name} takes {', '.join(names)}, not {', '.join(arguments)}")
+    sizes: dict[str, int] = {}
+    for var in kernel.scalars:
+        value = arguments[var.name]
+        if not var.dtype.is_float and not isinstance(value, np.ndarray):
+            sizes[var.name] = int(value)
+    return sizes
+
+
+def array(buffer: Buffer, value: Argument) -> Floats:
+    """The matrix, after a check of its type. Raises: ValueError."""
+    dimensions = 2 if buffer.space is Space.IMAGE else 1
+    if not isinstance(value, np.ndarray) or value.ndim != dimensions or value.dtype.name != buffer.dtype.name:
+        raise ValueError(f"argument {buffer.name} is not an array of {buffer.dtype} with {dimensions} dimension(s)")
+    return value

@@ -1,0 +1,195 @@
+"""Lower pipes whose slots are handed over by mbarriers, a batch of them at a time.
+
+With G batches in the ring, two mbarriers each, work-items begin the copies of batch t + G - 2 in round t, and only
+then compute:
+
+    wait      for `empty` of that batch's place: everybody is done with what stood there, two rounds ago
+    acquire   begin the copies; `full` is arrived at when they have landed
+    wait      for `full` of batch t (of t + 1 where its first operands are read in this round)
+    consume   the batch, slot by slot; arrive at `empty`
+
+Nobody waits for the slowest work-item of its own round, as a barrier of the group has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.dtypes import BOOL, I32
+from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, compare, minimum, select
+from gemmgen.ir.stmt import (
+    Advance,
+    Alloc,
+    Barrier,
+    Body,
+    Comment,
+    Copy,
+    For,
+    If,
+    Let,
+    Mbarrier,
+    MbarrierVerb,
+    Pipe,
+    Point,
+    Stmt,
+    Store,
+)
+from gemmgen.ir.visit import map_body, map_body_exprs, map_expr, substitute
+from gemmgen.passes.positions import LOCAL_INDEX, SLICE
+from gemmgen.passes.slots import Across, Parts, across_in, in_slot, whole_or_part
+
+BATCH, TILE = Var("k_batch"), Var("t")
+#: The slot that is read.
+SLOT = Buffer("slot", I32, Space.PRIVATE, Layout.packed())
+
+
+def lower_batches(loop: For, pipe: Pipe, parts: Parts) -> Body:
+    """A loop over single slots as one over batches of them."""
+    return _Batches(loop, pipe, parts).body()
+
+
+def _ahead(stmt: Stmt) -> Body:
+    return (replace(stmt, ahead=True),) if isinstance(stmt, Copy) else (stmt,)
+
+
+@dataclass
+class _Ring:
+    """Each work-item's views of the slot that it reads.
+
+    Attributes:
+        step: the variable of the loop over a slot's inner steps.
+        points: where each view begins, by its name.
+    """
+
+    pipe: Pipe
+    step: Var
+    points: dict[str, Point] = field(default_factory=dict)
+
+    def viewed(self, stmt: Stmt) -> Body:
+        """A copy from a slot of the ring as one from the work-item's view of that slot."""
+        if not isinstance(stmt, Copy) or stmt.src.pipe != self.pipe:
+            return (stmt,)
+        src, fragment = stmt.src, stmt.dst.fragment
+        ring, (slow, fast) = src.buffer, src.origin[-2:]
+        spreads = (fragment.cols, fragment.rows) if src.transposed else (fragment.rows, fragment.cols)
+        first = substitute({self.step: Const(0)})
+        own = (map_expr(at, first) + spread.start for at, spread in zip((slow, fast), spreads, strict=True))
+        layout = Layout(ring.shape[1:], ring.layout.strides[1:])
+        view = Buffer(f"{ring.name.removesuffix('_shared')}_tile", ring.dtype, Space.VIEW, layout)
+        self.points[view.name] = Point(view, ring, (Const(0), *own))
+        from_own = replace(
+            fragment, rows=replace(fragment.rows, lane=Const(0)), cols=replace(fragment.cols, lane=Const(0))
+        )
+        shared = substitute({SLICE: Const(0)})
+        tile = replace(src, buffer=view, origin=(map_expr(slow, shared), map_expr(fast, shared)), pipe=None)
+        return (replace(stmt, src=tile, dst=replace(stmt.dst, fragment=from_own)),)
+
+    def begin(self) -> Body:
+        """The first slot."""
+        pointers: Body = (
+            Comment("Pointers to the operands that are read here, in the slot that is read."),
+            *self.points.values(),
+        )
+        return (*pointers, Alloc(SLOT), Store(SLOT, (), Const(0)))
+
+    def advance(self) -> Body:
+        """The next slot, around the ring."""
+        slots, last = self.pipe.stages, Var("last", BOOL)
+        steps = [(p.view, as_int(p.buffer.layout.strides[0]) or 0) for p in self.points.values()]
+        return (
+            Let(last, compare("==", Load(SLOT, ()), slots - 1)),
+            Store(SLOT, (), select(last, Const(0), Load(SLOT, ()) + 1)),
+            *(Advance(view, select(last, Const(-(slots - 1) * size), Const(size))) for view, size in steps),
+        )
+
+
+@dataclass(frozen=True)
+class _Batches:
+    loop: For
+    pipe: Pipe
+    parts: Parts
+
+    @property
+    def depth(self) -> int:
+        """What a batch covers of the loop's range."""
+        return self.loop.step * self.pipe.batch
+
+    @property
+    def places(self) -> int:
+        """Batches that the ring holds."""
+        return self.pipe.stages // self.pipe.batch
+
+    def body(self) -> Body:
+        """Prologue and rounds."""
+        loop, ahead = self.loop, (self.places - 2) * self.depth
+        ready = (self._mbarrier("init", "full"), self._mbarrier("init", "empty"), Barrier())
+        end = minimum(loop.start + ahead, loop.stop)
+        prologue = For(BATCH, loop.start, end, self.depth, self._produce(BATCH), exact=loop.exact)
+        later = BATCH + ahead
+        freed = self._mbarrier("wait", "empty", later, 1)
+        following = If(self._reached(later), (freed, *self._produce(later)))
+        release = self._mbarrier("arrive", "empty", BATCH)
+        inner = across_in(self.parts.consume)
+        if inner is None:
+            consume = self._tiles(in_slot(self.parts.consume, self.pipe, self._slot(loop.var)))
+            body: Body = (following, self._mbarrier("wait", "full", BATCH), consume, release)
+            return (*ready, prologue, replace(loop, var=BATCH, step=self.depth, body=body))
+        first, consume, next_full = self._across(inner)
+        body = (following, next_full, consume, release)
+        return (*ready, prologue, *first, replace(loop, var=BATCH, step=self.depth, body=body))
+
+    def _across(self, inner: For) -> tuple[Body, For, If]:
+        """What comes before the first round, the tiles of a round, and the wait for the batch after it.
+
+        Every work-item keeps a pointer to its own operands in the tile that is read, and moves it around the ring: an
+        address that is computed anew for each tile costs instructions between the multiply-adds, and registers.
+        """
+        loop, ring = self.loop, _Ring(self.pipe, inner.var)
+        tile = map_body(self.parts.consume, ring.viewed)
+        across = Across.of(inner, lambda _slot: tile, Const(0))
+        read_first = If(
+            loop.start < loop.stop,
+            (self._mbarrier("wait", "full", loop.start), *across.fill_first(Const(0))),
+        )
+        following = BATCH + self.depth
+        next_full = If(following < loop.stop, (self._mbarrier("wait", "full", following),))
+        # After the last tile nothing follows: what is read there is not used.
+        read_next = map_body(across.fill_first(Const(0)), _ahead)
+        tiles = self._tiles((across.steps, *ring.advance(), *read_next, *across.last))
+        return (*ring.begin(), read_first), tiles, next_full
+
+    def _tiles(self, body: Body) -> For:
+        """The batch's slots one by one, as far as the range goes."""
+        loop = self.loop
+        stop = BATCH + self.depth if loop.exact else minimum(BATCH + self.depth, loop.stop)
+        return For(loop.var, BATCH, stop, loop.step, (*self.parts.before, *body, *self.parts.after))
+
+    def _produce(self, position: Expr) -> Body:
+        """The copies of a batch; past the range's end they bring zeros."""
+        step, pipe = self.loop.step, self.pipe
+        first_slot = self._slot(position)
+        shifted = map_body_exprs(self.parts.produce, substitute({self.loop.var: position + TILE * step}))
+        copies = in_slot(shifted, pipe, first_slot + TILE)
+        tiles = For(TILE, Const(0), Const(pipe.batch), 1, copies, unroll=True, exact=True)
+        copies = (tiles,) if self.loop.exact else (whole_or_part((tiles,), position + self.depth <= self.loop.stop),)
+        return (*copies, self._mbarrier("arrive_copies", "full", position))
+
+    def _reached(self, position: Expr) -> Expr:
+        """Whether the range has a batch there."""
+        # Said so that guards inside follow from it: a whole batch is there, not only its first element.
+        return position + self.depth <= self.loop.stop if self.loop.exact else position < self.loop.stop
+
+    # --- places and phases ------------------------------------------------------------------------
+
+    def _slot(self, position: Expr) -> Expr:
+        return (position - self.loop.start) // self.loop.step % self.pipe.stages
+
+    def _mbarrier(self, verb: MbarrierVerb, which: str, position: Expr | None = None, turn: int = 0) -> Mbarrier:
+        """A step with the barrier of the batch at a position, `turn` phases away from that batch's own."""
+        name = f"{self.pipe.name}_{which}"
+        if position is None:
+            return Mbarrier("init", name, self.places, LOCAL_INDEX)
+        batch = (position - self.loop.start) // self.depth
+        phase = (batch // self.places + turn) % 2 if verb == "wait" else Const(0)
+        return Mbarrier(verb, name, self.places, batch % self.places, phase)

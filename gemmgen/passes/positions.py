@@ -1,0 +1,197 @@
+"""Where a work-item stands: in its group, in C and along K."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from gemmgen.ir.atoms import Spread
+from gemmgen.ir.dtypes import I32
+from gemmgen.ir.expr import Call, Const, Expr, Var, ceil_div, minimum
+from gemmgen.ir.stmt import Body, Let, Stmt
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+LOCAL_INDEX, SLICE = Var("local_index"), Var("slice")
+WARP = Var("warp")
+LOCAL_ROW, LOCAL_COL, LANE = Var("local_row"), Var("local_col"), Var("lane")
+ROW0, COL0, ROW, COL = Var("row0"), Var("col0"), Var("row"), Var("col")
+#: Where a work-item adds up slices.
+SUM_ROW, SUM_COL = Var("sum_row"), Var("sum_col")
+K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
+#: Of groups that are numbered in one line: how many lie along C's columns and rows, and which of them this is.
+DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), Var("block")
+BLOCK_ROW, BLOCK_COL, BAND, IN_BAND = Var("block_row"), Var("block_col"), Var("band_row"), Var("in_band")
+#: The part of K that a group sums, and its bounds.
+PART, K_PART, K_BEGIN, K_END = Var("part"), Var("k_part"), Var("k_begin"), Var("k_end")
+
+
+def call(function: str, *args: int) -> Call:
+    """A built-in id."""
+    return Call(function, tuple(map(Const, args)), I32)
+
+
+def linear(group: tuple[int, int], row: Expr, col: Expr) -> Expr:
+    """The number of a work-item in its group, whose rows follow each other."""
+    rows, cols = group
+    return (row * cols if rows > 1 else Const(0)) + (col if cols > 1 else Const(0))
+
+
+class Positions:
+    """Sizes and positions of one kernel."""
+
+    def __init__(self, spec: GemmSpec, schedule: Schedule) -> None:
+        self.spec, self.schedule = spec, schedule
+        self.m, self.n, self.k = (
+            Var(name) if size is None else Const(size) for name, size in (("m", spec.m), ("n", spec.n), ("k", spec.k))
+        )
+        self.uses_sub_group = schedule.sub_group is not None
+        #: Whether groups are numbered in one line, not in two.
+        self.in_line = schedule.raster > 0 or schedule.split > 1
+
+    # --- along K ----------------------------------------------------------------------------------
+
+    @cached_property
+    def exact_k(self) -> bool:
+        """Whether K is known to be a multiple of a round's depth."""
+        known = self.spec.k if self.spec.k is not None else self.spec.multiple_of[2]
+        return known % self.schedule.round_depth == 0
+
+    @property
+    def k_start(self) -> Expr:
+        """Where the main loop begins."""
+        return K_BEGIN if self.schedule.split > 1 else Const(0)
+
+    @property
+    def k_end(self) -> Expr:
+        """Where the sum ends."""
+        return K_END if self.schedule.split > 1 else self.k
+
+    @cached_property
+    def k_stop(self) -> Expr:
+        """Where the main loop ends: with the sum, or with the last whole step where the rest is another matter."""
+        if self.exact_k or self.schedule.asynchronous:
+            return self.k_end
+        if self.spec.k is None or self.schedule.split > 1:
+            return K_MAIN
+        return Const(self.spec.k - self.spec.k % self.schedule.k_step)
+
+    def _along_k(self) -> Body:
+        lets: list[Stmt] = []
+        if self.schedule.split > 1:
+            depth = self.schedule.round_depth
+            lets = [
+                Let(K_PART, ceil_div(self.k, self.schedule.split * depth) * depth),
+                Let(K_BEGIN, PART * K_PART),
+                Let(K_END, minimum(self.k, K_BEGIN + K_PART)),
+            ]
+        if self.k_stop == K_MAIN:
+            whole = self.k - self.k % self.schedule.k_step
+            lets.append(Let(K_MAIN, minimum(whole, K_END) if lets else whole))
+        return tuple(lets)
+
+    # --- in C -------------------------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> Spread:
+        """The accumulators' rows: over the work-items of a group's column."""
+        return Spread(self.schedule.tile[0], self.schedule.group[0], self.schedule.run[0], LOCAL_ROW)
+
+    @cached_property
+    def cols(self) -> Spread:
+        """The accumulators' columns: over the lanes of a sub-group or the work-items of a group's row."""
+        lane = LANE if self.uses_sub_group else LOCAL_COL
+        return Spread(self.schedule.tile[1], self.schedule.group[1], self.schedule.run[1], lane)
+
+    @cached_property
+    def _block(self) -> tuple[Expr, Expr]:
+        """Which block of C a group computes, counted along its rows and its columns."""
+        return (BLOCK_ROW, BLOCK_COL) if self.in_line else (call("group_id", 1), call("group_id", 0))
+
+    def grid(self) -> tuple[Expr, Expr]:
+        """Groups along rows and columns."""
+        down, across = (
+            ceil_div(size, block) for size, block in zip((self.m, self.n), self.schedule.block_tile, strict=True)
+        )
+        return (Const(1), down * across * self.schedule.split) if self.in_line else (down, across)
+
+    def _in_line(self) -> Body:
+        """The block of a group by its number: all blocks of a part, then the next part's.
+
+        With a raster of R, blocks of R rows are walked column by column, so that those that run together share rows
+        of A and columns of B in the cache.
+        """
+        (rows, cols), raster = self.schedule.block_tile, self.schedule.raster
+        sizes = Let(DOWN, ceil_div(self.m, rows)), Let(ACROSS, ceil_div(self.n, cols))
+        number = call("group_id", 0)
+        block: Body = (Let(BLOCK, number),)
+        if self.schedule.split > 1:
+            block = Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))
+        if not raster:
+            return (*sizes, *block, Let(BLOCK_ROW, BLOCK // ACROSS), Let(BLOCK_COL, BLOCK % ACROSS))
+        height = minimum(Const(raster), DOWN - BAND)
+        return (
+            *sizes,
+            *block,
+            Let(BAND, BLOCK // (ACROSS * raster) * raster),
+            Let(IN_BAND, BLOCK % (ACROSS * raster)),
+            Let(BLOCK_ROW, BAND + IN_BAND % height),
+            Let(BLOCK_COL, IN_BAND // height),
+        )
+
+    def positions(self) -> Body:
+        """Where this work-item stands; names that nothing uses are dropped by `simplify`."""
+        (block_rows, block_cols), (row, col) = self.schedule.block_tile, self._block
+        lets: list[Stmt] = [
+            *self._work_item(),
+            *((Let(LANE, call("lane_id")),) if self.uses_sub_group else ()),
+            *(self._in_line() if self.in_line else ()),
+            Let(ROW0, row * block_rows),
+            Let(COL0, col * block_cols),
+        ]
+        for var, origin, spread in ((ROW, ROW0, self.rows), (COL, COL0, self.cols)):
+            if spread.lanes > 1:
+                lets.append(Let(var, origin + spread.start))
+        lets += self._along_k()
+        if self.schedule.warp is None:
+            lets.append(Let(LOCAL_INDEX, self._number()))
+        return tuple(lets)
+
+    def _number(self) -> Expr:
+        """Which work-item of its group this is, by the launch's own coordinates where slices share local rows."""
+        own = (call("local_id", 1), call("local_id", 0))
+        plain = self.schedule.warp is None and self.schedule.slices == 1
+        return linear(self.schedule.all_work_items, *((LOCAL_ROW, LOCAL_COL) if plain else own))
+
+    def _work_item(self) -> Body:
+        """Row and column of the work-item in its group: as it is numbered, or by where its warp's lanes lie."""
+        s = self.schedule
+        high, wide = s.group
+        if s.warp is None:
+            number = call("local_id", 1)
+            slices = (Let(SLICE, number // high), Let(LOCAL_ROW, number % high))
+            return (*(slices if s.slices > 1 else (Let(LOCAL_ROW, number),)), Let(LOCAL_COL, call("local_id", 0)))
+        rows, cols = s.warp
+        across = wide // cols
+        own = LOCAL_INDEX % (high * wide) if s.slices > 1 else LOCAL_INDEX
+        lane_row = LANE // cols
+        if s.stagger:
+            lane_row = LANE // (2 * cols) * 2 + (LANE // cols + LANE // 2 + LANE) % 2
+        return (
+            Let(LOCAL_INDEX, self._number()),
+            *((Let(SLICE, LOCAL_INDEX // (high * wide)),) if s.slices > 1 else ()),
+            Let(WARP, own // (rows * cols)),
+            Let(LANE, LOCAL_INDEX % (rows * cols)),
+            Let(LOCAL_ROW, WARP // across * rows + lane_row),
+            Let(LOCAL_COL, WARP % across * cols + LANE % cols),
+        )
+
+    def facts(self) -> tuple[Expr, ...]:
+        """What divisibility promises: the last group's tile ends inside the matrix."""
+        facts: list[Expr] = [Const(self.schedule.split - 1) - PART] if self.schedule.split > 1 else []
+        for axis, group in enumerate(self._block):
+            size = (self.m, self.n)[axis]
+            known = (self.spec.m, self.spec.n)[axis]
+            block = self.schedule.block_tile[axis]
+            if (known if known is not None else self.spec.multiple_of[axis]) % block == 0:
+                facts.append(size - group * block - block)
+        return tuple(facts)

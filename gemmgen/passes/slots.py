@@ -1,0 +1,123 @@
+"""Bodies with a pipe, taken apart: producer, consumer, and the slots of a ring that they speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.atoms import aligned
+from gemmgen.ir.expr import Const, Expr, all_of, as_int
+from gemmgen.ir.stmt import Body, Copy, For, If, Mma, Pipe, PipeOp, PipeVerb, Registers, Stage, Stmt, Tile
+from gemmgen.ir.visit import map_body, map_body_exprs, substitute, walk
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A body with one pipe, taken apart."""
+
+    before: Body
+    produce: Body
+    consume: Body
+    after: Body
+
+
+def pipe_of(body: Body) -> Pipe | None:
+    """The pipe whose verbs stand in a body, if there is one."""
+    return next((s.pipe for s in body if isinstance(s, PipeOp)), None)
+
+
+def split(body: Body, pipe: Pipe) -> Parts:
+    """Raises: LoweringError if a verb is missing."""
+    at: dict[PipeVerb, int] = {s.verb: i for i, s in enumerate(body) if isinstance(s, PipeOp) and s.pipe == pipe}
+    try:
+        acquire, commit, wait, release = (at[v] for v in ("acquire", "commit", "wait", "release"))
+    except KeyError as missing:
+        raise LoweringError(f"pipe {pipe.name}: a body lacks {missing}") from None
+    return Parts(body[:acquire], body[acquire + 1 : commit], body[wait + 1 : release], body[release + 1 :])
+
+
+def in_slot(body: Body, pipe: Pipe, slot: Expr) -> Body:
+    """The body with the pipe's buffers at one slot of their ring."""
+
+    def tile(t: Tile) -> Tile:
+        return replace(t, origin=(slot, *t.origin[1:])) if t.pipe == pipe else t
+
+    def registers(r: Registers) -> Registers:
+        return replace(r, slot=slot) if r.pipe == pipe else r
+
+    def rewrite(stmt: Stmt) -> Body:
+        match stmt:
+            case Copy():
+                return (replace(stmt, dst=registers(stmt.dst), src=tile(stmt.src)),)
+            case Stage():
+                return (replace(stmt, dst=tile(stmt.dst)),)
+            case Mma():
+                return (replace(stmt, a=registers(stmt.a), b=registers(stmt.b)),)
+        return (stmt,)
+
+    return map_body(body, rewrite)
+
+
+def across_in(body: Body) -> For | None:
+    """The inner loop whose pipe goes on from one tile to the next, if there is one."""
+    for stmt in body:
+        if isinstance(stmt, For) and (pipe := pipe_of(stmt.body)) is not None and pipe.across:
+            return stmt
+    return None
+
+
+def whole_or_part(body: Body, whole: Expr) -> If:
+    """A producer's half in two versions: for what lies inside the range, by vectors where lines begin on multiples of
+    them, and for the rest, element by element.
+    """
+    stages = [s for s in walk(body) if isinstance(s, Stage)]
+    lines = dict.fromkeys(c for s in stages if (c := aligned(s.atom, s.width, s.src.buffer)) is not None)
+
+    def narrow(stmt: Stmt) -> Body:
+        match stmt:
+            case Stage():
+                return (replace(stmt, width=1),)
+            case For():
+                return (replace(stmt, unroll=False),)
+        return (stmt,)
+
+    return If(all_of((whole, *lines)), body, map_body(body, narrow))
+
+
+@dataclass(frozen=True)
+class Across:
+    """The inner steps of a tile whose operands are read a step ahead, into the next tile.
+
+    Attributes:
+        steps: all inner steps but the last, each reading for the one after it.
+        fill_first: reads a tile's first operands, by the tile's slot.
+        last: the last step's arithmetic.
+    """
+
+    steps: For
+    fill_first: Callable[[Expr], Body]
+    last: Body
+
+    @staticmethod
+    def of(inner: For, consume: Callable[[Expr], Body], slot: Expr) -> Across:
+        """The steps `inner` of a tile in `slot`, where `consume` is all that is done with a tile in a slot."""
+        fragments = pipe_of(inner.body)
+        stop = as_int(inner.stop)
+        if fragments is None or stop is None:
+            raise LoweringError("a loop across tiles needs a pipe and a known number of inner steps")
+
+        def half(which: Callable[[Parts], Body], tile: Expr, position: Expr) -> Body:
+            steps = next(s for s in consume(tile) if isinstance(s, For))
+            shifted = map_body_exprs(which(split(steps.body, fragments)), substitute({inner.var: position}))
+            return in_slot(shifted, fragments, position // inner.step % fragments.stages)
+
+        fill, compute = partial(half, lambda p: p.produce), partial(half, lambda p: p.consume)
+        body = (*fill(slot, inner.var + inner.step), *compute(slot, inner.var))
+        final = Const(stop - inner.step)
+        return Across(
+            replace(inner, stop=final, body=body),
+            lambda tile: fill(tile, Const(0)),
+            compute(slot, final),
+        )

@@ -1,0 +1,129 @@
+"""What it is to call a kernel: one signature for every backend, whose own keywords say where the work is queued."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Literal, TypeVar, cast, overload
+
+from gemmgen.errors import SpecError
+from gemmgen.runtime.arrays import Request
+from gemmgen.source import Source
+
+#: An array of any library that the kernel takes; what goes in comes out.
+Matrix = TypeVar("Matrix")
+#: What a backend's events, queues, events to wait for and streams are; `Never` for what it knows nothing of.
+Event = TypeVar("Event")
+Queue = TypeVar("Queue")
+Before = TypeVar("Before")
+Stream = TypeVar("Stream")
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Generic[Queue, Before, Stream]):
+    """Where a call queues its work, after what, and whether it tells when; empty for what the arrays say."""
+
+    queue: Queue | None = None
+    wait_for: Sequence[Before] = ()
+    stream: Stream | None = None
+    want_event: bool = False
+
+
+class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
+    """A kernel that can be called with arrays.
+
+    Attributes:
+        source: what was compiled.
+        places: the keywords of a call that say where its work is queued.
+    """
+
+    places: ClassVar[frozenset[str]]
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"<gemmgen kernel {self.source.name}>"
+
+    @overload
+    def __call__(
+        self,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix | None = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        queue: Queue | None = None,
+        wait_for: Sequence[Before] = (),
+        stream: Stream | None = None,
+        return_event: Literal[False] = False,
+    ) -> Matrix: ...
+
+    @overload
+    def __call__(
+        self,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix | None = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        queue: Queue | None = None,
+        wait_for: Sequence[Before] = (),
+        stream: Stream | None = None,
+        return_event: Literal[True],
+    ) -> tuple[Matrix, Event]: ...
+
+    def __call__(
+        self,
+        a: Matrix,
+        b: Matrix,
+        c: Matrix | None = None,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        queue: Queue | None = None,
+        wait_for: Sequence[Before] = (),
+        stream: Stream | None = None,
+        return_event: bool = False,
+    ) -> Matrix | tuple[Matrix, Event]:
+        """C = alpha * A @ B + beta * C.
+
+        Args:
+            a, b: [m, k] and [k, n], float32, of a kind that the class names. Lines may lie apart (slices), elements of
+                a line may not. A matrix that the spec calls column-major must be Fortran-ordered.
+            c: [m, n], written in place; None allocates it. It must share no memory with a or b.
+            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
+            queue, wait_for: OpenCL's: where to queue, and events that must have passed before the kernel starts. None
+                for the arrays' queue, or the kernel's own for NumPy arrays.
+            stream: CUDA's: CuPy's, torch's, or a `cudaStream_t` as an integer; None for torch's current stream where
+                an array is torch's, else for CuPy's current stream.
+            return_event: whether to return the event that passes when c is there, too.
+
+        Returns: c. NumPy's is complete. Others are being computed: pyopencl's carries the event, and work that is
+        queued on the same CUDA stream finds it done.
+
+        Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
+        """
+        given = {"queue": queue is not None, "wait_for": bool(wait_for), "stream": stream is not None}
+        for name in (name for name, there in given.items() if there and name not in self.places):
+            raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {name!r}")
+        self._expect("gemm")
+        request = self._request(a, b, c, alpha, beta)
+        result, event = self._run(request, Place(queue, wait_for, stream, return_event))
+        return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
+
+    def _expect(self, operation: str) -> None:
+        if self.source.operation != operation:
+            remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
+            raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
+
+    @abstractmethod
+    def _request(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
+        """The arguments of a product, checked. Raises: SpecError with every problem."""
+
+    @abstractmethod
+    def _run(self, request: Request, place: Place[Queue, Before, Stream]) -> tuple[object, Event | None]:
+        """Queue the work; the result, and the event after which it is there (None only where none is wanted)."""

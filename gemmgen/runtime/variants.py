@@ -1,0 +1,93 @@
+"""The kernels of one request: one that takes any matrices, and twins for those that keep a promise unasked.
+
+A kernel whose vectors need alignment asks `ld % 4 == 0` in its main loop, and whether a tile ends inside the matrix,
+which costs 2 to 9 % (`benchmarks/NOTES.md`). A twin has the promise in its spec (`GemmSpec.ld_multiple`, `multiple_of`)
+and no such question; else it is the same schedule. Which of them a call runs is chosen here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from math import lcm
+from typing import cast
+
+from gemmgen.driver import emit
+from gemmgen.ir.target import Target
+from gemmgen.runtime.arrays import Request, pitch_problems
+from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.schedule import Schedule
+from gemmgen.source import Source
+from gemmgen.spec import GemmSpec
+
+#: What twins are promised: leading dimensions in elements, and the first element's address in bytes.
+LD_MULTIPLE = 4
+ALIGNMENT = 16
+
+
+class Variants:
+    """The sources of one spec and schedule for a target of CUDA. Safe to use from several threads.
+
+    Args:
+        exact: whether the spec's promises are meant as they stand, so that there is no twin.
+        admit: looks at each source before it is used, and raises where it is not to be.
+
+    Attributes:
+        general: the source for whatever the spec takes.
+    """
+
+    def __init__(
+        self,
+        spec: GemmSpec,
+        schedule: Schedule,
+        target: Target,
+        exact: bool = False,
+        admit: Callable[[Source], object] = lambda _: None,
+    ) -> None:
+        self._schedule, self._target, self._admit = schedule, target, admit
+        self.general = self._emit(spec)
+        # Where no vector needs alignment, nothing is asked that a promise could answer.
+        asks = not exact and spec.ld_multiple == 1 and self.general.alignment > spec.dtype.size
+        #: The specs of the twins, the one that is promised most first.
+        self.promised = promises(spec, schedule) if asks else ()
+        self._twins: dict[GemmSpec, Source] = {}
+        self._lock = threading.Lock()
+
+    def choose(self, request: Request) -> Source:
+        """The source for a call: the first twin whose promise the matrices keep, or else the general one."""
+        spec = next((spec for spec in self.promised if keeps_promise(request, spec)), None)
+        return self.general if spec is None else self.twin(spec)
+
+    def twin(self, spec: GemmSpec) -> Source:
+        """The source with a promise; emitted when first asked for."""
+        with self._lock:
+            if spec not in self._twins:
+                self._twins[spec] = self._emit(spec)
+            return self._twins[spec]
+
+    def _emit(self, spec: GemmSpec) -> Source:
+        source = emit(spec, self._schedule, "cuda", self._target)
+        self._admit(source)
+        return source
+
+
+def promises(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, ...]:
+    """What a spec could be promised besides: aligned lines and whole tiles, or aligned lines alone."""
+    aligned = replace(spec, ld_multiple=LD_MULTIPLE)
+    if any(size is not None for size in (spec.m, spec.n, spec.k)):
+        return (aligned,)
+    units = (*schedule.block_tile, schedule.round_depth)
+    whole = tuple(lcm(*pair) for pair in zip(spec.multiple_of, units, strict=True))
+    return replace(aligned, multiple_of=(whole[0], whole[1], whole[2])), aligned
+
+
+def keeps_promise(request: Request, spec: GemmSpec) -> bool:
+    """Whether sizes, leading dimensions and addresses are what a twin needs; a c to be allocated is aligned."""
+    if any(request.sizes[axis] % unit for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1):
+        return False
+    name, output, view = request.output
+    if pitch_problems({**{x: v for x, (_, v) in request.inputs.items()}, name: view}, LD_MULTIPLE):
+        return False
+    given = [matrix for matrix, _ in request.inputs.values()] + ([output] if output is not None else [])
+    return all(cast(GpuMatrix, matrix).pointer % ALIGNMENT == 0 for matrix in given)

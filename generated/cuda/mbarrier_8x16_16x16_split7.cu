@@ -1,0 +1,353 @@
+// mbarrier_8x16_16x16_split7: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x16 of C per thread, 16x16 threads per block (128x256 of C), 8 along K per iteration,
+//            16 tiles in shared memory at a time, handed over by 4 with a pair of mbarriers,
+//            operands read from shared memory a step ahead, the next tile's before this one's last
+//            step, warps of 4x8 threads, neighbouring lanes in different rows, K in 7 parts that a
+//            second kernel adds up, blocks in bands of 8 rows, stores of 4 elements, every other
+//            row of the arithmetic backwards
+// A          global memory, asynchronous copies of single elements, to shared memory, transposed,
+//            rows padded by 4
+// B          global memory, asynchronous copies of 4 elements, to shared memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     mbarrier_8x16_16x16_split7: block (16, 16), grid ((m + 127) / 128 * ((n + 255) / 256) * 7, 1)
+//            mbarrier_8x16_16x16_split7_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
+// Needs      198,656 bytes of shared memory
+//            a workspace of m * ((n + 3) / 4 * 4) * 7 elements, aligned to 16 bytes
+//            matrices that begin on multiples of 16 bytes
+// Build      nvcc -std=c++17 -O3 -arch=sm_90 -Werror all-warnings -c mbarrier_8x16_16x16_split7.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+
+// 4 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// Begins a copy of 4 bytes to shared memory; past `inside` elements it writes zeros.
+__device__ __forceinline__ void async_copy_inside(float *to, const float *from, int inside)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+}
+
+// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
+__device__ __forceinline__ void async_copy4_inside(float *to, const float *from, int inside)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
+}
+
+// Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
+__device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals) : "memory");
+}
+
+// This thread has come.
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+}
+
+// This thread comes when all copies that it has begun are there.
+__device__ __forceinline__ void mbarrier_arrive_copies(unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address) : "memory");
+}
+
+// Waits until the phase of this parity is over.
+__device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int parity)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    unsigned over;
+    do {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}"
+                     : "=r"(over) : "r"(address), "r"(parity) : "memory");
+    } while (!over);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
+                           const float *__restrict__ b, int ldb, float *__restrict__ workspace)
+{
+    const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
+    const int warp = local_index / 32;
+    const int lane = local_index % 32;
+    const int local_row = warp / 2 * 4 + lane / 16 * 2 + (lane / 8 + lane / 2 + lane) % 2;
+    const int local_col = warp % 2 * 8 + lane % 8;
+    const int blocks_down = (m + 127) / 128;
+    const int blocks_across = (n + 255) / 256;
+    const int part = int(blockIdx.x) / (blocks_down * blocks_across);
+    const int block = int(blockIdx.x) % (blocks_down * blocks_across);
+    const int band_row = block / (blocks_across * 8) * 8;
+    const int in_band = block % (blocks_across * 8);
+    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
+    const int block_col = in_band / min(8, blocks_down - band_row);
+    const int row0 = block_row * 128;
+    const int col0 = block_col * 256;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int k_part = (k + 223) / 224 * 32;
+    const int k_begin = part * k_part;
+    const int k_end = min(k, k_begin + k_part);
+    const int a_row = local_index / 8;
+    const int a_k = local_index % 8;
+    const int b_k = local_index / 64;
+    const int b_col = local_index % 64 * 4;
+
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto &a_shared = *reinterpret_cast<float(*)[16][8][132]>(shared);
+    __align__(16) float a_frag[2][8];
+    auto &b_shared = *reinterpret_cast<float(*)[16][8][256]>(shared + 67584);
+    __align__(16) float b_frag[2][16];
+    float acc[8][16];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 16; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Along K; copies bring zeros for what lies past it.
+    __shared__ unsigned long long tiles_full[4];
+    if (local_index < 4) {
+        mbarrier_init(&tiles_full[local_index], 256);
+    }
+    __shared__ unsigned long long tiles_empty[4];
+    if (local_index < 4) {
+        mbarrier_init(&tiles_empty[local_index], 256);
+    }
+    __syncthreads();
+    for (int k_batch = k_begin; k_batch < min(k_begin + 64, k_end); k_batch += 32) {
+        if (k_batch + 32 <= k_end && ldb % 4 == 0) {
+            #pragma unroll
+            for (int t = 0; t < 4; ++t) {
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const int a_inside = k_batch + t * 8 + a_k < k ? 1 : 0;
+                    async_copy_inside(&a_shared[(k_batch - k_begin) / 8 % 16 + t][a_k][a_row + i * 32], &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k], a_inside);
+                }
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const int b_inside =
+                        k_batch + t * 8 + b_k + i * 4 < k
+                            ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
+                            : 0;
+                    async_copy4_inside(&b_shared[(k_batch - k_begin) / 8 % 16 + t][b_k + i * 4][b_col], &b[(k_batch + t * 8 + b_k + i * 4) * ldb + col0 + b_col], b_inside);
+                }
+            }
+        } else {
+            for (int t = 0; t < 4; ++t) {
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const int a_inside = k_batch + t * 8 + a_k < k ? 1 : 0;
+                    async_copy_inside(&a_shared[(k_batch - k_begin) / 8 % 16 + t][a_k][a_row + i * 32], &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k], a_inside);
+                }
+                #pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    const int b_inside = k_batch + t * 8 + i < k ? 1 : 0;
+                    async_copy_inside(&b_shared[(k_batch - k_begin) / 8 % 16 + t][i][local_index],
+                        &b[(k_batch + t * 8 + i) * ldb + min(col0 + local_index, n - 1)], b_inside);
+                }
+            }
+        }
+        mbarrier_arrive_copies(&tiles_full[(k_batch - k_begin) / 32 % 4]);
+    }
+
+    // Pointers to the operands that are read here, in the slot that is read.
+    const float *a_tile = &a_shared[0][0][local_row * 4];
+    const float *b_tile = &b_shared[0][0][local_col * 4];
+    int slot = 0;
+    if (k_begin < k_end) {
+        mbarrier_wait(&tiles_full[0], 0);
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            copy4(&a_frag[0][i * 4], &a_tile[i * 64]);
+        }
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            copy4(&b_frag[0][j * 4], &b_tile[j * 64]);
+        }
+    }
+    for (int k_batch = k_begin; k_batch < k_end; k_batch += 32) {
+        if (k_batch + 64 < k_end) {
+            mbarrier_wait(&tiles_empty[(k_batch + 64 - k_begin) / 32 % 4],
+                ((k_batch + 64 - k_begin) / 32 / 4 + 1) % 2);
+            if (k_batch + 96 <= k_end && ldb % 4 == 0) {
+                #pragma unroll
+                for (int t = 0; t < 4; ++t) {
+                    #pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const int a_inside = k_batch + t * 8 + a_k + 64 < k ? 1 : 0;
+                        async_copy_inside(&a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_k][a_row + i * 32], &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k + 64], a_inside);
+                    }
+                    #pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        const int b_inside =
+                            k_batch + t * 8 + b_k + i * 4 + 64 < k
+                                ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
+                                : 0;
+                        async_copy4_inside(&b_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][b_k + i * 4][b_col], &b[(k_batch + t * 8 + b_k + i * 4 + 64) * ldb + col0 + b_col], b_inside);
+                    }
+                }
+            } else {
+                for (int t = 0; t < 4; ++t) {
+                    #pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const int a_inside = k_batch + t * 8 + a_k + 64 < k ? 1 : 0;
+                        async_copy_inside(&a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_k][a_row + i * 32], &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k + 64], a_inside);
+                    }
+                    #pragma unroll
+                    for (int i = 0; i < 8; ++i) {
+                        const int b_inside = k_batch + t * 8 + i + 64 < k ? 1 : 0;
+                        async_copy_inside(&b_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][i][local_index], &b[(k_batch + t * 8 + i + 64) * ldb + min(col0 + local_index, n - 1)], b_inside);
+                    }
+                }
+            }
+            mbarrier_arrive_copies(&tiles_full[(k_batch + 64 - k_begin) / 32 % 4]);
+        }
+        if (k_batch + 32 < k_end) {
+            mbarrier_wait(&tiles_full[(k_batch + 32 - k_begin) / 32 % 4],
+                (k_batch + 32 - k_begin) / 32 / 4 % 2);
+        }
+        for (int k0 = k_batch; k0 < min(k_batch + 32, k_end); k0 += 8) {
+            #pragma unroll
+            for (int kk = 0; kk < 7; ++kk) {
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    copy4(&a_frag[(kk + 1) % 2][i * 4], &a_tile[(kk + 1) * 132 + i * 64]);
+                }
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * 256 + j * 64]);
+                }
+                #pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 16; ++j) {
+                        const int turn = i % 2 == 0 ? j : 15 - j;
+                        acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
+                    }
+                }
+            }
+            const bool last = slot == 15;
+            slot = last ? 0 : slot + 1;
+            a_tile += last ? -15840 : 1056;
+            b_tile += last ? -30720 : 2048;
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                copy4(&a_frag[0][i * 4], &a_tile[i * 64]);
+            }
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                copy4(&b_frag[0][j * 4], &b_tile[j * 64]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 16; ++j) {
+                    const int turn = i % 2 == 0 ? j : 15 - j;
+                    acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
+                }
+            }
+        }
+        mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 32 % 4]);
+    }
+
+    // This part's share of C.
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int workspace_row = row + i / 4 * 64 + i % 4;
+        if (workspace_row < m) {
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                if (col + j * 64 + 4 <= n) {
+                    __align__(16) float workspace_values[4];
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        workspace_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    copy4(&workspace[part * (m * ((n + 3) / 4 * 4)) + workspace_row * ((n + 3) / 4 * 4) + col + j * 64], workspace_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 64 + e < n) {
+                            workspace[part * (m * ((n + 3) / 4 * 4)) + workspace_row * ((n + 3) / 4 * 4) + col + j * 64 + e] =
+                                alpha * acc[i][j * 4 + e];
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+mbarrier_8x16_16x16_split7_total(int m, int n, const float *__restrict__ workspace, float beta,
+                                 float *__restrict__ c, int ldc)
+{
+    const int blocks_across = (n + 255) / 256;
+    const int row = int(blockIdx.x) / blocks_across;
+    const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
+
+    if (row < m && col < n) {
+        // The parts of K, one after the other.
+        float total = workspace[row * ((n + 3) / 4 * 4) + col];
+        #pragma unroll
+        for (int s = 1; s < 7; ++s) {
+            const float term =
+                workspace[s * (m * ((n + 3) / 4 * 4)) + row * ((n + 3) / 4 * 4) + col];
+            total = total + term;
+        }
+        c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);
+    }
+}
+
+#ifndef __CUDACC_RTC__
+// Queues the kernels on a stream; matrices are in the device's memory.
+extern "C" cudaError_t mbarrier_8x16_16x16_split7_launch(int m, int n, int k, float alpha,
+                                                         const float *a, int lda, const float *b,
+                                                         int ldb, float *workspace, float beta,
+                                                         float *c, int ldc, cudaStream_t stream)
+{
+    if (m < 1 || n < 1) {
+        return cudaSuccess;
+    }
+    {
+        const cudaError_t allowed = cudaFuncSetAttribute(
+            mbarrier_8x16_16x16_split7, cudaFuncAttributeMaxDynamicSharedMemorySize, 198656);
+        if (allowed != cudaSuccess) {
+            return allowed;
+        }
+        const dim3 grid((m + 127) / 128 * ((n + 255) / 256) * 7, 1);
+        const dim3 block(16, 16);
+        mbarrier_8x16_16x16_split7<<<grid, block, 198656, stream>>>(
+            m, n, k, alpha, a, lda, b, ldb, workspace);
+        const cudaError_t launched = cudaGetLastError();
+        if (launched != cudaSuccess) {
+            return launched;
+        }
+    }
+    {
+        const dim3 grid(m * ((n + 255) / 256), 1);
+        const dim3 block(256, 1);
+        mbarrier_8x16_16x16_split7_total<<<grid, block, 0, stream>>>(
+            m, n, workspace, beta, c, ldc);
+        return cudaGetLastError();
+    }
+}
+#endif

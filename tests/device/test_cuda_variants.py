@@ -1,0 +1,92 @@
+"""Arrays choose between a kernel and its twin, and get the same product from both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gemmgen
+from gemmgen import presets
+from gemmgen.runtime.api import cuda_kernel
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
+from gemmgen.spec import GemmSpec
+from tests.support import cuda
+from tests.support.problems import Problem
+
+SKIP = cuda.why_no_gpu()
+pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
+NAMES = [name for name in cuda.names() if cuda.vectors(presets.load(name).schedule)]
+
+
+@pytest.fixture(scope="module")
+def gpu() -> CudaDeviceInfo:
+    return pick()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_twins(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
+    preset = presets.load(name)
+    kernel = cuda_kernel(preset.spec, preset.schedule, gpu)
+    cuda.check_aligned(kernel, rng, cuda.SIZES)
+    # Single lines of any length, where lines past the matrix must not get addresses that vectors can't take.
+    for size, pads in (((1, 63, 1), (0, 0, 0)), ((1, 64, 37), (0, 0, 0)), ((8, 63, 1), (3, 0, 1))):
+        cuda.check_product(kernel, Problem.random(rng, *size), pads)
+    problem = Problem.integers(rng, 170, 144, 128)
+    assert np.array_equal(cuda.check_product(kernel, problem), problem.expected)
+    assert np.array_equal(cuda.check_product(kernel, problem, (1, 0, 0)), problem.expected)
+    cuda.check_repeats(kernel, rng, (512, 516, 300), 20)
+    cuda.check_two_streams(kernel, rng)
+
+
+@pytest.mark.parametrize("spec", list(cuda.orders()), ids=GemmSpec.label)
+def test_layouts(spec: GemmSpec, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
+    kernel = cuda_kernel(spec, presets.load("smem_8x8_double").schedule, gpu)
+    for m, n, k in ((44, 72, 28), (132, 128, 64)):
+        cuda.check_product(kernel, Problem.random(rng, m, n, k), (4, 0, 8))
+
+
+def test_arrays_choose(rng: np.random.Generator) -> None:
+    import cupy
+
+    def promise(*arrays: object) -> int:
+        return kernel.source_for(*arrays).spec.ld_multiple
+
+    kernel = gemmgen.compile(schedule="smem_8x8_double", backend="cuda")
+    a, b = cupy.zeros((64, 68), "float32"), cupy.zeros((68, 132), "float32")
+    assert promise(a, b) == 4
+    assert promise(a, b, cupy.zeros((64, 132), "float32")) == 4
+    assert promise(a[:, :64], b[:64]) == 4
+    assert promise(a[:, :67], b[:67, :131]) == 1  # a new c has 131 columns
+    assert promise(cupy.zeros((64, 67), "float32"), b[:67]) == 1
+    assert promise(a, b, cupy.zeros((64, 133), "float32")[:, :132]) == 1
+    for said in (1, 4):
+        fixed = gemmgen.compile(schedule="smem_8x8_double", backend="cuda", ld_multiple=said)
+        assert fixed.source_for(a, b).spec.ld_multiple == said
+
+
+def test_nothing_compiles_while_a_graph_is_captured(rng: np.random.Generator) -> None:
+    import cupy
+
+    problem = Problem.random(rng, 64, 132, 68)
+    a, b = cupy.asarray(problem.a), cupy.asarray(problem.b)
+    out = cupy.full((64, 132), cupy.nan, "float32")
+    kernel = gemmgen.compile(schedule="smem_8x8_double", backend="cuda")
+    assert len(kernel.time(a, b, out, iterations=2)) == 2
+    problem.check(out.get())
+    built = gemmgen.compile(schedule="smem_8x8_double", backend="cuda")
+    built.build()
+    out.fill(cupy.nan)
+    cupy.cuda.Device().synchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        built(a, b, out)
+        graph = stream.end_capture()
+        graph.launch(stream)
+    stream.synchronize()
+    problem.check(out.get())
+
+
+def test_strict_takes_what_spills_nothing(gpu: CudaDeviceInfo) -> None:
+    preset = presets.load("smem_8x8")
+    assert cuda_kernel(preset.spec, preset.schedule, gpu, strict=True).resources[0].spilled_bytes == 0

@@ -1,0 +1,46 @@
+"""What aligned arrays run on CUDA: each preset whose vectors need alignment, promised leading dimensions of 4."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.ir.target import Target
+from gemmgen.runtime.variants import LD_MULTIPLE
+from tests.support.cuda import names, vectors
+from tests.support.problems import Problem, interpret
+
+NAMES = [name for name in names() if vectors(presets.load(name).schedule)]
+#: N and K are multiples of 4, so that lines are with and without gaps; tiles fit some of them and not others.
+SIZES = ((1, 4, 4), (7, 132, 12), (130, 140, 24), (256, 128, 32))
+
+
+def target_of(name: str) -> Target:
+    """CUDA's first target that can take the preset."""
+    preset = presets.load(name)
+    return driver.default_target(preset.spec, preset.schedule, "cuda")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("pad", [0, 4])
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
+def test_aligned_sizes(name: str, pad: int, size: tuple[int, int, int], rng: np.random.Generator) -> None:
+    preset = presets.load(name)
+    spec = replace(preset.spec, ld_multiple=LD_MULTIPLE)
+    kernel = driver.lower_program(spec, preset.schedule, target_of(name))
+    for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
+        problem = Problem.random(rng, *size, alpha, beta)
+        problem.check(interpret(kernel, spec, problem, pad))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_single_line_may_have_any_length(name: str, rng: np.random.Generator) -> None:
+    """Its leading dimension is never used, so that nothing is promised of it."""
+    preset = presets.load(name)
+    spec = replace(preset.spec, ld_multiple=LD_MULTIPLE)
+    problem = Problem.random(rng, 1, 64, 9)
+    kernel = driver.lower_program(spec, preset.schedule, target_of(name))
+    problem.check(interpret(kernel, spec, problem, 0))

@@ -1,0 +1,130 @@
+"""Which kernel a call on CUDA runs: the general one, or its twin that is promised aligned matrices. No GPU needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.target import TARGETS
+from gemmgen.runtime.arrays import Request, check_gemm
+from gemmgen.runtime.cuda import sizes_of
+from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.variants import Variants
+from gemmgen.source import Source
+from gemmgen.spec import GemmSpec
+
+ADDRESS = 1 << 20
+
+
+def matrix(number: int, rows: int, cols: int, ld: int, offset: int = 0) -> GpuMatrix:
+    """By rows, in memory of its own."""
+    pointer = ADDRESS * number + offset
+    return GpuMatrix((rows, cols), (4 * ld, 4), np.dtype("f4"), pointer, 0)
+
+
+def call(a: GpuMatrix, b: GpuMatrix, c: GpuMatrix | None = None) -> Request:
+    return check_gemm(GemmSpec(), a, b, c, kinds=lambda _: [])
+
+
+def variants(name: str = "async_8x8_8x16", exact: bool = False, ld_multiple: int = 1) -> Variants:
+    preset = presets.load(name)
+    spec = replace(preset.spec, ld_multiple=ld_multiple)
+    return Variants(spec, preset.schedule, TARGETS["sm_90"], exact)
+
+
+A, B, C = matrix(1, 8, 12, 12), matrix(2, 12, 20, 24), matrix(3, 8, 20, 20)
+SINGLE_LINE = matrix(1, 1, 5, 5), matrix(2, 5, 20, 20), matrix(3, 1, 20, 21)
+
+
+@pytest.mark.parametrize("request_", [call(A, B), call(A, B, C), call(*SINGLE_LINE)], ids=["new c", "c", "one line"])
+def test_aligned_arrays_get_the_twin(request_: Request) -> None:
+    found = variants()
+    twin = found.choose(request_)
+    assert twin.spec == replace(found.general.spec, ld_multiple=4)
+    assert "% 4 == 0" in found.general.text and "% 4 == 0" not in twin.text
+    assert twin.entry_points == found.general.entry_points
+    assert found.choose(request_) is twin
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        call(replace(A, strides=(4 * 13, 4)), B),
+        call(A, replace(B, strides=(4 * 21, 4))),
+        call(A, B, replace(C, strides=(4 * 22, 4))),
+        call(A, matrix(2, 12, 19, 20)),
+        call(matrix(1, 8, 12, 12, offset=8), B),
+        call(A, B, matrix(3, 8, 20, 20, offset=4)),
+    ],
+    ids=["lda", "ldb", "ldc", "a new c of 19 columns", "a's address", "c's address"],
+)
+def test_one_that_is_not_aligned_gets_the_general_kernel(request_: Request) -> None:
+    found = variants()
+    assert found.choose(request_) is found.general
+
+
+def test_a_single_line_gets_a_leading_dimension_that_keeps_the_promise() -> None:
+    assert sizes_of(call(*SINGLE_LINE)) == {"m": 1, "n": 20, "k": 5, "lda": 8, "ldb": 20, "ldc": 20}
+    assert sizes_of(call(matrix(1, 1, 1, 1), matrix(2, 1, 63, 63)))["ldb"] == 64
+    assert sizes_of(call(matrix(1, 2, 3, 3), matrix(2, 3, 5, 7))) == {
+        "m": 2,
+        "n": 5,
+        "k": 3,
+        "lda": 3,
+        "ldb": 7,
+        "ldc": 5,
+    }
+
+
+def test_whole_tiles_get_a_twin_without_any_guard() -> None:
+    found = variants()
+    m, n, k = 128, 384, 64
+    fits = call(matrix(1, m, k, k), matrix(2, k, n, n))
+    twin = found.choose(fits)
+    assert twin.spec == replace(found.general.spec, ld_multiple=4, multiple_of=(64, 128, 16))
+    assert "min(" not in twin.text.split("__launch_bounds__")[1].split("#ifndef")[0]
+    for ragged in ((m + 1, n, k), (m, n + 4, k), (m, n, k + 4)):
+        m_, n_, k_ = ragged
+        other = found.choose(call(matrix(1, m_, k_, k_), matrix(2, k_, n_, n_)))
+        assert other.spec.multiple_of == (1, 1, 1)
+
+
+def test_what_has_no_twin() -> None:
+    for found in (variants(exact=True), variants(ld_multiple=4), variants("naive")):
+        assert not found.promised
+        assert found.choose(call(A, B)) is found.general
+
+
+def test_the_twin_is_emitted_when_first_needed_and_looked_at_too() -> None:
+    seen: list[int] = []
+
+    def admit(source: Source) -> None:
+        seen.append(source.spec.ld_multiple)
+        if source.spec.ld_multiple == 4:
+            raise ScheduleError("spills")
+
+    preset = presets.load("smem_8x8")
+    found = Variants(preset.spec, preset.schedule, TARGETS["sm_90"], admit=admit)
+    assert seen == [1]
+    with pytest.raises(ScheduleError, match="spills"):
+        found.choose(call(A, B))
+    assert seen == [1, 4]
+
+
+@pytest.mark.parametrize("target", ["intel", "khr", "portable"])
+def test_opencl_needs_no_twin(target: str) -> None:
+    """Its vectors need no alignment: with the promise the same text comes out, but for the line that tells of it."""
+    for name in presets.names():
+        preset = presets.load(name)
+        if driver.refusals(preset.spec, preset.schedule, "opencl", TARGETS[target]):
+            continue
+        texts = [
+            driver.emit(replace(preset.spec, ld_multiple=n), preset.schedule, "opencl", TARGETS[target]).text
+            for n in (1, 4)
+        ]
+        general, promised = (text.split("\n\n", 1)[1] for text in texts)
+        assert general == promised

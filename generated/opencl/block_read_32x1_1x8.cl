@@ -38,19 +38,18 @@ __kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only 
 
     // Whole steps of 16 along K.
     // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-    int b_at = lane % 2 == 0 ? col0 * 4 : lane / 2 * 8 - 16;
+    int b_at = col0 * 4 + lane % 2 * (lane / 2 * 8 - 16 - col0 * 4);
     int a_at[2];
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
         a_at[i] =
-            lane % 2 == 0 ? ((i * 4 + lane / 2) / 4 * 8 - 16) * 4
-                          : row0 + (i * 4 + lane / 2) % 4 * 8;
+            ((i * 4 + lane / 2) / 4 * 8 - 16) * 4 + lane % 2 * (row0 + (i * 4 + lane / 2) % 4 * 8 - ((i * 4 + lane / 2) / 4 * 8 - 16) * 4);
     }
     for (int k0 = 0; k0 < k_main; k0 += 16) {
-        b_at = b_at + (lane % 2 == 0 ? 0 : 16);
+        b_at = b_at + lane % 2 * 16;
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            a_at[i] = a_at[i] + (lane % 2 == 0 ? 64 : 0);
+            a_at[i] = a_at[i] + (1 - lane % 2) * 64;
         }
         float b_frag[16];
         #pragma unroll

@@ -253,13 +253,13 @@ def test_everything_it_writes(needs: Callable[[str], None], tmp_path: Path) -> N
         *("inspect", "--preset", "block_read_32x1_1x8", "--target", "skl,bdw,sm_80", "--asm"),
         *("--json", files["json"], "--html", files["html"], "--plot", files["png"]),
     )
-    assert re.search(r"skl +8 +128 +0 +0 +7 of 7 threads per EU +\d+ +256 +0\.9\d\d", text)
+    assert re.search(r"skl +8 +128 +0 +0 +7 of 7 threads per EU +\d+ +512 +0\.9\d\d", text)
     assert "sm_80: not to be had: a.memory = 'image'" in text
     assert "nothing was run" in text and "* mad (8|M0)" in text and "* multiply-add" in text
     reports = json.loads(files["json"].read_text())["reports"]
     assert [r["target"] for r in reports] == ["skl", "bdw", "sm_80"]
-    assert reports[0]["hot_loop"]["multiply_adds"] == 256
-    assert reports[0]["hot_loop"]["counts"]["multiply-add"] == 256
+    assert reports[0]["hot_loop"]["multiply_adds"] == 512
+    assert reports[0]["hot_loop"]["counts"]["multiply-add"] == 512
     assert 0.9 < reports[0]["static_bound"]["share"] <= 1
     assert "problems" in reports[2]
     page = Page()

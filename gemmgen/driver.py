@@ -16,21 +16,23 @@ from gemmgen.ir.pipes import check_pipes
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import local_bytes, uses_features
+from gemmgen.passes.addresses import addresses
 from gemmgen.passes.build import build
 from gemmgen.passes.expand import expand
 from gemmgen.passes.pipeline import pipeline
 from gemmgen.passes.predicate import predicate
 from gemmgen.passes.simplify import simplify
 from gemmgen.passes.transpose import build_transpose
+from gemmgen.passes.unswitch import unswitch
 from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
-from gemmgen.source import Source, entry_point
+from gemmgen.source import Source, entry_point, span
 from gemmgen.spec import GemmSpec
 
 Pass = Callable[[Kernel], Kernel]
 
 #: From a kernel on tiles to one on instructions, in order.
-PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, simplify)
+PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, unswitch, simplify, addresses)
 PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 
 
@@ -162,4 +164,5 @@ def _print(
         requires=frozenset().union(*(uses_features(p.kernel) | p.uses() for p in printers)),
         alignment=max(p.alignment() for p in printers),
         workspace=workspace,
+        span=min(span(kernel) for kernel in program.kernels),
     )

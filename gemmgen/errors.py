@@ -37,5 +37,9 @@ class DeviceError(UserError):
     """No device, or one that lacks what a kernel needs; the remedy names the command that helps."""
 
 
+class ToolError(UserError):
+    """A compiler that is missing or that refuses a source, or machine code without the kernel that was asked for."""
+
+
 class LoweringError(GemmgenError):
     """A pass or a backend broke an invariant: please report it with the schedule that showed it."""

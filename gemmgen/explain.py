@@ -198,15 +198,22 @@ def _hop(hop: _Hop) -> str:
 
 
 def _buffers(kernel: Kernel, space: Space) -> tuple[Buffer, ...]:
-    """What the kernel allocates there; a step that is written twice (for the rest of K) counts once."""
-    allocs = (stmt.buffer for stmt in walk(kernel.body) if isinstance(stmt, Alloc))
-    return tuple(dict.fromkeys(buffer for buffer in allocs if buffer.space is space))
+    """What the kernel allocates there; a step that is written twice (for the rest of K) counts once, the larger."""
+    largest: dict[str, Buffer] = {}
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Alloc) and stmt.buffer.space is space:
+            other = largest.get(stmt.buffer.name, stmt.buffer)
+            largest[stmt.buffer.name] = max(other, stmt.buffer, key=lambda b: b.elements)
+    return tuple(largest.values())
 
 
 def _registers(kernel: Kernel, spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
     buffers = _buffers(kernel, Space.PRIVATE)
-    total = sum(buffer.elements for buffer in buffers)
-    lines = [f"registers per work-item: {total} = " + " + ".join(f"{b.elements} {b.name}" for b in buffers)]
+    passing = {b.name for b in buffers if schedule.by_blocks and b.name == "a_frag"}
+    held = [b for b in buffers if b.name not in passing]
+    total = sum(buffer.elements for buffer in held)
+    lines = [f"registers per work-item: {total} = " + " + ".join(f"{b.elements} {b.name}" for b in held)]
+    lines += ["  and a_frag in passing: a row is used up before the next has to be there"] if passing else []
     used, limit, whose = total * spec.dtype.size, target.register_bytes, "a work-item"
     if schedule.sub_group is not None:
         used, limit, whose = used * schedule.sub_group, target.sub_group_register_bytes, "a sub-group"

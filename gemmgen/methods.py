@@ -44,10 +44,20 @@ def _slm(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int |
     return Schedule((rows, cols), group or (8, 16), (rows, run), k_step, lanes, a, b)
 
 
+#: Of 32 bits, that a sub-group's lanes share: 4 KiB on Intel's GPUs up to Xe-HPG.
+_SUB_GROUP_REGISTERS = 1024
+
+
 def _simd(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     rows, cols = tile or (32, 2)
+    given = k_step
     group, k_step, lanes = _in_sub_groups(group, k_step, lanes)
-    a, b = Operand(block=True, share=True), Operand(block=True, width=_widest(cols))
+    if given is None:
+        # The longer a step, the more arithmetic a load; C and a step's part of B take three quarters of the registers.
+        room = _SUB_GROUP_REGISTERS * 3 // 4 // lanes - rows * cols
+        k_step = lanes * next((w for w in (4, 2) if cols * lanes * w <= room), 1)
+    a = Operand(block=True, share=True, width=_widest(max(1, k_step // lanes)))
+    b = Operand(block=True, width=_widest(cols))
     return Schedule((rows, cols), group, (rows, 1), k_step, lanes, a, b)
 
 

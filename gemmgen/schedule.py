@@ -117,6 +117,18 @@ class Schedule:
             raise ScheduleError(problems)
 
     @property
+    def by_blocks(self) -> bool:
+        """Whether sub-groups read both operands by block reads, from buffers or from images."""
+        return self.a.share and self.b.block and self.a.memory == self.b.memory != "local"
+
+    @property
+    def whole_steps(self) -> bool:
+        """Whether a step's values of B are all loaded before its arithmetic: so that the group can meet between, or so
+        that compilers unroll the step as one.
+        """
+        return self.barrier or self.by_blocks
+
+    @property
     def block_tile(self) -> tuple[int, int]:
         """Rows and columns of C that a group computes."""
         return self.tile[0] * self.group[0], self.tile[1] * self.group[1]

@@ -8,7 +8,8 @@ from typing import Literal
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.visit import evaluate
+from gemmgen.ir.stmt import Move
+from gemmgen.ir.visit import evaluate, walk
 from gemmgen.spec import GemmSpec
 
 ArgumentKind = Literal["buffer", "image", "int", "scalar"]
@@ -61,6 +62,7 @@ class Source:
         build_options: what the compiler must be told.
         requires: features of the target that the text uses.
         alignment: bytes that matrices must begin on multiples of.
+        span: elements that A and B must span less than, from the first to the last.
         workspace: elements of the argument of that name, which passes sums from one kernel to the next, as an
             expression over the integer arguments; None where there is none.
     """
@@ -74,7 +76,14 @@ class Source:
     build_options: tuple[str, ...] = ()
     requires: frozenset[str] = frozenset()
     alignment: int = 1
+    span: int = 2**31
     workspace: Expr | None = None
+
+
+def span(kernel: Kernel) -> int:
+    """What A and B must span less than: 2^31 of what their 32-bit addresses count, elements or bytes."""
+    moves = (s for s in walk(kernel.body) if isinstance(s, Move) and s.byte_place and s.src.space is Space.GLOBAL)
+    return 2**31 // max((move.src.dtype.size for move in moves), default=1)
 
 
 def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPoint:

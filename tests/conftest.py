@@ -18,6 +18,8 @@ TOOLS = {
     "iga64": "apt-get install libigc-tools",
     "ocloc": "apt-get install intel-opencl-icd",
     "nvcc": "the CUDA toolkit",
+    "nvdisasm": "pip install nvidia-cuda-nvdisasm",
+    "chromium-headless-shell": "apt-get install chromium-headless-shell",
     "oclgrind": "apt-get install oclgrind",
 }
 #: Names under which a tool is looked for, best first.

@@ -255,6 +255,8 @@ class CLike(ABC):
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll:
             yield self.unroll(loop)
+        elif loop.at_once:
+            yield f"#pragma unroll {loop.at_once}"
         var = loop.var.name
         step = f"++{var}" if loop.step == 1 else f"{var} += {loop.step}"
         stop = self.expr(loop.stop, PRECEDENCE["<"] + 1)

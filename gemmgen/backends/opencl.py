@@ -7,10 +7,11 @@ from typing import ClassVar, Self
 
 from gemmgen.backends.clike import POSTFIX, UNARY, CLike, Words, wrapped
 from gemmgen.errors import LoweringError
+from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Var
-from gemmgen.ir.stmt import Move
+from gemmgen.ir.stmt import Move, in_bytes
 from gemmgen.ir.visit import uses_calls, uses_features, walk
 
 #: Built-in ids -> what is printed in front of the dimension; they are size_t, gemmgen counts in int.
@@ -68,11 +69,39 @@ class OpenCL(CLike):
         for width in sorted(widths):
             what = f"// {width} neighbouring elements, at any alignment."
             lines += [what, f"#define COPY{width}(to, from) vstore{width}(vload{width}(0, from), 0, to)", ""]
+        for width in sorted({m.width for m in self._from_local()}):
+            what = f"// {width} neighbouring elements of local memory, from a multiple of {4 * width} bytes."
+            define = f"#define COPY_LOCAL{width}(to, from)"
+            lines += [what, f"{define} vstore{width}(*(const __local float{width} *)(from), 0, to)", ""]
+        if any(isinstance(s, Move) and s.byte_place and s.atom.name == BLOCK_READ for s in walk(self.kernel.body)):
+            lines += [*self._at(), ""]
         for atom in (BLOCK_READ, IMAGE_BLOCK_READ):
             moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == atom]
             for width in sorted({m.width for m in moves}):
                 lines += [*self._block_read(atom, width, moves[0].src.dtype), ""]
         return lines
+
+    def _from_local(self) -> list[Move]:
+        """Loads of vectors from local memory."""
+        return [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == ALIGNED_VECTOR.name]
+
+    def declare(self, buffer: Buffer) -> list[str]:
+        """Local memory that vectors are loaded from begins where one may."""
+        lines = super().declare(buffer)
+        if buffer.space is Space.LOCAL and any(move.src == buffer for move in self._from_local()):
+            lines[-1] = lines[-1].replace(";", " __attribute__((aligned(16)));")
+        return lines
+
+    def _at(self) -> list[str]:
+        """A function for addresses that are counted in bytes."""
+        pointer = f"const __global {self.types['float32']} *"
+        return [
+            "// So many bytes into a matrix.",
+            f"static inline {pointer}at({pointer}matrix, int bytes)",
+            "{",
+            f"    return ({pointer.strip()})((const __global char *)matrix + bytes);",
+            "}",
+        ]
 
     def _block_read(self, atom: str, width: int, dtype: DType) -> list[str]:
         """A function for a block read."""
@@ -82,8 +111,7 @@ class OpenCL(CLike):
             param, read = f"const __global {element} *from", "(const __global uint *)from"
         else:
             what = "One element per lane" + (f" of each of {width} rows." if width > 1 else ".")
-            param = "__read_only image2d_t image, int x, int y"
-            read = f"image, (int2)(x * {dtype.size}, y)"
+            param, read = "__read_only image2d_t image, int2 at", "image, at"
         return [
             f"// {what}",
             f"static inline {element}{suffix} {atom}{suffix}({param})",
@@ -147,16 +175,26 @@ class OpenCL(CLike):
             case "vector":
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"COPY{width}({to}, {source});"
+            case "aligned_vector":
+                to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
+                return f"COPY_LOCAL{width}({to}, {source});"
             case "block_read":
-                value = f"{name}{_suffix(width)}({self.address(move.src, move.src_index)})"
+                value = f"{name}{_suffix(width)}({self._from(move)})"
             case "image_block_read":
-                y, x = move.src_index
-                value = f"{name}{_suffix(width)}({move.src.name}, {self.expr(x)}, {self.expr(y)})"
+                # The instruction counts bytes along a line.
+                y, x = in_bytes(move) if move.byte_place is None else move.byte_place
+                value = f"{name}{_suffix(width)}({move.src.name}, (int2)({self.expr(x)}, {self.expr(y)}))"
             case _:
                 raise LoweringError(f"OpenCL C has no instruction for {name}")
         if width == 1:
             return f"{self.element(move.dst, move.dst_index)} = {value};"
         return f"vstore{width}({value}, 0, {self.address(move.dst, move.dst_index)});"
+
+    def _from(self, move: Move) -> str:
+        """Where a move from a buffer begins."""
+        if move.byte_place is None:
+            return self.address(move.src, move.src_index)
+        return f"at({move.src.name}, {self.expr(move.byte_place[0])})"
 
 
 def _suffix(width: int) -> str:

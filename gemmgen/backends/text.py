@@ -104,7 +104,7 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         ("Schedule", wrap(text, WIDTH)),
         ("A", wrap(_way(schedule.a, spec.a_order, target, words), WIDTH)),
         ("B", wrap(_way(schedule.b, spec.b_order, target, words), WIDTH)),
-        ("Sizes", [_sizes(spec)]),
+        ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
     ]
 
 
@@ -129,8 +129,11 @@ def _way(operand: Operand, order: Order, target: Target, words: Words) -> str:
     return text + (f", passed around the {words.sub_group} by shuffles" if operand.share else "")
 
 
-def _sizes(spec: GemmSpec) -> str:
+def _sizes(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     promised = [f"{axis} a multiple of {unit}" for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1]
     given = [f"{axis} = {size}" for axis, size in zip("mnk", (spec.m, spec.n, spec.k), strict=True) if size]
     lines = f"leading dimensions multiples of {spec.ld_multiple}; " if spec.ld_multiple > 1 else ""
-    return f"{', '.join([*given, *promised]) or 'any m, n, k'}; {lines}every matrix spans less than 2^31 elements"
+    # Their block reads are addressed in bytes, all others in elements.
+    bytewise = schedule.by_blocks and schedule.a.memory == "global" and "block_read" in target.features
+    spans = "A and B span less than 2^29 elements, C 2^31" if bytewise else "every matrix spans less than 2^31 elements"
+    return f"{', '.join([*given, *promised]) or 'any m, n, k'}; {lines}{spans}"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gemmgen.cli import bench, emit, explain, listing, run
+from gemmgen.cli import bench, emit, explain, inspect, listing, run
 from gemmgen.cli.output import complain
 from gemmgen.errors import LoweringError, UserError
 
@@ -48,6 +48,7 @@ def _gemmgen(
 
 app.command("emit", epilog=emit.EXAMPLES)(emit.emit)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
+app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("run", epilog=run.EXAMPLES)(run.run)
 app.command("bench", epilog=bench.EXAMPLES)(bench.bench)
 app.command("presets", epilog=listing.PRESETS_EXAMPLES)(listing.presets)

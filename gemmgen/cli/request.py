@@ -231,7 +231,9 @@ def takes_request(command: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(Request, include_extras=True)
     own = list(signature(command, eval_str=True).parameters.values())[1:]
     kind = Parameter.KEYWORD_ONLY
-    shared = [Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(Request)]
+    # What the command declares itself, it means in another way.
+    inherited = [f for f in fields(Request) if f.name not in {p.name for p in own}]
+    shared = [Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in inherited]
 
     @wraps(command)
     def with_request(**options: object) -> None:

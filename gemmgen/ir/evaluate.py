@@ -16,6 +16,7 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Lanes, Site, Value
 from gemmgen.ir.memory import Memory
 from gemmgen.ir.show import show_expr
+from gemmgen.ir.stmt import Move, in_bytes
 
 Code = Callable[[Active], Value]
 IndexCode = Callable[[Active], Index]
@@ -102,6 +103,20 @@ class Evaluator:
                 return lambda active: memory.read([code(active) for code in indexes], active, site)
             case Call():
                 return self._call(node, scope, site)
+
+    def place_check(self, move: Move, scope: Scope, site: Site) -> Callable[[Active], None]:
+        """What finds an address, worked out before, that is not that of the move's coordinates."""
+        if move.byte_place is None:
+            return lambda _active: None
+        counted = [self.index(number, scope, site) for number in move.byte_place]
+        places = [self.index(number, scope, site) for number in in_bytes(move)]
+
+        def check(active: Active) -> None:
+            for one, other in zip(counted, places, strict=True):
+                if np.any(active.pick(one(active)) != active.pick(other(active))):
+                    raise LoweringError(f"`{site.text}`: the place in bytes is not that of the element")
+
+        return check
 
     def _bin(self, node: Bin, scope: Scope, site: Site) -> Code:
         a, b = self.expr(node.a, scope, site), self.expr(node.b, scope, site)

@@ -18,15 +18,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.arguments import Argument, array, integers
 from gemmgen.ir.atoms import CopyAtom
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.evaluate import (
-    Cell,
-    Evaluator,
-    IndexCode,
-    Scope,
-    literal,
-    require_uniform,
-    require_whole,
-)
+from gemmgen.ir.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
 from gemmgen.ir.expr import Expr
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight, Flights
@@ -324,11 +316,13 @@ class _Run:
             if not isinstance(dst, GlobalMemory):
                 raise LoweringError(f"`{site.text}` adds to {stmt.dst.space.value} memory")
             write = dst.add
+        check = self._evaluator.place_check(stmt, scope, site)
 
         def move(active: Active) -> None:
             source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
             if together:
                 self._check_together(source if loads else target, active, site)
+            check(active)
             # All elements are read before one is written.
             values = [
                 read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)

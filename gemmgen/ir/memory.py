@@ -120,6 +120,8 @@ class PrivateMemory(_Strided):
         """The same for stores."""
         if not isinstance(value, np.ndarray):
             value = self._dtype.type(value)
+        elif self._dtype.kind == "i":
+            value = self._whole(value, active, site)
         elif value.dtype != self._dtype:
             raise LoweringError(f"`{site.text}` stores {value.dtype} into {self._name} of {self._dtype}")
         address = self._locate(index, active, site)
@@ -128,6 +130,13 @@ class PrivateMemory(_Strided):
             return
         for one, some in self._by_address(address, active):
             self._write_one(one, value, some)
+
+    def _whole(self, value: Value, active: Active, site: Site) -> Value:
+        """An integer as it is stored: indexes are worked out in 64 bits here, and must fit the 32 of the kernel."""
+        stored = np.asarray(value).astype(self._dtype)
+        if (stored != value).any():
+            raise LoweringError(f"`{site.text}` stores a number that {self._dtype} does not hold into {self._name}")
+        return stored
 
     def _write_one(self, address: int, value: Value, active: Active) -> None:
         if active.full:

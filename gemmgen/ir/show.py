@@ -188,6 +188,7 @@ def _for(stmt: For) -> str:
     bounds = f"{_expr(stmt.start, 4)}..{_expr(stmt.stop, 4)}"
     step = f" step {stmt.step}" if stmt.step != 1 else ""
     notes = [word for word, holds in (("unroll", stmt.unroll), ("exact", stmt.exact and stmt.step != 1)) if holds]
+    notes += [f"{stmt.at_once} at once"] if stmt.at_once else []
     note = f" ({', '.join(notes)})" if notes else ""
     return f"for {stmt.var.name} in {bounds}{step}{note}:"
 
@@ -204,8 +205,9 @@ def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | AsyncGroup | Mbarr
             dst = show_index(stmt.dst, stmt.dst_index)
             src = show_index(stmt.src, stmt.src_index)
             valid = "" if stmt.valid is None else f", {show_expr(stmt.valid)} of them inside"
+            at = "" if stmt.byte_place is None else f", at byte {', '.join(map(show_expr, stmt.byte_place))}"
             ahead = " ahead" if stmt.ahead else ""
-            return f"{dst} <- move {stmt.atom.name} x{stmt.width}{ahead} {src}{valid}"
+            return f"{dst} <- move {stmt.atom.name} x{stmt.width}{ahead} {src}{valid}{at}"
         case Point(view, buffer, index):
             return f"point {view.name} at {show_index(buffer, index)}"
         case Advance(view, by):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
-from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
@@ -223,6 +223,8 @@ class Move:
 
     Attributes:
         valid: how many of the elements are inside the matrix, for an atom that makes the others zero; None for all.
+        byte_place: where the first element lies in `src`, where that has been worked out before: how many bytes into a
+            buffer; the line of an image and how many bytes into it.
         ahead: whether it may read what nothing was written to, because nobody uses it then.
     """
 
@@ -233,7 +235,17 @@ class Move:
     atom: CopyAtom
     width: int
     valid: Expr | None = None
+    byte_place: tuple[Expr, ...] | None = None
     ahead: bool = False
+
+
+def in_bytes(move: Move) -> tuple[Expr, ...]:
+    """Where a load begins: its byte in a buffer; the line and the byte in it of an image."""
+    size = move.src.dtype.size
+    if move.src.space is Space.IMAGE:
+        y, x = move.src_index
+        return y, x * size
+    return (move.src.layout.offset(move.src_index) * size,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +273,7 @@ class For:
         unroll: whether the emitted source asks the compiler to unroll it, so that register arrays keep
             constant indices.
         exact: whether `stop - start` is known to be a multiple of `step`.
+        at_once: rounds that the compiler is asked to unroll of a loop that is not unrolled as a whole; 0 if it is free.
     """
 
     var: Var
@@ -270,6 +283,7 @@ class For:
     body: tuple[Stmt, ...]
     unroll: bool = False
     exact: bool = False
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,6 +219,14 @@ class _Verifier:
             self._require(stmt.atom.edge == "zero_fill", f"atom {stmt.atom.name} cannot fill with zeros")
             self._integer(stmt.valid)
             self._expr(stmt.valid, scope)
+        if stmt.byte_place is not None:
+            numbers = {Space.GLOBAL: 1, Space.IMAGE: 2}.get(stmt.src.space)
+            self._require(
+                numbers == len(stmt.byte_place), f"{len(stmt.byte_place)} numbers for a place in {stmt.src.name}"
+            )
+            for number in stmt.byte_place:
+                self._integer(number)
+                self._expr(number, scope)
         if stmt.atom.is_async:
             there = (stmt.src.space, stmt.dst.space) == (Space.GLOBAL, Space.LOCAL)
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")

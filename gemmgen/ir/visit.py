@@ -129,6 +129,16 @@ def _map_registers(registers: Registers, rewrite: Rewrite) -> Registers:
     return replace(registers, slot=map_expr(registers.slot, rewrite))
 
 
+def _map_move(stmt: Move, rewrite: Rewrite) -> Move:
+    return replace(
+        stmt,
+        dst_index=map_index(stmt.dst_index, rewrite),
+        src_index=map_index(stmt.src_index, rewrite),
+        valid=None if stmt.valid is None else map_expr(stmt.valid, rewrite),
+        byte_place=None if stmt.byte_place is None else map_index(stmt.byte_place, rewrite),
+    )
+
+
 def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
     """Rewrite every expression of a statement, those of its body included."""
     match stmt:
@@ -137,12 +147,7 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
         case Store(buffer, index, value):
             return Store(buffer, map_index(index, rewrite), map_expr(value, rewrite))
         case Move():
-            return replace(
-                stmt,
-                dst_index=map_index(stmt.dst_index, rewrite),
-                src_index=map_index(stmt.src_index, rewrite),
-                valid=None if stmt.valid is None else map_expr(stmt.valid, rewrite),
-            )
+            return _map_move(stmt, rewrite)
         case For():
             return replace(
                 stmt,
@@ -227,7 +232,8 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
         case Store(_, index, value):
             yield from (*index, value)
         case Move():
-            yield from (*stmt.dst_index, *stmt.src_index, *(() if stmt.valid is None else (stmt.valid,)))
+            valid = () if stmt.valid is None else (stmt.valid,)
+            yield from (*stmt.dst_index, *stmt.src_index, *valid, *(stmt.byte_place or ()))
         case For():
             yield from (stmt.start, stmt.stop)
         case If(condition, _, _):

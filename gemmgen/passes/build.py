@@ -27,7 +27,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.passes.plan import MOST_UNROLLED, Path, Plan
+from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan
 from gemmgen.passes.positions import COL, COL0, K0, KK, LOCAL_INDEX, PART, ROW, ROW0, SLICE, SUM_COL, SUM_ROW
 from gemmgen.passes.total import build_start, build_total
 from gemmgen.schedule import Schedule
@@ -98,9 +98,20 @@ class _Gemm(Plan):
         else:
             step_barrier = (Barrier("none"),) if self.schedule.barrier else ()
             body = (*allocs, *fills, *step_barrier, mma)
+        rounds = self.slice_depth // self.depth
         unroll = pipe is not None or self.a.per_block or self.slice_depth <= MOST_UNROLLED
-        steps = For(KK, Const(0), Const(self.slice_depth), self.depth, body, unroll, exact=True)
+        at_once = 0
+        if pipe is None and self.a.staged is not None and self.b.staged is not None and rounds > UNROLLED_FROM_LOCAL:
+            unroll, at_once = False, UNROLLED_FROM_LOCAL
+        steps = For(KK, Const(0), Const(self.slice_depth), self.depth, body, unroll, exact=True, at_once=at_once)
         return (*allocs, steps) if pipe is not None and not pipe.across else (steps,)
+
+    def _whole_step(self, k0: Expr, blocks: Body) -> Body:
+        """The products of one step of K, as one: B first, since a row of A is needed no sooner than its arithmetic."""
+        fills = (Alloc(self.b.registers.buffer), *self._fill(self.b, k0, Const(0)))
+        meet = (Barrier("none"),) if self.schedule.barrier else ()
+        mma = Mma(self.acc, self.a.registers, self.b.registers, Const(0), Const(0), self.depth, BROADCAST_FMA)
+        return (*fills, *meet, *blocks, mma)
 
     def _step(self, k0: Expr) -> Body:
         """One step of K: stage, fill, multiply."""
@@ -111,7 +122,7 @@ class _Gemm(Plan):
             if p.per_block
             for s in (Alloc(p.registers.buffer), *self._fill(p, k0, Const(0)))
         )
-        inner = (*blocks, *self._inner_steps(k0))
+        inner = (*blocks, *self._inner_steps(k0)) if not self.schedule.by_blocks else self._whole_step(k0, blocks)
         if not stages:
             return inner
         produce = (PipeOp("acquire", self.pipe), *stages, PipeOp("commit", self.pipe))
@@ -128,10 +139,7 @@ class _Gemm(Plan):
             out.append(Comment("Along K; copies bring zeros for what lies past it."))
         out.append(main)
         if has_rest:
-            rest = (Comment("The rest of K; what lies past it counts as zero."), *self._step(self.k_stop))
-            # Of the parts of K, the one that holds it.
-            begun = (self.k_start <= self.k_stop,) if self.schedule.split > 1 else ()
-            out.append(If(all_of((*begun, self.k_stop < self.k_end)), rest))
+            out += self._rest()
         return (*out, *self._store())
 
     def _store(self) -> Body:
@@ -166,6 +174,28 @@ class _Gemm(Plan):
             comment,
             Update(tile, total, one, beta, *vector),
         )
+
+    def _rest(self) -> Body:
+        """What is left of K after whole steps."""
+        say = Comment("The rest of K; what lies past it counts as zero.")
+        s, lanes = self.schedule, self.schedule.sub_group or 1
+        if not s.by_blocks:
+            return (If(self._has_rest(), (say, *self._step(self.k_stop))),)
+        # Each lane loads for itself, behind a guard; a long step of such loads takes more registers than there are.
+        if s.b.memory == "image":
+            short = _Gemm(self.spec, replace(s, k_step=lanes, b=replace(s.b, width=min(s.b.width, lanes))), self.target)
+        else:
+            target = replace(self.target, features=self.target.features - {"block_read"})
+            short = _Gemm(self.spec, replace(s, k_step=lanes, a=replace(s.a, width=1)), target)
+        if s.k_step == lanes:
+            return (If(self._has_rest(), (say, *short._step(self.k_stop))),)
+        rest = For(K0, self.k_stop, self.k_end, lanes, short._step(K0))
+        return (If(self._has_rest(), (say, rest)),) if s.split > 1 else (say, rest)
+
+    def _has_rest(self) -> Expr:
+        """Whether anything is left; of the parts of K, the one that holds it."""
+        begun = (self.k_start <= self.k_stop,) if self.schedule.split > 1 else ()
+        return all_of((*begun, self.k_stop < self.k_end))
 
     def _allocs(self) -> Body:
         """Local memory, and registers that outlive a step of K."""

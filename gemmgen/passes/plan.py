@@ -17,7 +17,7 @@ from gemmgen.ir.atoms import (
     block_read,
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare
+from gemmgen.ir.expr import Const, Expr, Var, as_int, ceil_div, compare
 from gemmgen.ir.stmt import Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.passes.positions import LANE, SUM_COL, SUM_ROW, Positions
@@ -26,6 +26,9 @@ from gemmgen.spec import GemmSpec
 
 #: Unroll the steps through a block of K up to this many; beyond it the code outgrows instruction caches.
 MOST_UNROLLED = 16
+#: Steps that read both operands from local memory, at a time: of more, a compiler begins with all reads, which takes
+#: twice the registers and leaves room for half the waves.
+UNROLLED_FROM_LOCAL = 8
 #: Widths of vectors, for what is promised of leading dimensions.
 WIDTHS = (2, 4, 8, 16)
 
@@ -68,7 +71,7 @@ class Plan(Positions):
     def depth(self) -> int:
         """Depth of one inner step: what the widest load along K brings."""
         s = self.schedule
-        if s.barrier:
+        if s.whole_steps:
             return s.k_step
         a_along_k = s.a.memory == "global" and not s.a.share and self.spec.a_order == "row"
         b_along_k = s.b.memory == "image" or (s.b.memory == "global" and self.spec.b_order == "col")
@@ -150,6 +153,9 @@ class Plan(Positions):
             axis = fragment.rows if fragment.transposed else fragment.cols
             run = axis.run if axis.lanes > 1 else axis.values
             width = next(w for w in (4, 2, 1) if run % w == 0)
+            between_rows = as_int(staged.buffer.layout.strides[-2])
+            if width > 1 and between_rows is not None and between_rows % width == 0:
+                return ALIGNED_VECTOR, width
         return self.vector(width)
 
     def stage_atom(self, path: Path, operand: Operand) -> tuple[CopyAtom, int]:

@@ -7,6 +7,7 @@ import numbers
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeGuard, cast
 
 import numpy as np
@@ -110,6 +111,7 @@ def check_gemm(
     alpha: object = None,
     beta: object = None,
     kinds: Callable[[Mapping[str, object]], list[str]] | None = None,
+    span: int = LIMIT,
 ) -> Request:
     """Check the arguments of C = alpha * A @ B + beta * C.
 
@@ -117,6 +119,7 @@ def check_gemm(
         a, b, c: [m, k], [k, n] and [m, n] of `spec.dtype`; c may be None.
         alpha, beta: real numbers; None for what is folded in the spec, else 1 and 0.
         kinds: what is wrong with the kinds of arrays; None for `check_kinds`.
+        span: elements that A and B must span less than.
 
     Raises: SpecError with every problem.
     """
@@ -140,7 +143,7 @@ def check_gemm(
     assert view_a is not None
     assert view_b is not None
     view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order)
-    check_spans({"a": view_a, "b": view_b, "c": view_c})
+    check_spans({"a": view_a, "b": view_b, "c": view_c}, {"a": span, "b": span})
     return Request(
         inputs={"a": (cast(ArrayLike, a), view_a), "b": (cast(ArrayLike, b), view_b)},
         output=("c", cast("ArrayLike | None", c), view_c),
@@ -377,13 +380,14 @@ def outline(array: ArrayLike) -> tuple[int, npt.NDArray[np.generic]]:
     return memory, np.asarray(_Outline(place))
 
 
-def check_spans(views: Mapping[str, View]) -> None:
-    """Raises: SpecError for each matrix that 32-bit indices can't span."""
+def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Raises: SpecError for each matrix that the kernel's 32-bit indices, or a lower limit of its own, can't span."""
+    limited = [(name, view, limits.get(name, LIMIT)) for name, view in views.items()]
     too_long: Iterable[str] = (
-        f"{name} spans {view.span} elements (leading dimension {view.ld}), more than the {LIMIT - 1} that 32-bit "
+        f"{name} spans {view.span} elements (leading dimension {view.ld}), more than the {limit - 1} that 32-bit "
         "indices reach: multiply it in parts"
-        for name, view in views.items()
-        if view.span >= LIMIT
+        for name, view, limit in limited
+        if view.span >= limit
     )
     if problems := list(too_long):
         raise SpecError(problems)

@@ -78,7 +78,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         self._kernels(queue or self.queue)
 
     def _request(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
-        return check_gemm(self.source.spec, a, b, c, alpha, beta)
+        return check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, queue: cl.CommandQueue | None = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.
@@ -112,7 +112,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         Raises: SpecError, DeviceError, ScheduleError.
         """
         if self.source.operation == "gemm":
-            request = check_gemm(self.source.spec, a, b, c, alpha, beta)
+            request = check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span)
         else:
             request = check_transpose(self.source.spec.dtype.name, a, b)
         queue = self._queue_for(request, queue)

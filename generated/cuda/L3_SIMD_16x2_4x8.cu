@@ -1,6 +1,6 @@
 // L3_SIMD_16x2_4x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x2 of C per thread, 4x8 threads per block (64x16 of C), 8 along K per iteration
+// Schedule   16x2 of C per thread, 4x8 threads per block (64x16 of C), 32 along K per iteration
 // A          global memory, loads of single elements, passed around the warp by shuffles
 // B          global memory, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -18,7 +18,7 @@ L3_SIMD_16x2_4x8(int m, int n, int k, float alpha, const float *__restrict__ a, 
     const int lane = int(threadIdx.x);
     const int row = int(blockIdx.y) * 64 + int(threadIdx.y) * 16;
     const int col = int(blockIdx.x) * 16 + lane;
-    const int k_main = k - k % 8;
+    const int k_main = k - k % 32;
 
     float acc[16][2];
     #pragma unroll
@@ -29,51 +29,60 @@ L3_SIMD_16x2_4x8(int m, int n, int k, float alpha, const float *__restrict__ a, 
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        float a_frag[16];
+    // Whole steps of 32 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 32) {
+        float b_frag[32][2];
         #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            a_frag[i] = a[min(row + i, m - 1) * lda + k0 + lane];
-        }
-        #pragma unroll
-        for (int kk = 0; kk < 8; ++kk) {
-            float b_frag[2];
+        for (int i = 0; i < 32; ++i) {
             #pragma unroll
             for (int j = 0; j < 2; ++j) {
-                b_frag[j] = b[(k0 + kk) * ldb + min(col + j * 8, n - 1)];
+                b_frag[i][j] = b[(k0 + i) * ldb + min(col + j * 8, n - 1)];
             }
+        }
+        float a_frag[16][4];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
             #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = __shfl_sync(0xffffffffu, a_frag[i], kk, 8);
+            for (int j = 0; j < 4; ++j) {
+                a_frag[i][j] = a[min(row + i, m - 1) * lda + k0 + lane + j * 8];
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            #pragma unroll
+            for (int p = 0; p < 32; ++p) {
+                const float a_value = __shfl_sync(0xffffffffu, a_frag[i][p / 8], p % 8, 8);
                 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = fmaf(a_value, b_frag[j], acc[i][j]);
+                    acc[i][j] = fmaf(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
         }
     }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
+
+    // The rest of K; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 8) {
+        float b_frag[8][2];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + min(col + j * 8, n - 1)] : 0.0f;
+            }
+        }
         float a_frag[16];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            a_frag[i] = k_main + lane < k ? a[min(row + i, m - 1) * lda + k_main + lane] : 0.0f;
+            a_frag[i] = k0 + lane < k ? a[min(row + i, m - 1) * lda + k0 + lane] : 0.0f;
         }
         #pragma unroll
-        for (int kk = 0; kk < 8; ++kk) {
-            float b_frag[2];
+        for (int i = 0; i < 16; ++i) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                b_frag[j] =
-                    k_main + kk < k ? b[(k_main + kk) * ldb + min(col + j * 8, n - 1)] : 0.0f;
-            }
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = __shfl_sync(0xffffffffu, a_frag[i], kk, 8);
+            for (int p = 0; p < 8; ++p) {
+                const float a_value = __shfl_sync(0xffffffffu, a_frag[i], p, 8);
                 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = fmaf(a_value, b_frag[j], acc[i][j]);
+                    acc[i][j] = fmaf(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
         }

@@ -1,6 +1,6 @@
 // L3_SIMD_8x4_8x8_barrier: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x4 of C per thread, 8x8 threads per block (64x32 of C), 8 along K per iteration, a
+// Schedule   8x4 of C per thread, 8x8 threads per block (64x32 of C), 16 along K per iteration, a
 //            barrier after B's load to keep the block in step for the cache
 // A          global memory, loads of single elements, passed around the warp by shuffles
 // B          global memory, loads of single elements
@@ -20,7 +20,7 @@ L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha, const float *__restric
     const int lane = int(threadIdx.x);
     const int row = int(blockIdx.y) * 64 + int(threadIdx.y) * 8;
     const int col = int(blockIdx.x) * 32 + lane;
-    const int k_main = k - k % 8;
+    const int k_main = k - k % 16;
 
     float acc[8][4];
     #pragma unroll
@@ -31,27 +31,30 @@ L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha, const float *__restric
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        float a_frag[8];
+    // Whole steps of 16 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 16) {
+        float b_frag[16][4];
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            a_frag[i] = a[min(row + i, m - 1) * lda + k0 + lane];
-        }
-        float b_frag[8][4];
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < 16; ++i) {
             #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 b_frag[i][j] = b[(k0 + i) * ldb + min(col + j * 8, n - 1)];
             }
         }
         __syncthreads();
+        float a_frag[8][2];
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
-            for (int p = 0; p < 8; ++p) {
-                const float a_value = __shfl_sync(0xffffffffu, a_frag[i], p, 8);
+            for (int j = 0; j < 2; ++j) {
+                a_frag[i][j] = a[min(row + i, m - 1) * lda + k0 + lane + j * 8];
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = __shfl_sync(0xffffffffu, a_frag[i][p / 8], p % 8, 8);
                 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
                     acc[i][j] = fmaf(a_value, b_frag[p][j], acc[i][j]);
@@ -59,23 +62,23 @@ L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha, const float *__restric
             }
         }
     }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
-        float a_frag[8];
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            a_frag[i] = k_main + lane < k ? a[min(row + i, m - 1) * lda + k_main + lane] : 0.0f;
-        }
+
+    // The rest of K; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 8) {
         float b_frag[8][4];
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                b_frag[i][j] =
-                    k_main + i < k ? b[(k_main + i) * ldb + min(col + j * 8, n - 1)] : 0.0f;
+                b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + min(col + j * 8, n - 1)] : 0.0f;
             }
         }
         __syncthreads();
+        float a_frag[8];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] = k0 + lane < k ? a[min(row + i, m - 1) * lda + k0 + lane] : 0.0f;
+        }
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
             #pragma unroll

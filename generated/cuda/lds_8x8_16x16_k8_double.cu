@@ -1,13 +1,13 @@
 // lds_8x8_16x16_k8_double: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 8 along K per iteration,
+// Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 16 along K per iteration,
 //            2 tiles in shared memory at a time, the next tile loaded into registers before the
 //            current one's arithmetic
 // A          global memory, loads of 4 elements, through shared memory, transposed
 // B          global memory, loads of 4 elements, through shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
-// Needs      16,384 bytes of shared memory
+// Needs      32,768 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c lds_8x8_16x16_k8_double.cu
 
@@ -32,17 +32,17 @@ lds_8x8_16x16_k8_double(int m, int n, int k, float alpha, const float *__restric
     const int col0 = int(blockIdx.x) * 128;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
-    const int k_main = k - k % 8;
+    const int k_main = k - k % 16;
     const int local_index = local_row * 16 + local_col;
-    const int a_row = local_index / 2;
-    const int a_k = local_index % 2 * 4;
+    const int a_row = local_index / 4;
+    const int a_k = local_index % 4 * 4;
     const int b_k = local_index / 32;
     const int b_col = local_index % 32 * 4;
 
-    __shared__ __align__(16) float a_shared[2][8][128];
-    __align__(16) float a_next[4];
-    __shared__ __align__(16) float b_shared[2][8][128];
-    __align__(16) float b_next[4];
+    __shared__ __align__(16) float a_shared[2][16][128];
+    __align__(16) float a_next[2][4];
+    __shared__ __align__(16) float b_shared[2][16][128];
+    __align__(16) float b_next[2][4];
     float acc[8][8];
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -52,54 +52,69 @@ lds_8x8_16x16_k8_double(int m, int n, int k, float alpha, const float *__restric
         }
     }
 
-    // Whole steps of 8 along K.
-    if (8 <= k_main) {
-        __align__(16) float a_vector[4];
-        if (lda % 4 == 0) {
-            copy4(a_vector, &a[min(row0 + a_row, m - 1) * lda + a_k]);
-        } else {
+    // Whole steps of 16 along K.
+    if (16 <= k_main) {
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            __align__(16) float a_vector[4];
+            if (lda % 4 == 0) {
+                copy4(a_vector, &a[min(row0 + a_row + i * 64, m - 1) * lda + a_k]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    a_vector[e] = a[min(row0 + a_row + i * 64, m - 1) * lda + a_k + e];
+                }
+            }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_vector[e] = a[min(row0 + a_row, m - 1) * lda + a_k + e];
+                a_shared[0][a_k + e][a_row + i * 64] = a_vector[e];
             }
         }
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_shared[0][a_k + e][a_row] = a_vector[e];
-        }
-        if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
-            copy4(&b_shared[0][b_k][b_col], &b[b_k * ldb + col0 + b_col]);
-        } else {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                b_shared[0][b_k][b_col + e] = b[b_k * ldb + min(col0 + b_col + e, n - 1)];
+        for (int i = 0; i < 2; ++i) {
+            if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
+                copy4(&b_shared[0][b_k + i * 8][b_col], &b[(b_k + i * 8) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[0][b_k + i * 8][b_col + e] =
+                        b[(b_k + i * 8) * ldb + min(col0 + b_col + e, n - 1)];
+                }
             }
         }
     }
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        const int slot = k0 / 8 % 2;
-        const int next_slot = (k0 / 8 + 1) % 2;
+    for (int k0 = 0; k0 < k_main; k0 += 16) {
+        const int slot = k0 / 16 % 2;
+        const int next_slot = (k0 / 16 + 1) % 2;
         __syncthreads();
-        if (k0 + 16 <= k_main) {
-            if (lda % 4 == 0) {
-                copy4(a_next, &a[min(row0 + a_row, m - 1) * lda + k0 + a_k + 8]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    a_next[e] = a[min(row0 + a_row, m - 1) * lda + k0 + a_k + e + 8];
+        if (k0 + 32 <= k_main) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                if (lda % 4 == 0) {
+                    copy4(a_next[i], &a[min(row0 + a_row + i * 64, m - 1) * lda + k0 + a_k + 16]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        a_next[i][e] =
+                            a[min(row0 + a_row + i * 64, m - 1) * lda + k0 + a_k + e + 16];
+                    }
                 }
             }
-            if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
-                copy4(b_next, &b[(k0 + b_k + 8) * ldb + col0 + b_col]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    b_next[e] = b[(k0 + b_k + 8) * ldb + min(col0 + b_col + e, n - 1)];
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                if (ldb % 4 == 0 && col0 + b_col + 4 <= n) {
+                    copy4(b_next[i], &b[(k0 + b_k + i * 8 + 16) * ldb + col0 + b_col]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        b_next[i][e] =
+                            b[(k0 + b_k + i * 8 + 16) * ldb + min(col0 + b_col + e, n - 1)];
+                    }
                 }
             }
         }
-        #pragma unroll
-        for (int kk = 0; kk < 8; ++kk) {
+        #pragma unroll 8
+        for (int kk = 0; kk < 16; ++kk) {
             __align__(16) float a_frag[8];
             __align__(16) float b_frag[8];
             #pragma unroll
@@ -118,45 +133,60 @@ lds_8x8_16x16_k8_double(int m, int n, int k, float alpha, const float *__restric
                 }
             }
         }
-        if (k0 + 16 <= k_main) {
+        if (k0 + 32 <= k_main) {
             #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                a_shared[next_slot][a_k + e][a_row] = a_next[e];
+            for (int i = 0; i < 2; ++i) {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    a_shared[next_slot][a_k + e][a_row + i * 64] = a_next[i][e];
+                }
             }
-            copy4(&b_shared[next_slot][b_k][b_col], b_next);
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                copy4(&b_shared[next_slot][b_k + i * 8][b_col], b_next[i]);
+            }
         }
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
         __syncthreads();
-        __align__(16) float a_vector[4];
-        if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
-            copy4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
-        } else {
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            __align__(16) float a_vector[4];
+            if (lda % 4 == 0 && k_main + a_k + 4 <= k) {
+                copy4(a_vector, &a[min(row0 + a_row + i * 64, m - 1) * lda + k_main + a_k]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    a_vector[e] =
+                        k_main + a_k + e < k
+                            ? a[min(row0 + a_row + i * 64, m - 1) * lda + k_main + a_k + e]
+                            : 0.0f;
+                }
+            }
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                a_vector[e] =
-                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
-                                         : 0.0f;
+                a_shared[0][a_k + e][a_row + i * 64] = a_vector[e];
             }
         }
         #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_shared[0][a_k + e][a_row] = a_vector[e];
-        }
-        if (ldb % 4 == 0 && k_main + b_k < k && col0 + b_col + 4 <= n) {
-            copy4(&b_shared[0][b_k][b_col], &b[(k_main + b_k) * ldb + col0 + b_col]);
-        } else {
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                b_shared[0][b_k][b_col + e] =
-                    k_main + b_k < k ? b[(k_main + b_k) * ldb + min(col0 + b_col + e, n - 1)]
-                                     : 0.0f;
+        for (int i = 0; i < 2; ++i) {
+            if (ldb % 4 == 0 && k_main + b_k + i * 8 < k && col0 + b_col + 4 <= n) {
+                copy4(&b_shared[0][b_k + i * 8][b_col],
+                    &b[(k_main + b_k + i * 8) * ldb + col0 + b_col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[0][b_k + i * 8][b_col + e] =
+                        k_main + b_k + i * 8 < k
+                            ? b[(k_main + b_k + i * 8) * ldb + min(col0 + b_col + e, n - 1)]
+                            : 0.0f;
+                }
             }
         }
         __syncthreads();
-        #pragma unroll
-        for (int kk = 0; kk < 8; ++kk) {
+        #pragma unroll 8
+        for (int kk = 0; kk < 16; ++kk) {
             __align__(16) float a_frag[8];
             __align__(16) float b_frag[8];
             #pragma unroll

@@ -1,6 +1,6 @@
 // sg16_block_16x1: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x1 of C per thread, 1x16 threads per block (16x16 of C), 16 along K per iteration
+// Schedule   16x1 of C per thread, 1x16 threads per block (16x16 of C), 32 along K per iteration
 // A          global memory, loads of single elements, passed around the warp by shuffles
 // B          global memory, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -18,7 +18,7 @@ sg16_block_16x1(int m, int n, int k, float alpha, const float *__restrict__ a, i
     const int lane = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * 16;
     const int col = int(blockIdx.x) * 16 + lane;
-    const int k_main = k - k % 16;
+    const int k_main = k - k % 32;
 
     float acc[16];
     #pragma unroll
@@ -26,37 +26,49 @@ sg16_block_16x1(int m, int n, int k, float alpha, const float *__restrict__ a, i
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 16 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 16) {
-        float a_frag[16];
+    // Whole steps of 32 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 32) {
+        float b_frag[32];
+        #pragma unroll
+        for (int i = 0; i < 32; ++i) {
+            b_frag[i] = b[(k0 + i) * ldb + min(col, n - 1)];
+        }
+        float a_frag[16][2];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            a_frag[i] = a[min(row0 + i, m - 1) * lda + k0 + lane];
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                a_frag[i][j] = a[min(row0 + i, m - 1) * lda + k0 + lane + j * 16];
+            }
         }
         #pragma unroll
-        for (int kk = 0; kk < 16; ++kk) {
-            const float b_frag = b[(k0 + kk) * ldb + min(col, n - 1)];
+        for (int i = 0; i < 16; ++i) {
             #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = __shfl_sync(0xffffu, a_frag[i], kk, 16);
-                acc[i] = fmaf(a_value, b_frag, acc[i]);
+            for (int p = 0; p < 32; ++p) {
+                const float a_value = __shfl_sync(0xffffu, a_frag[i][p / 16], p % 16, 16);
+                acc[i] = fmaf(a_value, b_frag[p], acc[i]);
             }
         }
     }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
+
+    // The rest of K; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 16) {
+        float b_frag[16];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            b_frag[i] = k0 + i < k ? b[(k0 + i) * ldb + min(col, n - 1)] : 0.0f;
+        }
         float a_frag[16];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            a_frag[i] = k_main + lane < k ? a[min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+            a_frag[i] = k0 + lane < k ? a[min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
         }
         #pragma unroll
-        for (int kk = 0; kk < 16; ++kk) {
-            const float b_frag = k_main + kk < k ? b[(k_main + kk) * ldb + min(col, n - 1)] : 0.0f;
+        for (int i = 0; i < 16; ++i) {
             #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = __shfl_sync(0xffffu, a_frag[i], kk, 16);
-                acc[i] = fmaf(a_value, b_frag, acc[i]);
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = __shfl_sync(0xffffu, a_frag[i], p, 16);
+                acc[i] = fmaf(a_value, b_frag[p], acc[i]);
             }
         }
     }

@@ -31,49 +31,55 @@ sg16_block_16x2(int m, int n, int k, float alpha, const float *__restrict__ a, i
 
     // Whole steps of 16 along K.
     for (int k0 = 0; k0 < k_main; k0 += 16) {
+        float b_frag[16][2];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                b_frag[i][j] = b[(k0 + i) * ldb + min(col + j * 16, n - 1)];
+            }
+        }
         float a_frag[16];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
             a_frag[i] = a[min(row0 + i, m - 1) * lda + k0 + lane];
         }
         #pragma unroll
-        for (int kk = 0; kk < 16; ++kk) {
-            float b_frag[2];
+        for (int i = 0; i < 16; ++i) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                b_frag[j] = b[(k0 + kk) * ldb + min(col + j * 16, n - 1)];
-            }
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = __shfl_sync(0xffffu, a_frag[i], kk, 16);
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = __shfl_sync(0xffffu, a_frag[i], p, 16);
                 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = fmaf(a_value, b_frag[j], acc[i][j]);
+                    acc[i][j] = fmaf(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
         }
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
+        float b_frag[16][2];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                b_frag[i][j] =
+                    k_main + i < k ? b[(k_main + i) * ldb + min(col + j * 16, n - 1)] : 0.0f;
+            }
+        }
         float a_frag[16];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
             a_frag[i] = k_main + lane < k ? a[min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
         }
         #pragma unroll
-        for (int kk = 0; kk < 16; ++kk) {
-            float b_frag[2];
+        for (int i = 0; i < 16; ++i) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                b_frag[j] =
-                    k_main + kk < k ? b[(k_main + kk) * ldb + min(col + j * 16, n - 1)] : 0.0f;
-            }
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = __shfl_sync(0xffffu, a_frag[i], kk, 16);
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = __shfl_sync(0xffffu, a_frag[i], p, 16);
                 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = fmaf(a_value, b_frag[j], acc[i][j]);
+                    acc[i][j] = fmaf(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
         }

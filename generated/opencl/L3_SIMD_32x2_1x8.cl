@@ -1,20 +1,20 @@
 // L3_SIMD_32x2_1x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   32x2 of C per work-item, 1x8 work-items per group (32x16 of C), 8 along K per
+// Schedule   32x2 of C per work-item, 1x8 work-items per group (32x16 of C), 16 along K per
 //            iteration
-// A          buffer, block reads, passed around the sub-group by shuffles
+// A          buffer, block reads of 2 segments, passed around the sub-group by shuffles
 // B          buffer, block reads of 2 segments
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Launch     local size {8, 1}, global size {(n + 15) / 16 * 8, (m + 31) / 32}
 // Needs      cl_intel_subgroups, sub-groups of 8
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
-// One element per lane.
-static inline float block_read(const __global float *from)
+// So many bytes into a matrix.
+static inline const __global float *at(const __global float *matrix, int bytes)
 {
-    return as_float(intel_sub_group_block_read((const __global uint *)from));
+    return (const __global float *)((const __global char *)matrix + bytes);
 }
 
 // One element per lane of each of 2 neighbouring segments.
@@ -33,7 +33,7 @@ __kernel void L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const 
     const int row0 = (int)get_group_id(1) * 32;
     const int col0 = (int)get_group_id(0) * 16;
     const int col = col0 + lane;
-    const int k_main = k - k % 8;
+    const int k_main = k - k % 16;
 
     float acc[32][2];
     #pragma unroll
@@ -44,60 +44,116 @@ __kernel void L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const 
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        float a_frag[32];
+    // Whole steps of 16 along K.
+    if (col0 + 16 <= n) {
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int b_at[2];
         #pragma unroll
-        for (int i = 0; i < 32; ++i) {
-            a_frag[i] = block_read(&a[min(row0 + i, m - 1) * lda + k0]);
+        for (int i = 0; i < 2; ++i) {
+            b_at[i] = ((i * 8 + lane - 16) * ldb + col0) * 4;
         }
+        int a_at[4];
         #pragma unroll
-        for (int kk = 0; kk < 8; ++kk) {
-            float b_frag[2];
-            if (col0 + 16 <= n) {
-                vstore2(block_read2(&b[(k0 + kk) * ldb + col0]), 0, b_frag);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    b_frag[e] = b[(k0 + kk) * ldb + min(col0 + e * 8 + lane, n - 1)];
-                }
+        for (int i = 0; i < 4; ++i) {
+            a_at[i] = (min(row0 + i * 8 + lane, m - 1) * lda - 16) * 4;
+        }
+        for (int k0 = 0; k0 < k_main; k0 += 16) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                b_at[i] = b_at[i] + ldb * 64;
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                a_at[i] = a_at[i] + 64;
+            }
+            float b_frag[16][2];
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                vstore2(block_read2(at(b, intel_sub_group_shuffle(b_at[i / 8], i % 8))), 0,
+                    b_frag[i]);
+            }
+            float a_frag[32][2];
+            #pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                vstore2(block_read2(at(a, intel_sub_group_shuffle(a_at[i / 8], i % 8))), 0,
+                    a_frag[i]);
             }
             #pragma unroll
             for (int i = 0; i < 32; ++i) {
-                const float a_value = intel_sub_group_shuffle(a_frag[i], kk);
                 #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = fma(a_value, b_frag[j], acc[i][j]);
+                for (int p = 0; p < 16; ++p) {
+                    const float a_value = intel_sub_group_shuffle(a_frag[i][p / 8], p % 8);
+                    #pragma unroll
+                    for (int j = 0; j < 2; ++j) {
+                        acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
+                    }
+                }
+            }
+        }
+    } else {
+        // At the edge of the matrix, each lane loads for itself.
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int a_at[4];
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            a_at[i] = (min(row0 + i * 8 + lane, m - 1) * lda - 16) * 4;
+        }
+        for (int k0 = 0; k0 < k_main; k0 += 16) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                a_at[i] = a_at[i] + 64;
+            }
+            float b_frag[16][2];
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                #pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    b_frag[i][e] = b[(k0 + i) * ldb + min(col0 + e * 8 + lane, n - 1)];
+                }
+            }
+            float a_frag[32][2];
+            #pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                vstore2(block_read2(at(a, intel_sub_group_shuffle(a_at[i / 8], i % 8))), 0,
+                    a_frag[i]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                #pragma unroll
+                for (int p = 0; p < 16; ++p) {
+                    const float a_value = intel_sub_group_shuffle(a_frag[i][p / 8], p % 8);
+                    #pragma unroll
+                    for (int j = 0; j < 2; ++j) {
+                        acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
     }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
+
+    // The rest of K; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 8) {
+        float b_frag[8][2];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + min(col + j * 8, n - 1)] : 0.0f;
+            }
+        }
         float a_frag[32];
         #pragma unroll
         for (int i = 0; i < 32; ++i) {
-            a_frag[i] = k_main + lane < k ? a[min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+            a_frag[i] = k0 + lane < k ? a[min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
         }
         #pragma unroll
-        for (int kk = 0; kk < 8; ++kk) {
-            float b_frag[2];
-            if (k_main + kk < k && col0 + 16 <= n) {
-                vstore2(block_read2(&b[(k_main + kk) * ldb + col0]), 0, b_frag);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    b_frag[e] =
-                        k_main + kk < k ? b[(k_main + kk) * ldb + min(col0 + e * 8 + lane, n - 1)]
-                                        : 0.0f;
-                }
-            }
+        for (int i = 0; i < 32; ++i) {
             #pragma unroll
-            for (int i = 0; i < 32; ++i) {
-                const float a_value = intel_sub_group_shuffle(a_frag[i], kk);
+            for (int p = 0; p < 8; ++p) {
+                const float a_value = intel_sub_group_shuffle(a_frag[i], p);
                 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = fma(a_value, b_frag[j], acc[i][j]);
+                    acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
         }

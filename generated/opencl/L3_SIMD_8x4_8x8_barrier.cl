@@ -1,20 +1,26 @@
 // L3_SIMD_8x4_8x8_barrier: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x4 of C per work-item, 8x8 work-items per group (64x32 of C), 8 along K per
+// Schedule   8x4 of C per work-item, 8x8 work-items per group (64x32 of C), 16 along K per
 //            iteration, a barrier after B's load to keep the group in step for the cache
-// A          buffer, block reads, passed around the sub-group by shuffles
+// A          buffer, block reads of 2 segments, passed around the sub-group by shuffles
 // B          buffer, block reads of 4 segments
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Launch     local size {8, 8}, global size {(n + 31) / 32 * 8, (m + 63) / 64 * 8}
 // Needs      cl_intel_subgroups, sub-groups of 8
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
-// One element per lane.
-static inline float block_read(const __global float *from)
+// So many bytes into a matrix.
+static inline const __global float *at(const __global float *matrix, int bytes)
 {
-    return as_float(intel_sub_group_block_read((const __global uint *)from));
+    return (const __global float *)((const __global char *)matrix + bytes);
+}
+
+// One element per lane of each of 2 neighbouring segments.
+static inline float2 block_read2(const __global float *from)
+{
+    return as_float2(intel_sub_group_block_read2((const __global uint *)from));
 }
 
 // One element per lane of each of 4 neighbouring segments.
@@ -34,7 +40,7 @@ __kernel void L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha,
     const int col0 = (int)get_group_id(0) * 32;
     const int row = (int)get_group_id(1) * 64 + (int)get_local_id(1) * 8;
     const int col = col0 + lane;
-    const int k_main = k - k % 8;
+    const int k_main = k - k % 16;
 
     float acc[8][4];
     #pragma unroll
@@ -45,60 +51,95 @@ __kernel void L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha,
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        float a_frag[8];
+    // Whole steps of 16 along K.
+    if (col0 + 32 <= n) {
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int b_at[2];
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            a_frag[i] = block_read(&a[min(row + i, m - 1) * lda + k0]);
+        for (int i = 0; i < 2; ++i) {
+            b_at[i] = ((i * 8 + lane - 16) * ldb + col0) * 4;
         }
-        float b_frag[8][4];
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            if (col0 + 32 <= n) {
-                vstore4(block_read4(&b[(k0 + i) * ldb + col0]), 0, b_frag[i]);
-            } else {
+        int a_at = (min(row + lane, m - 1) * lda - 16) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += 16) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                b_at[i] = b_at[i] + ldb * 64;
+            }
+            a_at = a_at + 64;
+            float b_frag[16][4];
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                vstore4(block_read4(at(b, intel_sub_group_shuffle(b_at[i / 8], i % 8))), 0,
+                    b_frag[i]);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            float a_frag[8][2];
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                vstore2(block_read2(at(a, intel_sub_group_shuffle(a_at, i))), 0, a_frag[i]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int p = 0; p < 16; ++p) {
+                    const float a_value = intel_sub_group_shuffle(a_frag[i][p / 8], p % 8);
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
+                    }
+                }
+            }
+        }
+    } else {
+        // At the edge of the matrix, each lane loads for itself.
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int a_at = (min(row + lane, m - 1) * lda - 16) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += 16) {
+            a_at = a_at + 64;
+            float b_frag[16][4];
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     b_frag[i][e] = b[(k0 + i) * ldb + min(col0 + e * 8 + lane, n - 1)];
                 }
             }
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            float a_frag[8][2];
             #pragma unroll
-            for (int p = 0; p < 8; ++p) {
-                const float a_value = intel_sub_group_shuffle(a_frag[i], p);
+            for (int i = 0; i < 8; ++i) {
+                vstore2(block_read2(at(a, intel_sub_group_shuffle(a_at, i))), 0, a_frag[i]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
+                for (int p = 0; p < 16; ++p) {
+                    const float a_value = intel_sub_group_shuffle(a_frag[i][p / 8], p % 8);
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
     }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
-        float a_frag[8];
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            a_frag[i] = k_main + lane < k ? a[min(row + i, m - 1) * lda + k_main + lane] : 0.0f;
-        }
+
+    // The rest of K; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 8) {
         float b_frag[8][4];
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            if (k_main + i < k && col0 + 32 <= n) {
-                vstore4(block_read4(&b[(k_main + i) * ldb + col0]), 0, b_frag[i]);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] =
-                        k_main + i < k ? b[(k_main + i) * ldb + min(col0 + e * 8 + lane, n - 1)]
-                                       : 0.0f;
-                }
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + min(col + j * 8, n - 1)] : 0.0f;
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
+        float a_frag[8];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            a_frag[i] = k0 + lane < k ? a[min(row + i, m - 1) * lda + k0 + lane] : 0.0f;
+        }
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
             #pragma unroll

@@ -13,9 +13,9 @@
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
 // One element per lane of each of 8 rows.
-static inline float8 image_block_read8(__read_only image2d_t image, int x, int y)
+static inline float8 image_block_read8(__read_only image2d_t image, int2 at)
 {
-    return as_float8(intel_sub_group_block_read8(image, (int2)(x * 4, y)));
+    return as_float8(intel_sub_group_block_read8(image, at));
 }
 
 __attribute__((reqd_work_group_size(8, 1, 1)))
@@ -40,16 +40,25 @@ __kernel void block_read_16x4_1x8(int m, int n, int k, float alpha, __read_only 
     }
 
     // Whole steps of 8 along K.
+    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    int b_at = (col0 + lane / 2 * 8) * 4 + lane % 2 * (-8 - (col0 + lane / 2 * 8) * 4);
+    int a_at = lane % 2 * (row0 + lane / 2 * 8 + 32) - 32;
     for (int k0 = 0; k0 < k_main; k0 += 8) {
-        float a_frag[16];
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            vstore8(image_block_read8(a, k0, row0 + i * 8), 0, &a_frag[i * 8]);
-        }
+        b_at = b_at + lane % 2 * 8;
+        a_at = a_at + (1 - lane % 2) * 32;
         float b_frag[4][8];
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            vstore8(image_block_read8(b, col0 + j * 8, k0), 0, b_frag[j]);
+            vstore8(image_block_read8(b,
+                (int2)(intel_sub_group_shuffle(b_at, j * 2),
+                    intel_sub_group_shuffle(b_at, j * 2 + 1))), 0, b_frag[j]);
+        }
+        float a_frag[16];
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            vstore8(image_block_read8(a,
+                (int2)(intel_sub_group_shuffle(a_at, i * 2),
+                    intel_sub_group_shuffle(a_at, i * 2 + 1))), 0, &a_frag[i * 8]);
         }
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
@@ -65,22 +74,22 @@ __kernel void block_read_16x4_1x8(int m, int n, int k, float alpha, __read_only 
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
-        float a_frag[16];
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            vstore8(image_block_read8(a, k_main, row0 + i * 8), 0, &a_frag[i * 8]);
-            #pragma unroll
-            for (int e = 0; e < 8; ++e) {
-                a_frag[i * 8 + e] = k_main + lane < k ? a_frag[i * 8 + e] : 0.0f;
-            }
-        }
         float b_frag[4][8];
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            vstore8(image_block_read8(b, col0 + j * 8, k_main), 0, b_frag[j]);
+            vstore8(image_block_read8(b, (int2)((col0 + j * 8) * 4, k_main)), 0, b_frag[j]);
             #pragma unroll
             for (int e = 0; e < 8; ++e) {
                 b_frag[j][e] = k_main + e < k ? b_frag[j][e] : 0.0f;
+            }
+        }
+        float a_frag[16];
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            vstore8(image_block_read8(a, (int2)(k_main * 4, row0 + i * 8)), 0, &a_frag[i * 8]);
+            #pragma unroll
+            for (int e = 0; e < 8; ++e) {
+                a_frag[i * 8 + e] = k_main + lane < k ? a_frag[i * 8 + e] : 0.0f;
             }
         }
         #pragma unroll

@@ -1,6 +1,7 @@
 // block_read_32x1_1x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   32x1 of C per work-item, 1x8 work-items per group (32x8 of C), 8 along K per iteration
+// Schedule   32x1 of C per work-item, 1x8 work-items per group (32x8 of C), 16 along K per
+//            iteration
 // A          image, block reads of 8 rows, passed around the sub-group by shuffles
 // B          image, block reads of 8 rows
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -12,9 +13,9 @@
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
 // One element per lane of each of 8 rows.
-static inline float8 image_block_read8(__read_only image2d_t image, int x, int y)
+static inline float8 image_block_read8(__read_only image2d_t image, int2 at)
 {
-    return as_float8(intel_sub_group_block_read8(image, (int2)(x * 4, y)));
+    return as_float8(intel_sub_group_block_read8(image, at));
 }
 
 __attribute__((reqd_work_group_size(8, 1, 1)))
@@ -27,7 +28,7 @@ __kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only 
     const int row0 = (int)get_group_id(1) * 32;
     const int col0 = (int)get_group_id(0) * 8;
     const int col = col0 + lane;
-    const int k_main = k - k % 8;
+    const int k_main = k - k % 16;
 
     float acc[32];
     #pragma unroll
@@ -35,40 +36,65 @@ __kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only 
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        float a_frag[32];
+    // Whole steps of 16 along K.
+    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    int b_at = col0 * 4 + lane % 2 * (lane / 2 * 8 - 16 - col0 * 4);
+    int a_at[2];
+    #pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        a_at[i] =
+            ((i * 4 + lane / 2) / 4 * 8 - 16) * 4 + lane % 2 * (row0 + (i * 4 + lane / 2) % 4 * 8 - ((i * 4 + lane / 2) / 4 * 8 - 16) * 4);
+    }
+    for (int k0 = 0; k0 < k_main; k0 += 16) {
+        b_at = b_at + lane % 2 * 16;
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            vstore8(image_block_read8(a, k0, row0 + i * 8), 0, &a_frag[i * 8]);
+        for (int i = 0; i < 2; ++i) {
+            a_at[i] = a_at[i] + (1 - lane % 2) * 64;
         }
-        float b_frag[8];
-        vstore8(image_block_read8(b, col0, k0), 0, b_frag);
+        float b_frag[16];
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            vstore8(image_block_read8(b,
+                (int2)(intel_sub_group_shuffle(b_at, i * 2),
+                    intel_sub_group_shuffle(b_at, i * 2 + 1))), 0, &b_frag[i * 8]);
+        }
+        float a_frag[2][32];
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                vstore8(image_block_read8(a,
+                    (int2)(intel_sub_group_shuffle(a_at[(j * 4 + i) / 4], (j * 4 + i) % 4 * 2),
+                        intel_sub_group_shuffle(a_at[(j * 4 + i) / 4], (j * 4 + i) % 4 * 2 + 1))),
+                            0, &a_frag[j][i * 8]);
+            }
+        }
         #pragma unroll
         for (int i = 0; i < 32; ++i) {
             #pragma unroll
-            for (int p = 0; p < 8; ++p) {
-                const float a_value = intel_sub_group_shuffle(a_frag[i], p);
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = intel_sub_group_shuffle(a_frag[p / 8][i], p % 8);
                 acc[i] = fma(a_value, b_frag[p], acc[i]);
             }
         }
     }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
+
+    // The rest of K; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 8) {
+        float b_frag[8];
+        vstore8(image_block_read8(b, (int2)(col0 * 4, k0)), 0, b_frag);
+        #pragma unroll
+        for (int e = 0; e < 8; ++e) {
+            b_frag[e] = k0 + e < k ? b_frag[e] : 0.0f;
+        }
         float a_frag[32];
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            vstore8(image_block_read8(a, k_main, row0 + i * 8), 0, &a_frag[i * 8]);
+            vstore8(image_block_read8(a, (int2)(k0 * 4, row0 + i * 8)), 0, &a_frag[i * 8]);
             #pragma unroll
             for (int e = 0; e < 8; ++e) {
-                a_frag[i * 8 + e] = k_main + lane < k ? a_frag[i * 8 + e] : 0.0f;
+                a_frag[i * 8 + e] = k0 + lane < k ? a_frag[i * 8 + e] : 0.0f;
             }
-        }
-        float b_frag[8];
-        vstore8(image_block_read8(b, col0, k_main), 0, b_frag);
-        #pragma unroll
-        for (int e = 0; e < 8; ++e) {
-            b_frag[e] = k_main + e < k ? b_frag[e] : 0.0f;
         }
         #pragma unroll
         for (int i = 0; i < 32; ++i) {

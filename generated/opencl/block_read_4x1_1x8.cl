@@ -12,15 +12,15 @@
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
 // One element per lane of each of 4 rows.
-static inline float4 image_block_read4(__read_only image2d_t image, int x, int y)
+static inline float4 image_block_read4(__read_only image2d_t image, int2 at)
 {
-    return as_float4(intel_sub_group_block_read4(image, (int2)(x * 4, y)));
+    return as_float4(intel_sub_group_block_read4(image, at));
 }
 
 // One element per lane of each of 8 rows.
-static inline float8 image_block_read8(__read_only image2d_t image, int x, int y)
+static inline float8 image_block_read8(__read_only image2d_t image, int2 at)
 {
-    return as_float8(intel_sub_group_block_read8(image, (int2)(x * 4, y)));
+    return as_float8(intel_sub_group_block_read8(image, at));
 }
 
 __attribute__((reqd_work_group_size(8, 1, 1)))
@@ -43,10 +43,10 @@ __kernel void block_read_4x1_1x8(int m, int n, int k, float alpha, __read_only i
 
     // Whole steps of 8 along K.
     for (int k0 = 0; k0 < k_main; k0 += 8) {
-        float a_frag[4];
-        vstore4(image_block_read4(a, k0, row0), 0, a_frag);
         float b_frag[8];
-        vstore8(image_block_read8(b, col0, k0), 0, b_frag);
+        vstore8(image_block_read8(b, (int2)(col0 * 4, k0)), 0, b_frag);
+        float a_frag[4];
+        vstore4(image_block_read4(a, (int2)(k0 * 4, row0)), 0, a_frag);
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             #pragma unroll
@@ -58,17 +58,17 @@ __kernel void block_read_4x1_1x8(int m, int n, int k, float alpha, __read_only i
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
-        float a_frag[4];
-        vstore4(image_block_read4(a, k_main, row0), 0, a_frag);
-        #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            a_frag[e] = k_main + lane < k ? a_frag[e] : 0.0f;
-        }
         float b_frag[8];
-        vstore8(image_block_read8(b, col0, k_main), 0, b_frag);
+        vstore8(image_block_read8(b, (int2)(col0 * 4, k_main)), 0, b_frag);
         #pragma unroll
         for (int e = 0; e < 8; ++e) {
             b_frag[e] = k_main + e < k ? b_frag[e] : 0.0f;
+        }
+        float a_frag[4];
+        vstore4(image_block_read4(a, (int2)(k_main * 4, row0)), 0, a_frag);
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            a_frag[e] = k_main + lane < k ? a_frag[e] : 0.0f;
         }
         #pragma unroll
         for (int i = 0; i < 4; ++i) {

@@ -9,8 +9,8 @@
 // Needs      1,024 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
-// 4 neighbouring elements, at any alignment.
-#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
+// 4 neighbouring elements of local memory, from a multiple of 16 bytes.
+#define COPY_LOCAL4(to, from) vstore4(*(const __local float4 *)(from), 0, to)
 
 __attribute__((reqd_work_group_size(16, 16, 1)))
 __kernel void lds_8x8_16x16_k1(int m, int n, int k, float alpha, __global const float *restrict a,
@@ -27,8 +27,8 @@ __kernel void lds_8x8_16x16_k1(int m, int n, int k, float alpha, __global const 
     const int b_k = local_index / 128;
     const int b_col = local_index % 128;
 
-    __local float a_shared[128];
-    __local float b_shared[128];
+    __local float a_shared[128] __attribute__((aligned(16)));
+    __local float b_shared[128] __attribute__((aligned(16)));
     float acc[8][8];
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -50,11 +50,11 @@ __kernel void lds_8x8_16x16_k1(int m, int n, int k, float alpha, __global const 
         float b_frag[8];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            COPY4(&a_frag[i * 4], &a_shared[local_row * 4 + i * 64]);
+            COPY_LOCAL4(&a_frag[i * 4], &a_shared[local_row * 4 + i * 64]);
         }
         #pragma unroll
         for (int j = 0; j < 2; ++j) {
-            COPY4(&b_frag[j * 4], &b_shared[local_col * 4 + j * 64]);
+            COPY_LOCAL4(&b_frag[j * 4], &b_shared[local_col * 4 + j * 64]);
         }
         #pragma unroll
         for (int i = 0; i < 8; ++i) {

@@ -12,6 +12,9 @@
 // 4 neighbouring elements, at any alignment.
 #define COPY4(to, from) vstore4(vload4(0, from), 0, to)
 
+// 4 neighbouring elements of local memory, from a multiple of 16 bytes.
+#define COPY_LOCAL4(to, from) vstore4(*(const __local float4 *)(from), 0, to)
+
 __attribute__((reqd_work_group_size(16, 16, 1)))
 __kernel void lds_8x8_16x16_k8(int m, int n, int k, float alpha, __global const float *restrict a,
                                int lda, __global const float *restrict b, int ldb, float beta,
@@ -30,8 +33,8 @@ __kernel void lds_8x8_16x16_k8(int m, int n, int k, float alpha, __global const 
     const int b_k = local_index / 32;
     const int b_col = local_index % 32 * 4;
 
-    __local float a_shared[8][128];
-    __local float b_shared[8][128];
+    __local float a_shared[8][128] __attribute__((aligned(16)));
+    __local float b_shared[8][128] __attribute__((aligned(16)));
     float acc[8][8];
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -65,11 +68,11 @@ __kernel void lds_8x8_16x16_k8(int m, int n, int k, float alpha, __global const 
             float b_frag[8];
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                COPY4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 64]);
+                COPY_LOCAL4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 64]);
             }
             #pragma unroll
             for (int j = 0; j < 2; ++j) {
-                COPY4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 64]);
+                COPY_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 64]);
             }
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
@@ -115,11 +118,11 @@ __kernel void lds_8x8_16x16_k8(int m, int n, int k, float alpha, __global const 
             float b_frag[8];
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                COPY4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 64]);
+                COPY_LOCAL4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 64]);
             }
             #pragma unroll
             for (int j = 0; j < 2; ++j) {
-                COPY4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 64]);
+                COPY_LOCAL4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 64]);
             }
             #pragma unroll
             for (int i = 0; i < 8; ++i) {

@@ -1,20 +1,32 @@
 // sg16_block_16x1: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x1 of C per work-item, 1x16 work-items per group (16x16 of C), 16 along K per
+// Schedule   16x1 of C per work-item, 1x16 work-items per group (16x16 of C), 32 along K per
 //            iteration
-// A          buffer, block reads, passed around the sub-group by shuffles
+// A          buffer, block reads of 2 segments, passed around the sub-group by shuffles
 // B          buffer, block reads
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Launch     local size {16, 1}, global size {(n + 15) / 16 * 16, (m + 15) / 16}
 // Needs      cl_intel_subgroups, sub-groups of 16
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
+// So many bytes into a matrix.
+static inline const __global float *at(const __global float *matrix, int bytes)
+{
+    return (const __global float *)((const __global char *)matrix + bytes);
+}
+
 // One element per lane.
 static inline float block_read(const __global float *from)
 {
     return as_float(intel_sub_group_block_read((const __global uint *)from));
+}
+
+// One element per lane of each of 2 neighbouring segments.
+static inline float2 block_read2(const __global float *from)
+{
+    return as_float2(intel_sub_group_block_read2((const __global uint *)from));
 }
 
 __attribute__((reqd_work_group_size(16, 1, 1)))
@@ -27,7 +39,7 @@ __kernel void sg16_block_16x1(int m, int n, int k, float alpha, __global const f
     const int row0 = (int)get_group_id(1) * 16;
     const int col0 = (int)get_group_id(0) * 16;
     const int col = col0 + lane;
-    const int k_main = k - k % 16;
+    const int k_main = k - k % 32;
 
     float acc[16];
     #pragma unroll
@@ -35,47 +47,85 @@ __kernel void sg16_block_16x1(int m, int n, int k, float alpha, __global const f
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 16 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 16) {
-        float a_frag[16];
+    // Whole steps of 32 along K.
+    if (col0 + 16 <= n) {
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int b_at[2];
         #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            a_frag[i] = block_read(&a[min(row0 + i, m - 1) * lda + k0]);
+        for (int i = 0; i < 2; ++i) {
+            b_at[i] = ((i * 16 + lane - 32) * ldb + col0) * 4;
         }
-        #pragma unroll
-        for (int kk = 0; kk < 16; ++kk) {
-            float b_frag;
-            if (col0 + 16 <= n) {
-                b_frag = block_read(&b[(k0 + kk) * ldb + col0]);
-            } else {
-                b_frag = b[(k0 + kk) * ldb + min(col0 + lane, n - 1)];
+        int a_at = (min(row0 + lane, m - 1) * lda - 32) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += 32) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                b_at[i] = b_at[i] + ldb * 128;
+            }
+            a_at = a_at + 128;
+            float b_frag[32];
+            #pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                b_frag[i] = block_read(at(b, intel_sub_group_shuffle(b_at[i / 16], i % 16)));
+            }
+            float a_frag[16][2];
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                vstore2(block_read2(at(a, intel_sub_group_shuffle(a_at, i))), 0, a_frag[i]);
             }
             #pragma unroll
             for (int i = 0; i < 16; ++i) {
-                const float a_value = intel_sub_group_shuffle(a_frag[i], kk);
-                acc[i] = fma(a_value, b_frag, acc[i]);
+                #pragma unroll
+                for (int p = 0; p < 32; ++p) {
+                    const float a_value = intel_sub_group_shuffle(a_frag[i][p / 16], p % 16);
+                    acc[i] = fma(a_value, b_frag[p], acc[i]);
+                }
+            }
+        }
+    } else {
+        // At the edge of the matrix, each lane loads for itself.
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int a_at = (min(row0 + lane, m - 1) * lda - 32) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += 32) {
+            a_at = a_at + 128;
+            float b_frag[32];
+            #pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                b_frag[i] = b[(k0 + i) * ldb + min(col0 + lane, n - 1)];
+            }
+            float a_frag[16][2];
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                vstore2(block_read2(at(a, intel_sub_group_shuffle(a_at, i))), 0, a_frag[i]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                #pragma unroll
+                for (int p = 0; p < 32; ++p) {
+                    const float a_value = intel_sub_group_shuffle(a_frag[i][p / 16], p % 16);
+                    acc[i] = fma(a_value, b_frag[p], acc[i]);
+                }
             }
         }
     }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
+
+    // The rest of K; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 16) {
+        float b_frag[16];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            b_frag[i] = k0 + i < k ? b[(k0 + i) * ldb + min(col, n - 1)] : 0.0f;
+        }
         float a_frag[16];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            a_frag[i] = k_main + lane < k ? a[min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+            a_frag[i] = k0 + lane < k ? a[min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
         }
         #pragma unroll
-        for (int kk = 0; kk < 16; ++kk) {
-            float b_frag;
-            if (k_main + kk < k && col0 + 16 <= n) {
-                b_frag = block_read(&b[(k_main + kk) * ldb + col0]);
-            } else {
-                b_frag = k_main + kk < k ? b[(k_main + kk) * ldb + min(col0 + lane, n - 1)] : 0.0f;
-            }
+        for (int i = 0; i < 16; ++i) {
             #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = intel_sub_group_shuffle(a_frag[i], kk);
-                acc[i] = fma(a_value, b_frag, acc[i]);
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = intel_sub_group_shuffle(a_frag[i], p);
+                acc[i] = fma(a_value, b_frag[p], acc[i]);
             }
         }
     }

@@ -4,12 +4,18 @@
 //            iteration
 // A          buffer, block reads, passed around the sub-group by shuffles
 // B          buffer, block reads of 2 segments
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Launch     local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 15) / 16}
 // Needs      cl_intel_subgroups, sub-groups of 16
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
+
+// So many bytes into a matrix.
+static inline const __global float *at(const __global float *matrix, int bytes)
+{
+    return (const __global float *)((const __global char *)matrix + bytes);
+}
 
 // One element per lane.
 static inline float block_read(const __global float *from)
@@ -45,59 +51,91 @@ __kernel void sg16_block_16x2(int m, int n, int k, float alpha, __global const f
     }
 
     // Whole steps of 16 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 16) {
-        float a_frag[16];
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            a_frag[i] = block_read(&a[min(row0 + i, m - 1) * lda + k0]);
-        }
-        #pragma unroll
-        for (int kk = 0; kk < 16; ++kk) {
-            float b_frag[2];
-            if (col0 + 32 <= n) {
-                vstore2(block_read2(&b[(k0 + kk) * ldb + col0]), 0, b_frag);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    b_frag[e] = b[(k0 + kk) * ldb + min(col0 + e * 16 + lane, n - 1)];
-                }
+    if (col0 + 32 <= n) {
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int b_at = ((lane - 16) * ldb + col0) * 4;
+        int a_at = (min(row0 + lane, m - 1) * lda - 16) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += 16) {
+            b_at = b_at + ldb * 64;
+            a_at = a_at + 64;
+            float b_frag[16][2];
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                vstore2(block_read2(at(b, intel_sub_group_shuffle(b_at, i))), 0, b_frag[i]);
+            }
+            float a_frag[16];
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                a_frag[i] = block_read(at(a, intel_sub_group_shuffle(a_at, i)));
             }
             #pragma unroll
             for (int i = 0; i < 16; ++i) {
-                const float a_value = intel_sub_group_shuffle(a_frag[i], kk);
                 #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = fma(a_value, b_frag[j], acc[i][j]);
+                for (int p = 0; p < 16; ++p) {
+                    const float a_value = intel_sub_group_shuffle(a_frag[i], p);
+                    #pragma unroll
+                    for (int j = 0; j < 2; ++j) {
+                        acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
+                    }
+                }
+            }
+        }
+    } else {
+        // At the edge of the matrix, each lane loads for itself.
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int a_at = (min(row0 + lane, m - 1) * lda - 16) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += 16) {
+            a_at = a_at + 64;
+            float b_frag[16][2];
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                #pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    b_frag[i][e] = b[(k0 + i) * ldb + min(col0 + e * 16 + lane, n - 1)];
+                }
+            }
+            float a_frag[16];
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                a_frag[i] = block_read(at(a, intel_sub_group_shuffle(a_at, i)));
+            }
+            #pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                #pragma unroll
+                for (int p = 0; p < 16; ++p) {
+                    const float a_value = intel_sub_group_shuffle(a_frag[i], p);
+                    #pragma unroll
+                    for (int j = 0; j < 2; ++j) {
+                        acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
+        float b_frag[16][2];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                b_frag[i][j] =
+                    k_main + i < k ? b[(k_main + i) * ldb + min(col + j * 16, n - 1)] : 0.0f;
+            }
+        }
         float a_frag[16];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
             a_frag[i] = k_main + lane < k ? a[min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
         }
         #pragma unroll
-        for (int kk = 0; kk < 16; ++kk) {
-            float b_frag[2];
-            if (k_main + kk < k && col0 + 32 <= n) {
-                vstore2(block_read2(&b[(k_main + kk) * ldb + col0]), 0, b_frag);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    b_frag[e] =
-                        k_main + kk < k ? b[(k_main + kk) * ldb + min(col0 + e * 16 + lane, n - 1)]
-                                        : 0.0f;
-                }
-            }
+        for (int i = 0; i < 16; ++i) {
             #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = intel_sub_group_shuffle(a_frag[i], kk);
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = intel_sub_group_shuffle(a_frag[i], p);
                 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = fma(a_value, b_frag[j], acc[i][j]);
+                    acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
         }

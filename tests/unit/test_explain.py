@@ -31,8 +31,8 @@ def test_block_reads() -> None:
         "one of 8 work-items: 32x2 of C in 64 registers",
         "A  image a ──> private a_frag: 32 elements in 4 loads",
         "256 are passed around the sub-group",
-        "registers per work-item: 112 = 64 acc + 32 a_frag + 16 b_frag",
-        "3,584 of 4,096 bytes of a sub-group",
+        "registers per work-item: 80 = 64 acc + 16 b_frag",
+        "2,560 of 4,096 bytes of a sub-group",
         "local memory: none",
         "6 loads, 512 fmas",
     ):

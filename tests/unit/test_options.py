@@ -80,8 +80,8 @@ def problems_of(**options: object) -> tuple[str, ...]:
 
 def test_defaults() -> None:
     schedule = build_schedule()
-    a, b = Operand(block=True, share=True), Operand(width=2, block=True)
-    assert schedule == Schedule((32, 2), (1, 8), (32, 1), 8, 8, a, b)
+    a, b = Operand(width=2, block=True, share=True), Operand(width=2, block=True)
+    assert schedule == Schedule((32, 2), (1, 8), (32, 1), 16, 8, a, b)
     assert schedule.slug() == "simd_32x2_1x8"
 
 
@@ -102,8 +102,11 @@ def test_sub_group_and_depth_follow_the_group_and_the_other_way_round() -> None:
     assert (wide.sub_group, wide.k_step) == (16, 16)
     asked = build_schedule(sub_group=16)
     assert (asked.group, asked.k_step, asked.slug()) == ((1, 16), 16, "simd_32x2_1x16")
-    deep = build_schedule(k_step=16)
-    assert (deep.group, deep.sub_group, deep.slug()) == ((1, 8), 8, "simd_32x2_1x8_k16")
+    short = build_schedule(k_step=8)
+    assert (short.group, short.sub_group, short.slug()) == ((1, 8), 8, "simd_32x2_1x8_k8")
+    # As deep as registers allow, 8 being a sub-group's lanes.
+    tiles = ("64x1", "32x2", "16x2", "16x4", "8x4")
+    assert [build_schedule(tile=tile).k_step for tile in tiles] == [32, 16, 32, 8, 16]
     assert build_schedule(group="1x64").sub_group == 32
 
 

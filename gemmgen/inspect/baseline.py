@@ -1,0 +1,139 @@
+"""Key figures of every preset on a few targets, kept in files: a change that makes machine code worse fails."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from gemmgen import presets
+from gemmgen.errors import ToolError, UserError
+from gemmgen.inspect.jobs import Failure, Outcome, inspect, jobs
+from gemmgen.inspect.machine import choose, machines
+from gemmgen.inspect.tools import find, run
+
+#: A chip for each generation that differs in its instructions.
+TARGETS = ("bdw", "skl", "tgllp", "dg2-g10", "pvc", "sm_80", "sm_90a", "gfx906", "gfx942", "gfx1100")
+#: The tools that make a vendor's figures.
+TOOLS = {"intel": ("ocloc", "iga64"), "nvidia": ("nvcc", "nvdisasm"), "amd": ("clang",)}
+#: A share may fall by so much.
+SLACK = 0.0005
+
+Figures = dict[str, float | str | None]
+#: Target -> figures.
+Row = dict[str, Figures]
+
+
+def path(root: Path, vendor: str) -> Path:
+    """The file of a vendor's figures."""
+    return root / "benchmarks" / "static" / f"{vendor}.json"
+
+
+def version(tool: str) -> str:
+    """What a compiler calls itself; figures of another version are others."""
+    program = find(tool)
+    with tempfile.TemporaryDirectory(prefix="gemmgen-") as name:
+        folder = Path(name)
+        if tool == "ocloc":
+            # It answers into a file.
+            run([program, "query", "OCL_DRIVER_VERSION"], folder)
+            files = [f.read_text("utf-8", "replace") for f in folder.iterdir()]
+            return files[0].strip() if files else "unknown"
+        said = run([program, "--help" if tool == "iga64" else "--version"], folder).output
+    found = re.search(r"\d+\.\d+(?:\.\d+)*", said)
+    return found[0] if found else "unknown"
+
+
+def versions(vendor: str) -> dict[str, str]:
+    """Of a vendor's tools. Raises: ToolError if one is missing."""
+    return {tool: version(tool) for tool in TOOLS[vendor]}
+
+
+def collect(preset: str, vendor: str) -> Row:
+    """The figures of a preset, on a vendor's targets of the baseline."""
+    loaded = presets.load(preset)
+    chosen = [m for m in choose(TARGETS) if m.vendor == vendor]
+    outcomes = inspect(jobs(loaded.spec, loaded.schedule, chosen))
+    return {outcome.machine.target: _figures(outcome) for outcome in outcomes}
+
+
+def _figures(outcome: Outcome) -> Figures:
+    if isinstance(outcome, Failure):
+        return {"refused": outcome.problems[0].splitlines()[0]}
+    r, loop, room = outcome.compiled.resources, outcome.loop, outcome.occupancy
+    return {
+        "registers": r.registers,
+        "scratch": r.scratch,
+        "local": r.local_bytes,
+        "occupancy": None if room is None else room.threads,
+        "instructions": None if loop is None else loop.total,
+        "multiply_adds": None if loop is None else loop.math,
+        "share": None if loop is None else round(loop.share, 4),
+    }
+
+
+def worse(preset: str, before: Mapping[str, Figures], now: Mapping[str, Figures]) -> list[str]:
+    """Every figure that has become worse, or that nobody knows any more."""
+    problems: list[str] = []
+    for target, old in before.items():
+        new = now.get(target, {"refused": "it is gone"})
+        where = f"{preset} on {target}"
+        if "refused" in new:
+            problems += [] if "refused" in old else [f"{where}: {new['refused']}"]
+            continue
+        problems += (f"{where}: {problem}" for problem in _worse(old, new))
+    return problems
+
+
+def _worse(old: Figures, new: Figures) -> Iterable[str]:
+    rules = (("scratch", 1, 0.0), ("share", -1, SLACK), ("occupancy", -1, 0.0))
+    for name, sign, slack in rules:
+        before, after = old.get(name), new.get(name)
+        if not isinstance(before, int | float):
+            continue
+        if not isinstance(after, int | float):
+            yield f"{name} was {before:g}, and is unknown now"
+        elif sign * (after - before) > slack:
+            yield f"{name} was {before:g}, and is {after:g} now"
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+def read(root: Path, vendor: str) -> tuple[dict[str, str], dict[str, Row]]:
+    """The versions and the figures that are kept; nothing if no file is there. Raises: UserError if it is broken."""
+    file = path(root, vendor)
+    if not file.exists():
+        return {}, {}
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        return dict(found["tools"]), dict(found["presets"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file} is not as --update writes it ({error}): write it anew") from None
+
+
+def write(root: Path, vendor: str, tools: Mapping[str, str], rows: Mapping[str, Row]) -> None:
+    """Keep figures: a line for each preset and target, so that a diff shows what changed. Whole or not at all."""
+    blocks = []
+    for preset, row in sorted(rows.items()):
+        lines = [f"   {json.dumps(target)}: {json.dumps(row[target])}" for target in machines() if target in row]
+        blocks.append(f"  {json.dumps(preset)}: {{\n" + ",\n".join(lines) + "\n  }")
+    text = f'{{\n "tools": {json.dumps(dict(tools))},\n "presets": {{\n' + ",\n".join(blocks) + "\n }\n}\n"
+    file = path(root, vendor)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".part")
+    draft.write_text(text, "utf-8")
+    draft.replace(file)
+
+
+def why_not(root: Path, vendor: str) -> str | None:
+    """Why a vendor's figures can't be compared here: a tool is missing, or is another version."""
+    try:
+        here = versions(vendor)
+    except ToolError as error:
+        return str(error)
+    kept = read(root, vendor)[0]
+    other = [f"{tool} is {here[tool]}, not {kept.get(tool)}" for tool in here if here[tool] != kept.get(tool)]
+    return f"benchmarks/static was made by other versions: {', '.join(other)}" if other else None

@@ -1,0 +1,195 @@
+"""What is said of a kernel on a target, from what its compiler left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gemmgen.inspect import bounds
+from gemmgen.inspect.bounds import Bound, Occupancy
+from gemmgen.inspect.code import MATH, Compiled, Instruction, Kind, Listing, Space
+from gemmgen.inspect.loops import Loop, Loops, find_loops
+from gemmgen.inspect.machine import Machine
+from gemmgen.inspect.traffic import LocalAccess
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is known of a kernel beside its machine code; a user's file says less.
+
+    Attributes:
+        accesses: to local memory; None where addresses are not known.
+        step_fmas: multiply-adds of a work-item in a step of the main loop.
+        sizes: M, N, K that the roofline is drawn for.
+    """
+
+    name: str
+    accesses: dict[str, tuple[LocalAccess, ...]] | None = None
+    step_fmas: int = 0
+    sizes: tuple[int, int, int] = (4096, 4096, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class HotLoop:
+    """Counts of the hot loop's own instructions, for a thread and a round.
+
+    Attributes:
+        counts: of each kind.
+        conditional: how many stand behind a condition; they are counted all the same.
+        fmas: multiply-adds of all lanes; None where an instruction's are not known.
+        loads: (space, kind and width, whether it stores) -> how many.
+        bytes: loaded from each memory, all lanes; None where an instruction does not say.
+    """
+
+    instructions: tuple[Instruction, ...]
+    counts: Counter[Kind]
+    conditional: int
+    fmas: int | None
+    loads: dict[tuple[Space, str, bool], int]
+    bytes: dict[Space, int | None]
+
+    @property
+    def total(self) -> int:
+        return len(self.instructions)
+
+    @property
+    def math(self) -> int:
+        """Instructions that multiply and add."""
+        return sum(self.counts[kind] for kind in MATH)
+
+    @property
+    def share(self) -> float:
+        """Of its instructions, those that multiply and add."""
+        return self.math / self.total
+
+    @property
+    def messages(self) -> int:
+        """Loads and stores."""
+        return self.counts[Kind.LOAD] + self.counts[Kind.STORE]
+
+    def flops_per_byte(self, space: Space) -> float | None:
+        """As loaded, repeats included."""
+        moved = self.bytes.get(space)
+        return None if self.fmas is None or not moved else 2 * self.fmas / moved
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A kernel on a target.
+
+    Attributes:
+        loop: None where there is none, or where it can't be trusted (`doubts`).
+        listing: of the hot loop, whether its counts are trusted or not.
+        doubts: why counts are not given.
+        notes: what to know when reading the counts.
+    """
+
+    machine: Machine
+    compiled: Compiled
+    occupancy: Occupancy | None
+    loop: HotLoop | None
+    listing: tuple[Instruction, ...]
+    bound: Bound
+    accesses: tuple[LocalAccess, ...] | None
+    doubts: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def target(self) -> str:
+        return self.machine.target
+
+
+def report(machine: Machine, compiled: Compiled, subject: Subject) -> Report:
+    """Everything that is said of a kernel on a target."""
+    loops = find_loops(compiled.listing)
+    room = bounds.occupancy(machine, compiled.resources)
+    code = compiled.listing.instructions
+    members = tuple(code[i] for i in loops.hot.own) if loops.hot else ()
+    doubts = tuple(_doubts(compiled.listing, loops, members))
+    hot = _hot(compiled.listing, loops.hot) if loops.hot and not doubts else None
+    accesses = None if subject.accesses is None else subject.accesses.get(machine.target, ())
+    always = [code[i] for i in loops.hot.own if i in loops.hot.always] if loops.hot else []
+    bound = _bound(machine, compiled, subject, hot, always, room, accesses)
+    notes = (*compiled.notes, *_notes(compiled.listing, loops))
+    return Report(machine, compiled, room, hot, members, bound, accesses, doubts, notes)
+
+
+def _hot(listing: Listing, loop: Loop) -> HotLoop:
+    members = tuple(listing.instructions[i] for i in loop.own)
+    loads: Counter[tuple[Space, str, bool]] = Counter()
+    moved: dict[Space, int | None] = {}
+    for x in members:
+        if x.access is None:
+            continue
+        loads[x.access.space, x.access.how, x.kind is Kind.STORE] += 1
+        if x.kind is Kind.LOAD:
+            so_far = moved.get(x.access.space, 0)
+            moved[x.access.space] = None if so_far is None or x.access.bytes is None else so_far + x.access.bytes
+    known = [x.fmas for x in members if x.kind in MATH]
+    fmas = sum(x for x in known if x is not None) if None not in known else None
+    conditional = len(loop.own) - len(loop.always.intersection(loop.own))
+    return HotLoop(members, listing.counted(loop.own), conditional, fmas, dict(loads), moved)
+
+
+def _doubts(listing: Listing, loops: Loops, members: Sequence[Instruction]) -> list[str]:
+    """Why the loop's counts can't be trusted."""
+    doubts = []
+    if listing.strange:
+        shown = "; ".join(f"`{line}`" for line in listing.strange[:_SHOWN])
+        doubts.append(f"{len(listing.strange)} lines of the disassembly are not understood: {shown}")
+    unknown = [x for x in members if x.kind is Kind.UNKNOWN]
+    unknown += [x for x in listing.instructions if x.kind is Kind.UNKNOWN and any(n in x.text for n in listing.labels)]
+    if unknown:
+        shown = "; ".join(f"`{x.text}`" for x in unknown[:_SHOWN])
+        doubts.append(f"{len(unknown)} instructions are not known here: {shown}")
+    if not loops.regular:
+        doubts.append("a loop has several entrances: which instructions it repeats is not certain")
+    return doubts
+
+
+def _notes(listing: Listing, loops: Loops) -> list[str]:
+    if loops.hot is None:
+        return [f"{len(loops.all)} loops, none of which multiplies and adds" if loops.all else "no loop"]
+    notes = []
+    code = listing.instructions
+    if loops.rivals:
+        others = ", ".join(f"{x.math / len(x.own):.3f} of {len(x.own)}" for x in loops.rivals[:_SHOWN])
+        notes.append(
+            f"{len(loops.rivals) + 1} loops have {loops.hot.math} multiply-adds each: shown is the shortest; "
+            f"share of the others: {others}"
+        )
+    if inner := loops.inner(loops.hot):
+        notes.append(f"loops inside the hot one are not counted: {sum(len(x.own) for x in inner)} instructions")
+    around = (len(outer.own) for outer in loops.outer(loops.hot))
+    notes += (f"a loop around the hot one has {number} more instructions, not counted" for number in around)
+    math = sum(x.kind in MATH for x in code)
+    if loops.hot.math * 4 < math:
+        notes.append(f"the hot loop holds {loops.hot.math} of the kernel's {math} multiply-adds")
+    outside = {x.text for i, x in enumerate(code) if x.kind is Kind.UNKNOWN and i not in loops.hot.own}
+    if outside:
+        notes.append(f"not known, outside the hot loop: {'; '.join(sorted(outside)[:_SHOWN])}")
+    return notes
+
+
+def _bound(
+    machine: Machine,
+    compiled: Compiled,
+    subject: Subject,
+    hot: HotLoop | None,
+    always: Sequence[Instruction],
+    room: Occupancy | None,
+    accesses: tuple[LocalAccess, ...] | None,
+) -> Bound:
+    lanes = compiled.resources.lanes
+    issue = local = None
+    if hot is not None and hot.fmas and lanes:
+        issue = bounds.issue_share(machine, lanes, always, hot.fmas, room.threads if room else None)
+        loaded = hot.bytes.get("local", 0)
+        if machine.figures.banks is None or loaded == 0:
+            local = None if loaded is None else bounds.local_share_of_bytes(machine, hot.fmas, loaded)
+        elif accesses is not None:
+            local = bounds.local_share_of_words(machine, subject.step_fmas * lanes, accesses)
+    return Bound({"issue slots": issue, "local memory": local, "memory": bounds.memory_share(machine, subject.sizes)})

@@ -1,0 +1,343 @@
+"""`gemmgen inspect` against the compilers' own reports, against hand counts, and on sources that are wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from gemmgen.errors import ToolError
+from gemmgen.inspect import tools
+from gemmgen.inspect.code import Kind
+from gemmgen.inspect.machine import machines
+from gemmgen.inspect.show import listing
+from gemmgen.inspect.toolchains import Language
+from tests.support.cli import gemmgen, printed, refused
+from tests.support.inspect import compiled, reported
+
+#: Vendor -> the tools that its tests need.
+TOOLS = {"intel": ("ocloc", "iga64"), "nvidia": ("nvcc", "nvdisasm"), "amd": ("clang",)}
+Needs = Callable[[str], str]
+
+#: A loop that a person counts in a moment: 16 multiply-adds of one load each.
+DOT = """
+__attribute__((reqd_work_group_size(64, 1, 1)))
+__kernel void dot16(__global const float *restrict a, __global float *restrict c, int n)
+{
+    float acc[16];
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) acc[i] = 0.0f;
+    #pragma unroll 1
+    for (int k = 0; k < n; ++k) {
+        const float x = a[k * 64 + get_local_id(0)];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) acc[i] = fma(x, acc[i], 1.5f + i);
+    }
+    float sum = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) sum += acc[i];
+    c[get_global_id(0)] = sum;
+}
+"""
+CUDA_DOT = """
+extern "C" __global__ void __launch_bounds__(64) dot16(const float *__restrict__ a, float *__restrict__ c, int n)
+{
+    float acc[16] = {};
+    #pragma unroll 1
+    for (int k = 0; k < n; ++k) {
+        const float x = a[k * 64 + threadIdx.x];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) acc[i] = fmaf(x, acc[i], 1.5f + i);
+    }
+    float sum = 0.0f;
+    for (int i = 0; i < 16; ++i) sum += acc[i];
+    c[threadIdx.x] = sum;
+}
+"""
+TWO_LOOPS = """
+__kernel void twice(__global const float *a, __global float *c, int n)
+{
+    float x = 0.0f, y = 0.0f;
+    #pragma unroll 1
+    for (int k = 0; k < n; ++k) x = fma(a[k], x, 1.5f);
+    #pragma unroll 1
+    for (int k = 0; k < n; ++k) y = fma(a[2 * k], y, 2.5f);
+    c[get_global_id(0)] = x + y;
+}
+"""
+
+
+@pytest.fixture
+def needs(needs_tool: Needs) -> Callable[[str], None]:
+    """Skips where a vendor's tools are missing."""
+
+    def check(vendor: str) -> None:
+        for tool in TOOLS[vendor]:
+            if tool == "nvdisasm":
+                try:
+                    tools.find(tool)
+                except ToolError as error:
+                    pytest.skip(str(error))
+            else:
+                needs_tool(tool)
+
+    return check
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["bdw", "skl", "tgllp", "dg2-g10", "pvc", "gfx906", "gfx942", "gfx1030", "gfx1100"])
+def test_a_loop_counted_by_hand(target: str, needs: Callable[[str], None]) -> None:
+    needs(machines()[target].vendor)
+    found = compiled(DOT, target)
+    lanes = found.compiled.resources.lanes
+    assert found.loop is not None and lanes is not None
+    assert found.loop.fmas == 16 * lanes
+    assert found.loop.flops_per_byte("global") == pytest.approx(2 * 16 / 4)
+    assert found.compiled.resources.group == 64
+    assert found.compiled.resources.scratch == 0
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100"])
+def test_a_cuda_loop_counted_by_hand(target: str, needs: Callable[[str], None]) -> None:
+    needs("nvidia")
+    found = compiled(CUDA_DOT, target, "dot16", "CUDA C++")
+    assert found.loop is not None
+    assert found.loop.fmas == 16 * 32
+    assert found.loop.loads == {("global", "LDG", False): 1}
+    assert found.compiled.resources.group == 64
+    line = CUDA_DOT.splitlines().index("        const float x = a[k * 64 + threadIdx.x];") + 1
+    assert next(x.line for x in found.listing if x.opcode.startswith("LDG")) == line
+
+
+@pytest.mark.parametrize("target", ["skl", "gfx906"])
+def test_two_equal_loops_are_told_of(target: str, needs: Callable[[str], None]) -> None:
+    needs(machines()[target].vendor)
+    found = compiled(TWO_LOOPS, target)
+    assert found.loop is not None
+    assert any(note.startswith("2 loops have") for note in found.notes)
+
+
+@pytest.mark.parametrize("target", ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100"])
+@pytest.mark.parametrize("preset", ["lds_8x8_16x16_k8", "naive_16x16"])
+def test_occupancy_is_what_clang_says(preset: str, target: str, needs: Callable[[str], None]) -> None:
+    needs("amd")
+    found = reported(preset, target)
+    assert found.occupancy is not None
+    assert found.occupancy.threads == found.compiled.resources.occupancy
+    assert found.occupancy.limit != "as clang says"
+
+
+def test_registers_and_spills_are_what_ptxas_says(needs: Callable[[str], None], tmp_path: Path) -> None:
+    needs("nvidia")
+    spilling = CUDA_DOT.replace("__launch_bounds__(64)", "__launch_bounds__(1024, 2)").replace("16", "64")
+    found = compiled(spilling, "sm_80", "dot64", "CUDA C++")
+    file = tmp_path / "k.cu"
+    file.write_text(spilling)
+    command = [tools.find("nvcc"), "-std=c++17", "-arch=sm_80", "-cubin", "-Xptxas", "-v", str(file)]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stderr
+    registers, stores = re.search(r"Used (\d+)", said), re.search(r"(\d+) bytes spill stores", said)
+    assert registers and stores and int(stores[1]) > 0
+    assert found.compiled.resources.registers == int(registers[1])
+    assert f"{stores[1]} bytes stored" in found.compiled.resources.spills
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_a_kernel_without_a_loop(needs: Callable[[str], None]) -> None:
+    needs("intel")
+    found = compiled("__kernel void k(__global float *c) { c[get_global_id(0)] = 1.0f; }", "skl")
+    assert found.loop is None and found.notes == ("no loop",) and not found.doubts
+    assert "no hot loop" in listing(found)
+
+
+def test_a_loop_without_a_multiply_add(needs: Callable[[str], None]) -> None:
+    needs("intel")
+    text = "__kernel void k(__global int *c, int n) { for (int i = 0; i < n; ++i) c[i * n] = c[i] ^ i; }"
+    found = compiled(text, "skl")
+    assert found.loop is None and "none of which multiplies" in found.notes[0]
+
+
+@pytest.mark.parametrize(("target", "text"), [("skl", "int f(int x) { return x; }"), ("gfx906", "int x;")])
+def test_no_kernel(target: str, text: str, needs: Callable[[str], None]) -> None:
+    needs(machines()[target].vendor)
+    with pytest.raises(ToolError, match="no kernel"):
+        compiled(text, target)
+
+
+@pytest.mark.parametrize("target", ["skl", "gfx906"])
+def test_several_kernels(target: str, needs: Callable[[str], None]) -> None:
+    needs(machines()[target].vendor)
+    both = DOT + DOT.replace("dot16", "other")
+    with pytest.raises(ToolError, match="2 kernels: name one by --kernel: dot16, other"):
+        compiled(both, target)
+    with pytest.raises(ToolError, match="did you mean other"):
+        compiled(both, target, "othe")
+    assert compiled(both, target, "other").compiled.kernel == "other"
+
+
+@pytest.mark.parametrize("target", ["skl", "gfx906", "sm_80"])
+def test_a_compiler_error_is_told_with_its_line(target: str, needs: Callable[[str], None]) -> None:
+    needs(machines()[target].vendor)
+    language: Language = "CUDA C++" if target == "sm_80" else "OpenCL C"
+    text = (CUDA_DOT if target == "sm_80" else DOT).replace("float sum = 0.0f;", "float sum = nothing;")
+    line = text.splitlines().index("    float sum = nothing;") + 1
+    with pytest.raises(ToolError, match=rf"{line}(?s:.*)nothing") as caught:
+        compiled(text, target, language=language)
+    assert "error" in str(caught.value)
+
+
+def test_a_built_in_that_the_device_lacks(needs: Callable[[str], None]) -> None:
+    """ocloc calls this a success."""
+    needs("intel")
+    text = """
+    __attribute__((overloadable)) float8 intel_sub_group_f16_f16_matrix_mad_k16(int8 a, int8 b, float8 c);
+    __attribute__((intel_reqd_sub_group_size(8)))
+    __kernel void k(__global const uint *a, __global float8 *c)
+    {
+        const int8 x = as_int8(intel_sub_group_block_read8(a));
+        c[get_global_id(0)] = intel_sub_group_f16_f16_matrix_mad_k16(x, x, c[0]);
+    }
+    """
+    with pytest.raises(ToolError, match="skl"):
+        compiled(text, "skl")
+    assert any(x.kind is Kind.MATRIX for x in compiled(text, "dg2-g10").compiled.listing.instructions)
+
+
+def test_a_missing_tool_is_named_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    tools.find.cache_clear()
+    with pytest.raises(ToolError, match="apt-get install intel-opencl-icd"):
+        tools.find("ocloc")
+    tools.find.cache_clear()
+
+
+def test_a_program_that_can_not_be_run(tmp_path: Path) -> None:
+    program = tmp_path / "tool"
+    program.write_text("no program")
+    program.chmod(0o755)
+    with pytest.raises(ToolError, match="can't be run"):
+        tools.run([str(program)], tmp_path)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Tags that load something, and the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [tag] if {name for name, _ in attrs} & {"src", "href"} or tag in ("script", "link") else []
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_everything_it_writes(needs: Callable[[str], None], tmp_path: Path) -> None:
+    needs("intel")
+    files = {name: tmp_path / f"out.{name}" for name in ("json", "html", "png")}
+    text = printed(
+        *("inspect", "--preset", "block_read_32x1_1x8", "--target", "skl,bdw,sm_80", "--asm"),
+        *("--json", files["json"], "--html", files["html"], "--plot", files["png"]),
+    )
+    assert re.search(r"skl +8 +128 +0 +0 +7 of 7 threads per EU +\d+ +512 +0\.9\d\d", text)
+    assert "sm_80: not to be had: a.memory = 'image'" in text
+    assert "nothing was run" in text and "* mad (8|M0)" in text and "* multiply-add" in text
+    reports = json.loads(files["json"].read_text())["reports"]
+    assert [r["target"] for r in reports] == ["skl", "bdw", "sm_80"]
+    assert reports[0]["hot_loop"]["multiply_adds"] == 512
+    assert reports[0]["hot_loop"]["counts"]["multiply-add"] == 512
+    assert 0.9 < reports[0]["static_bound"]["share"] <= 1
+    assert "problems" in reports[2]
+    page = Page()
+    page.feed(files["html"].read_text())
+    assert not page.loads
+    assert "mad (8|M0)" in page.text and "acc[i] = fma(a_value, b_frag[p], acc[i]);" in page.text
+    assert files["png"].read_bytes().startswith(b"\x89PNG")
+    assert sorted(tmp_path.iterdir()) == sorted(files.values())
+
+
+def test_the_page_in_a_browser(needs: Callable[[str], None], needs_tool: Needs, tmp_path: Path) -> None:
+    needs("intel")
+    browser = shutil.which("chromium") or needs_tool("chromium-headless-shell")
+    page = tmp_path / "page.html"
+    printed("inspect", "--preset", "block_read_4x1_1x8", "--target", "skl", "--html", page)
+    script = "<script>document.title = [...document.querySelectorAll('td.source')].map(x => x.offsetWidth)</script>"
+    page.write_text(page.read_text().replace("</body>", script + "</body>"))
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
+    result = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=60)
+    title = re.search(r"<title>([^<]*)", result.stdout)
+    assert title, result.stderr
+    widths = [int(width) for width in title[1].split(",")]
+    assert widths and min(widths) > 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--preset", "naive", "--target", "skll"], ["'skll'", "did you mean skl"]),
+        (["--preset", "niave", "--target", "skl"], ["did you mean naive"]),
+        (["--preset", "naive", "--target", ""], ["no target"]),
+        (["--preset", "naive", "--target", "hsw"], ["hsw: no compiler"]),
+        (["--preset", "block_read_4x1_1x8", "--target", "sm_80,sm_90"], ["no image block reads"]),
+        (["--kernel", "x"], ["name the file"]),
+        (["missing.cl"], ["missing.cl can't be read"]),
+        (["README.md"], [".cl (OpenCL C)", ".cu (CUDA C++)"]),
+        (["kernel.hpp"], ["SPIR-V"]),
+        (["x.cl", "--preset", "naive", "--tile", "8x8"], ["leave out"]),
+        (["--tile", "8x8", "--plot", "x.bmp", "--html", "/no/such/x.html"], [".png", "mkdir -p /no/such"]),
+        (["--tile", "0x8", "--target", "nothing"], ["rows = 0", "'nothing'"]),
+    ],
+)
+def test_refusals(arguments: list[str], parts: list[str]) -> None:
+    text = refused("inspect", *arguments)
+    assert all(part in text for part in parts), text
+
+
+def test_a_user_s_file(needs: Callable[[str], None], tmp_path: Path) -> None:
+    needs("intel")
+    file = tmp_path / "mine.cl"
+    file.write_text(DOT)
+    assert re.search(r"skl +\d+ +128 ", printed("inspect", file, "--kernel", "dot16", "--target", "skl,sm_80"))
+    file.write_text(DOT.replace("fma(", "fme("))
+    result = gemmgen("inspect", file, "--target", "skl")
+    assert result.returncode == 2
+    assert "mine.cl" in result.stderr and "fme" in result.stderr and ":12:" in result.stderr
+
+
+def test_an_answer_is_kept_by_content(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def make(folder: Path) -> dict[str, str]:
+        made.append(1)
+        assert folder.is_dir() and not list(folder.iterdir())
+        return {"text": "é"}
+
+    key = str(tmp_path)
+    assert tools.kept((), (key,), make) == tools.kept((), (key,), make) == {"text": "é"}
+    assert len(made) == 1
+    tools.kept((), (key, "other"), make)
+    assert len(made) == 2
+
+
+def test_local_memory_on_gfx906(needs: Callable[[str], None]) -> None:
+    """Aligned vectors from local memory, a step of 8 at a time: two waves fit, nothing spills."""
+    needs("amd")
+    found = reported("lds_8x8_16x16_k8_double", "gfx906")
+    assert found.loop is not None and found.occupancy is not None
+    assert found.loop.share >= 0.90
+    assert found.compiled.resources.scratch == 0
+    assert found.occupancy.threads >= 2

@@ -1,0 +1,107 @@
+"""Block reads from buffers: addresses held by lanes, and a main loop that no guard stands in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.errors import LoweringError, SpecError
+from gemmgen.ir.buffer import Space
+from gemmgen.ir.expr import Const
+from gemmgen.ir.interp import run
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Body, For, If, Move, Stmt, Store
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.visit import map_body, walk
+from gemmgen.options import build_schedule
+from gemmgen.passes.unswitch import unswitch
+from gemmgen.runtime.arrays import View, check_spans
+from gemmgen.spec import GemmSpec
+
+SCHEDULE = build_schedule("simd", tile="4x2", group="1x8", k_step=16)
+
+
+def multiply(kernel: Kernel, m: int, n: int, k: int) -> None:
+    """Against NumPy, with leading dimensions of their own."""
+    rng = np.random.default_rng(1)
+    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k + 3), (k, n + 1), (m, n)))
+    flat = c.ravel().copy()
+    sizes = {"m": m, "n": n, "k": k, "lda": k + 3, "ldb": n + 1, "ldc": n}
+    run(kernel, {**sizes, "alpha": 1.0, "beta": 0.0, "a": a.ravel(), "b": b.ravel(), "c": flat})
+    assert np.array_equal(flat.reshape(m, n), a[:, :k] @ b[:, :n])
+
+
+def main_loops(kernel: Kernel) -> list[For]:
+    return [s for s in walk(kernel.body) if isinstance(s, For) and not s.unroll]
+
+
+@pytest.mark.parametrize("size", [(4, 16, 16), (5, 17, 33), (3, 40, 47), (9, 32, 15), (8, 15, 64)])
+def test_products(size: tuple[int, int, int]) -> None:
+    multiply(driver.lower(GemmSpec(), SCHEDULE), *size)
+
+
+def test_the_main_loop_stands_twice_and_once_without_a_guard() -> None:
+    fast, slow, rest = main_loops(driver.lower(GemmSpec(), SCHEDULE))
+    assert not [s for s in walk(fast.body) if isinstance(s, If)]
+    assert [s.atom.name for s in walk(fast.body) if isinstance(s, Move)] == ["block_read", "block_read"]
+    assert [s.atom.name for s in walk(slow.body) if isinstance(s, Move)] == ["scalar", "block_read"]
+    assert not [s for s in walk(rest.body) if isinstance(s, Move) and s.atom.name == "block_read"]
+
+
+def test_it_stands_once_where_sizes_are_promised() -> None:
+    spec = GemmSpec(multiple_of=(4, 16, 16))
+    (loop,) = main_loops(driver.lower(spec, SCHEDULE))
+    assert not [s for s in walk(loop.body) if isinstance(s, If)]
+
+
+def test_what_single_work_items_load_keeps_its_guard() -> None:
+    before = driver.lower(GemmSpec(), build_schedule("slm", tile="4x4"), stop_after="predicate")
+    assert unswitch(before) == before
+
+
+def test_no_address_arithmetic_in_the_loop_but_one_step_of_all_lanes() -> None:
+    fast = main_loops(driver.lower(GemmSpec(), SCHEDULE))[0]
+    reads = [s for s in walk(fast.body) if isinstance(s, Move)]
+    assert all(read.byte_place is not None for read in reads)
+    kept = [s for s in walk(fast.body) if isinstance(s, Store) and s.buffer.name.endswith("_at")]
+    assert [s.buffer.name for s in kept] == ["b_at", "a_at"]
+    assert all(s.buffer.space is Space.PRIVATE for s in kept)
+
+
+def test_the_interpreter_finds_a_wrong_address() -> None:
+    kernel = driver.lower(GemmSpec(), SCHEDULE)
+
+    def late(stmt: Stmt) -> Body:
+        """Addresses that never move on."""
+        is_step = isinstance(stmt, Store) and stmt.buffer.name == "a_at" and "a_at" in repr(stmt.value)
+        return () if is_step else (stmt,)
+
+    with pytest.raises(LoweringError, match="place in bytes"):
+        multiply(replace(kernel, body=map_body(kernel.body, late)), 4, 16, 32)
+
+
+def test_the_interpreter_holds_addresses_to_32_bits() -> None:
+    kernel = driver.lower(GemmSpec(), SCHEDULE)
+
+    def far(stmt: Stmt) -> Body:
+        if isinstance(stmt, Store) and stmt.buffer.name == "a_at":
+            return (replace(stmt, value=stmt.value + Const(2**31)),)
+        return (stmt,)
+
+    with pytest.raises(LoweringError, match="int32 does not hold"):
+        multiply(replace(kernel, body=map_body(kernel.body, far)), 4, 16, 32)
+
+
+def test_matrices_span_what_bytes_in_32_bits_reach() -> None:
+    source = driver.emit(GemmSpec(), SCHEDULE)
+    assert source.span == 2**29
+    assert "A and B span less than 2^29 elements" in source.text
+    assert driver.emit(GemmSpec(), SCHEDULE, "cuda").span == 2**31
+    assert driver.emit(GemmSpec(), SCHEDULE, target=TARGETS["khr"]).span == 2**31
+    long = View(2**14, 2**15, "row", 2**15)
+    check_spans({"a": long, "c": long}, {"a": 2**29 + 1})
+    with pytest.raises(SpecError, match=r"a spans 536870912 elements .* 536870911"):
+        check_spans({"a": long, "c": long}, {"a": 2**29})

@@ -113,9 +113,9 @@ class CLike(ABC):
     def barrier(self) -> str:
         """The statement at which a group meets."""
 
-    def unroll(self, _loop: For) -> str:
-        """The pragma before a loop that the compiler shall unroll."""
-        return "#pragma unroll"
+    def unroll(self, loop: For) -> str:
+        """The pragma before a loop that the compiler shall unroll, or several rounds of which it shall do at once."""
+        return "#pragma unroll" if loop.unroll else f"#pragma unroll {loop.at_once}"
 
     def template(self) -> str:
         """The file's skeleton."""
@@ -253,10 +253,8 @@ class CLike(ABC):
                 return self.mbarrier(stmt)
 
     def _loop(self, loop: For) -> Iterator[str]:
-        if loop.unroll:
+        if loop.unroll or loop.at_once:
             yield self.unroll(loop)
-        elif loop.at_once:
-            yield f"#pragma unroll {loop.at_once}"
         var = loop.var.name
         step = f"++{var}" if loop.step == 1 else f"{var} += {loop.step}"
         stop = self.expr(loop.stop, PRECEDENCE["<"] + 1)
@@ -353,7 +351,7 @@ def fold_line(line: str, limit: int = 100, hang: int = 4) -> list[str]:
         return [opening[0], *fold_line(inner + line[opening.end() :], limit, hang=0)]
     if cut is None:
         return [line]
-    if line.startswith(" + ", cut):
+    if depth > 0 or line.startswith(" + ", cut):
         inner = " " * (indent + 4)
     return [line[:cut], *fold_line(inner + line[cut + 1 :], limit, hang=0)]
 

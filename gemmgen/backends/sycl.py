@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words, wrapped
+from gemmgen.backends.files import sections
 from gemmgen.backends.sycl_main import program
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
@@ -18,6 +19,10 @@ IDS = {"group_id": "get_group", "local_id": "get_local_id"}
 #: Functions of a sub-group.
 LANES = {"broadcast": "group_broadcast", "shuffle_xor": "permute_group_by_xor"}
 BLOCK_LOAD = "block_load"
+#: Where the functions stand that kernels are printed with.
+INTRINSICS = "sycl/intrinsics.hpp"
+#: Moves of neighbours: what they promise of addresses makes no difference here.
+VECTORS = ("vector", "aligned_vector")
 
 
 class Sycl(CLike):
@@ -84,7 +89,7 @@ class Sycl(CLike):
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"]
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name in VECTORS]
         lines = []
         for width in sorted({m.width for m in moves}):
             dtype = moves[0].src.dtype
@@ -100,6 +105,8 @@ class Sycl(CLike):
                 "",
             ]
         loads = self._block_loads()
+        if any(load.byte_place is not None for load in loads):
+            lines += sections(INTRINSICS, {"at"})
         for width in sorted({m.width for m in loads}):
             lines += [*self._block_load(width, self.types[loads[0].src.dtype.name]), ""]
         if self.form != "kernel":
@@ -256,6 +263,8 @@ class Sycl(CLike):
 
     def unroll(self, loop: For) -> str:
         """In the one spelling that both DPC++ and g++, which checks types, take without a warning."""
+        if loop.at_once:
+            return f"#pragma GCC unroll {loop.at_once}"
         start, stop = as_int(loop.start), as_int(loop.stop)
         if start is None or stop is None:
             raise LoweringError(f"the loop over {loop.var.name} is to be unrolled, but its bounds are no numbers")
@@ -279,8 +288,10 @@ class Sycl(CLike):
 
     def wide_move(self, move: Move) -> str:
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
+        if move.byte_place is not None:
+            source = f"at({move.src.name}, {self.expr(move.byte_place[0])})"
         match move.atom.name:
-            case "vector":
+            case "vector" | "aligned_vector":
                 return f"copy{move.width}({to}, {source});"
             case "block_read" if move.width == 1:
                 return f"{self.element(move.dst, move.dst_index)} = {BLOCK_LOAD}(sub_group, {source});"

@@ -49,16 +49,18 @@ __kernel void block_read_16x4_1x8(int m, int n, int k, float alpha, __read_only 
         float b_frag[4][8];
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            vstore8(image_block_read8(b,
-                (int2)(intel_sub_group_shuffle(b_at, j * 2),
-                    intel_sub_group_shuffle(b_at, j * 2 + 1))), 0, b_frag[j]);
+            vstore8(
+                image_block_read8(b,
+                    (int2)(intel_sub_group_shuffle(b_at, j * 2),
+                        intel_sub_group_shuffle(b_at, j * 2 + 1))), 0, b_frag[j]);
         }
         float a_frag[16];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            vstore8(image_block_read8(a,
-                (int2)(intel_sub_group_shuffle(a_at, i * 2),
-                    intel_sub_group_shuffle(a_at, i * 2 + 1))), 0, &a_frag[i * 8]);
+            vstore8(
+                image_block_read8(a,
+                    (int2)(intel_sub_group_shuffle(a_at, i * 2),
+                        intel_sub_group_shuffle(a_at, i * 2 + 1))), 0, &a_frag[i * 8]);
         }
         #pragma unroll
         for (int i = 0; i < 16; ++i) {

@@ -43,7 +43,9 @@ __kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only 
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
         a_at[i] =
-            ((i * 4 + lane / 2) / 4 * 8 - 16) * 4 + lane % 2 * (row0 + (i * 4 + lane / 2) % 4 * 8 - ((i * 4 + lane / 2) / 4 * 8 - 16) * 4);
+            ((i * 4 + lane / 2) / 4 * 8 - 16) * 4
+                + lane % 2 * (row0
+                    + (i * 4 + lane / 2) % 4 * 8 - ((i * 4 + lane / 2) / 4 * 8 - 16) * 4);
     }
     for (int k0 = 0; k0 < k_main; k0 += 16) {
         b_at = b_at + lane % 2 * 16;
@@ -54,19 +56,21 @@ __kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only 
         float b_frag[16];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            vstore8(image_block_read8(b,
-                (int2)(intel_sub_group_shuffle(b_at, i * 2),
-                    intel_sub_group_shuffle(b_at, i * 2 + 1))), 0, &b_frag[i * 8]);
+            vstore8(
+                image_block_read8(b,
+                    (int2)(intel_sub_group_shuffle(b_at, i * 2),
+                        intel_sub_group_shuffle(b_at, i * 2 + 1))), 0, &b_frag[i * 8]);
         }
         float a_frag[2][32];
         #pragma unroll
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                vstore8(image_block_read8(a,
-                    (int2)(intel_sub_group_shuffle(a_at[(j * 4 + i) / 4], (j * 4 + i) % 4 * 2),
-                        intel_sub_group_shuffle(a_at[(j * 4 + i) / 4], (j * 4 + i) % 4 * 2 + 1))),
-                            0, &a_frag[j][i * 8]);
+                vstore8(
+                    image_block_read8(a,
+                        (int2)(intel_sub_group_shuffle(a_at[(j * 4 + i) / 4], (j * 4 + i) % 4 * 2),
+                            intel_sub_group_shuffle(a_at[(j * 4 + i) / 4], (j * 4 + i) % 4 * 2
+                                + 1))), 0, &a_frag[j][i * 8]);
             }
         }
         #pragma unroll

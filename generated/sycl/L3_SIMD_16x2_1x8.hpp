@@ -1,10 +1,10 @@
 // L3_SIMD_16x2_1x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x2 of C per work-item, 1x8 work-items per group (16x16 of C), 8 along K per
+// Schedule   16x2 of C per work-item, 1x8 work-items per group (16x16 of C), 32 along K per
 //            iteration
-// A          USM, block reads, passed around the sub-group by shuffles
+// A          USM, block reads of 4 segments, passed around the sub-group by shuffles
 // B          USM, block reads of 2 segments
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Launch     local range {1, 8}, global range {(m + 15) / 16, (n + 15) / 16 * 8}
 // Needs      sycl_ext_oneapi_group_load_store, sub-groups of 8
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
@@ -25,17 +25,10 @@
 
 namespace L3_SIMD_16x2_1x8_detail {
 
-// One element per lane.
-inline float block_load(sycl::sub_group sub_group, const float *from)
+// So many bytes into a matrix.
+inline const float *at(const float *matrix, int bytes)
 {
-    namespace syclex = sycl::ext::oneapi::experimental;
-    float element;
-    syclex::group_load(
-        sub_group, syclex::static_address_cast<syclex::global_space>(from),
-        sycl::span<float, 1>(&element, 1),
-        syclex::properties(
-            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
-    return element;
+    return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
 }
 
 // One element per lane of each of 2 neighbouring segments.
@@ -45,6 +38,17 @@ inline void block_load2(sycl::sub_group sub_group, const float *from, float *to)
     syclex::group_load(
         sub_group, syclex::static_address_cast<syclex::global_space>(from),
         sycl::span<float, 2>(to, 2),
+        syclex::properties(
+            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+}
+
+// One element per lane of each of 4 neighbouring segments.
+inline void block_load4(sycl::sub_group sub_group, const float *from, float *to)
+{
+    namespace syclex = sycl::ext::oneapi::experimental;
+    syclex::group_load(
+        sub_group, syclex::static_address_cast<syclex::global_space>(from),
+        sycl::span<float, 4>(to, 4),
         syclex::properties(
             syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
 }
@@ -62,7 +66,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int row0 = int(item.get_group(0)) * 16;
     const int col0 = int(item.get_group(1)) * 16;
     const int col = col0 + lane;
-    const int k_main = k - k % 8;
+    const int k_main = k - k % 32;
 
     float acc[16][2];
     #pragma GCC unroll 16
@@ -73,62 +77,116 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        float a_frag[16];
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
-            a_frag[i] = block_load(sub_group, &a[std::min(row0 + i, m - 1) * lda + k0]);
+    // Whole steps of 32 along K.
+    if (col0 + 16 <= n) {
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int b_at[4];
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            b_at[i] = ((i * 8 + lane - 32) * ldb + col0) * 4;
         }
-        #pragma GCC unroll 8
-        for (int kk = 0; kk < 8; ++kk) {
-            float b_frag[2];
-            if (col0 + 16 <= n) {
-                block_load2(sub_group, &b[(k0 + kk) * ldb + col0], b_frag);
-            } else {
-                #pragma GCC unroll 2
-                for (int e = 0; e < 2; ++e) {
-                    b_frag[e] = b[(k0 + kk) * ldb + std::min(col0 + e * 8 + lane, n - 1)];
-                }
+        int a_at[2];
+        #pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            a_at[i] = (std::min(row0 + i * 8 + lane, m - 1) * lda - 32) * 4;
+        }
+        for (int k0 = 0; k0 < k_main; k0 += 32) {
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                b_at[i] = b_at[i] + ldb * 128;
+            }
+            #pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                a_at[i] = a_at[i] + 128;
+            }
+            float b_frag[32][2];
+            #pragma GCC unroll 32
+            for (int i = 0; i < 32; ++i) {
+                block_load2(sub_group, at(b, sycl::group_broadcast(sub_group, b_at[i / 8], i % 8)),
+                    b_frag[i]);
+            }
+            float a_frag[16][4];
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                block_load4(sub_group, at(a, sycl::group_broadcast(sub_group, a_at[i / 8], i % 8)),
+                    a_frag[i]);
             }
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
-                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], kk);
+                #pragma GCC unroll 32
+                for (int p = 0; p < 32; ++p) {
+                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i][p / 8], p % 8);
+                    #pragma GCC unroll 2
+                    for (int j = 0; j < 2; ++j) {
+                        acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
+                    }
+                }
+            }
+        }
+    } else {
+        // At the edge of the matrix, each lane loads for itself.
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int a_at[2];
+        #pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            a_at[i] = (std::min(row0 + i * 8 + lane, m - 1) * lda - 32) * 4;
+        }
+        for (int k0 = 0; k0 < k_main; k0 += 32) {
+            #pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                a_at[i] = a_at[i] + 128;
+            }
+            float b_frag[32][2];
+            #pragma GCC unroll 32
+            for (int i = 0; i < 32; ++i) {
                 #pragma GCC unroll 2
-                for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = sycl::fma(a_value, b_frag[j], acc[i][j]);
+                for (int e = 0; e < 2; ++e) {
+                    b_frag[i][e] = b[(k0 + i) * ldb + std::min(col0 + e * 8 + lane, n - 1)];
+                }
+            }
+            float a_frag[16][4];
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                block_load4(sub_group, at(a, sycl::group_broadcast(sub_group, a_at[i / 8], i % 8)),
+                    a_frag[i]);
+            }
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                #pragma GCC unroll 32
+                for (int p = 0; p < 32; ++p) {
+                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i][p / 8], p % 8);
+                    #pragma GCC unroll 2
+                    for (int j = 0; j < 2; ++j) {
+                        acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
     }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
+
+    // The rest of K; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 8) {
+        float b_frag[8][2];
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + std::min(col + j * 8, n - 1)] : 0.0f;
+            }
+        }
         float a_frag[16];
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
-            a_frag[i] =
-                k_main + lane < k ? a[std::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+            a_frag[i] = k0 + lane < k ? a[std::min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
         }
-        #pragma GCC unroll 8
-        for (int kk = 0; kk < 8; ++kk) {
-            float b_frag[2];
-            if (k_main + kk < k && col0 + 16 <= n) {
-                block_load2(sub_group, &b[(k_main + kk) * ldb + col0], b_frag);
-            } else {
-                #pragma GCC unroll 2
-                for (int e = 0; e < 2; ++e) {
-                    b_frag[e] =
-                        k_main + kk < k
-                            ? b[(k_main + kk) * ldb + std::min(col0 + e * 8 + lane, n - 1)]
-                            : 0.0f;
-                }
-            }
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], kk);
+        #pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+            #pragma GCC unroll 8
+            for (int p = 0; p < 8; ++p) {
+                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
                 #pragma GCC unroll 2
                 for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = sycl::fma(a_value, b_frag[j], acc[i][j]);
+                    acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
         }

@@ -1,10 +1,10 @@
 // sg16_block_16x1: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x1 of C per work-item, 1x16 work-items per group (16x16 of C), 16 along K per
+// Schedule   16x1 of C per work-item, 1x16 work-items per group (16x16 of C), 32 along K per
 //            iteration
-// A          USM, block reads, passed around the sub-group by shuffles
+// A          USM, block reads of 2 segments, passed around the sub-group by shuffles
 // B          USM, block reads
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Launch     local range {1, 16}, global range {(m + 15) / 16, (n + 15) / 16 * 16}
 // Needs      sycl_ext_oneapi_group_load_store, sub-groups of 16
 // Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build
@@ -22,6 +22,12 @@
 
 namespace sg16_block_16x1_detail {
 
+// So many bytes into a matrix.
+inline const float *at(const float *matrix, int bytes)
+{
+    return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
+}
+
 // One element per lane.
 inline float block_load(sycl::sub_group sub_group, const float *from)
 {
@@ -35,6 +41,17 @@ inline float block_load(sycl::sub_group sub_group, const float *from)
     return element;
 }
 
+// One element per lane of each of 2 neighbouring segments.
+inline void block_load2(sycl::sub_group sub_group, const float *from, float *to)
+{
+    namespace syclex = sycl::ext::oneapi::experimental;
+    syclex::group_load(
+        sub_group, syclex::static_address_cast<syclex::global_space>(from),
+        sycl::span<float, 2>(to, 2),
+        syclex::properties(
+            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+}
+
 // What each work-item does.
 inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
@@ -45,7 +62,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int row0 = int(item.get_group(0)) * 16;
     const int col0 = int(item.get_group(1)) * 16;
     const int col = col0 + lane;
-    const int k_main = k - k % 16;
+    const int k_main = k - k % 32;
 
     float acc[16];
     #pragma GCC unroll 16
@@ -53,49 +70,89 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         acc[i] = 0.0f;
     }
 
-    // Whole steps of 16 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 16) {
-        float a_frag[16];
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
-            a_frag[i] = block_load(sub_group, &a[std::min(row0 + i, m - 1) * lda + k0]);
+    // Whole steps of 32 along K.
+    if (col0 + 16 <= n) {
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int b_at[2];
+        #pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            b_at[i] = ((i * 16 + lane - 32) * ldb + col0) * 4;
         }
-        #pragma GCC unroll 16
-        for (int kk = 0; kk < 16; ++kk) {
-            float b_frag;
-            if (col0 + 16 <= n) {
-                b_frag = block_load(sub_group, &b[(k0 + kk) * ldb + col0]);
-            } else {
-                b_frag = b[(k0 + kk) * ldb + std::min(col0 + lane, n - 1)];
+        int a_at = (std::min(row0 + lane, m - 1) * lda - 32) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += 32) {
+            #pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                b_at[i] = b_at[i] + ldb * 128;
+            }
+            a_at = a_at + 128;
+            float b_frag[32];
+            #pragma GCC unroll 32
+            for (int i = 0; i < 32; ++i) {
+                b_frag[i] =
+                    block_load(sub_group,
+                        at(b, sycl::group_broadcast(sub_group, b_at[i / 16], i % 16)));
+            }
+            float a_frag[16][2];
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                block_load2(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)), a_frag[i]);
             }
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
-                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], kk);
-                acc[i] = sycl::fma(a_value, b_frag, acc[i]);
+                #pragma GCC unroll 32
+                for (int p = 0; p < 32; ++p) {
+                    const float a_value =
+                        sycl::group_broadcast(sub_group, a_frag[i][p / 16], p % 16);
+                    acc[i] = sycl::fma(a_value, b_frag[p], acc[i]);
+                }
+            }
+        }
+    } else {
+        // At the edge of the matrix, each lane loads for itself.
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int a_at = (std::min(row0 + lane, m - 1) * lda - 32) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += 32) {
+            a_at = a_at + 128;
+            float b_frag[32];
+            #pragma GCC unroll 32
+            for (int i = 0; i < 32; ++i) {
+                b_frag[i] = b[(k0 + i) * ldb + std::min(col0 + lane, n - 1)];
+            }
+            float a_frag[16][2];
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                block_load2(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)), a_frag[i]);
+            }
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                #pragma GCC unroll 32
+                for (int p = 0; p < 32; ++p) {
+                    const float a_value =
+                        sycl::group_broadcast(sub_group, a_frag[i][p / 16], p % 16);
+                    acc[i] = sycl::fma(a_value, b_frag[p], acc[i]);
+                }
             }
         }
     }
-    if (k_main < k) {
-        // The rest of K; what lies past it counts as zero.
+
+    // The rest of K; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 16) {
+        float b_frag[16];
+        #pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+            b_frag[i] = k0 + i < k ? b[(k0 + i) * ldb + std::min(col, n - 1)] : 0.0f;
+        }
         float a_frag[16];
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
-            a_frag[i] =
-                k_main + lane < k ? a[std::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+            a_frag[i] = k0 + lane < k ? a[std::min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
         }
         #pragma GCC unroll 16
-        for (int kk = 0; kk < 16; ++kk) {
-            float b_frag;
-            if (k_main + kk < k && col0 + 16 <= n) {
-                b_frag = block_load(sub_group, &b[(k_main + kk) * ldb + col0]);
-            } else {
-                b_frag =
-                    k_main + kk < k ? b[(k_main + kk) * ldb + std::min(col0 + lane, n - 1)] : 0.0f;
-            }
+        for (int i = 0; i < 16; ++i) {
             #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], kk);
-                acc[i] = sycl::fma(a_value, b_frag, acc[i]);
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
+                acc[i] = sycl::fma(a_value, b_frag[p], acc[i]);
             }
         }
     }

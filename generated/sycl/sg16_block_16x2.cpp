@@ -4,7 +4,7 @@
 //            iteration
 // A          USM, block reads, passed around the sub-group by shuffles
 // B          USM, block reads of 2 segments
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Launch     local range {1, 16}, global range {(m + 15) / 16, (n + 31) / 32 * 16}
 // Needs      sycl_ext_oneapi_group_load_store, sub-groups of 16
 // Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build
@@ -21,6 +21,12 @@
 #include <algorithm>
 
 namespace sg16_block_16x2_detail {
+
+// So many bytes into a matrix.
+inline const float *at(const float *matrix, int bytes)
+{
+    return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
+}
 
 // One element per lane.
 inline float block_load(sycl::sub_group sub_group, const float *from)
@@ -68,35 +74,78 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // Whole steps of 16 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 16) {
-        float a_frag[16];
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
-            a_frag[i] = block_load(sub_group, &a[std::min(row0 + i, m - 1) * lda + k0]);
-        }
-        #pragma GCC unroll 16
-        for (int kk = 0; kk < 16; ++kk) {
-            float b_frag[2];
-            if (col0 + 32 <= n) {
-                block_load2(sub_group, &b[(k0 + kk) * ldb + col0], b_frag);
-            } else {
-                #pragma GCC unroll 2
-                for (int e = 0; e < 2; ++e) {
-                    b_frag[e] = b[(k0 + kk) * ldb + std::min(col0 + e * 16 + lane, n - 1)];
-                }
+    if (col0 + 32 <= n) {
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int b_at = ((lane - 16) * ldb + col0) * 4;
+        int a_at = (std::min(row0 + lane, m - 1) * lda - 16) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += 16) {
+            b_at = b_at + ldb * 64;
+            a_at = a_at + 64;
+            float b_frag[16][2];
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                block_load2(sub_group, at(b, sycl::group_broadcast(sub_group, b_at, i)), b_frag[i]);
+            }
+            float a_frag[16];
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                a_frag[i] = block_load(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)));
             }
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
-                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], kk);
+                #pragma GCC unroll 16
+                for (int p = 0; p < 16; ++p) {
+                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
+                    #pragma GCC unroll 2
+                    for (int j = 0; j < 2; ++j) {
+                        acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
+                    }
+                }
+            }
+        }
+    } else {
+        // At the edge of the matrix, each lane loads for itself.
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int a_at = (std::min(row0 + lane, m - 1) * lda - 16) * 4;
+        for (int k0 = 0; k0 < k_main; k0 += 16) {
+            a_at = a_at + 64;
+            float b_frag[16][2];
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
                 #pragma GCC unroll 2
-                for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = sycl::fma(a_value, b_frag[j], acc[i][j]);
+                for (int e = 0; e < 2; ++e) {
+                    b_frag[i][e] = b[(k0 + i) * ldb + std::min(col0 + e * 16 + lane, n - 1)];
+                }
+            }
+            float a_frag[16];
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                a_frag[i] = block_load(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)));
+            }
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                #pragma GCC unroll 16
+                for (int p = 0; p < 16; ++p) {
+                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
+                    #pragma GCC unroll 2
+                    for (int j = 0; j < 2; ++j) {
+                        acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
     }
     if (k_main < k) {
         // The rest of K; what lies past it counts as zero.
+        float b_frag[16][2];
+        #pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                b_frag[i][j] =
+                    k_main + i < k ? b[(k_main + i) * ldb + std::min(col + j * 16, n - 1)] : 0.0f;
+            }
+        }
         float a_frag[16];
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
@@ -104,25 +153,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                 k_main + lane < k ? a[std::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
         }
         #pragma GCC unroll 16
-        for (int kk = 0; kk < 16; ++kk) {
-            float b_frag[2];
-            if (k_main + kk < k && col0 + 32 <= n) {
-                block_load2(sub_group, &b[(k_main + kk) * ldb + col0], b_frag);
-            } else {
-                #pragma GCC unroll 2
-                for (int e = 0; e < 2; ++e) {
-                    b_frag[e] =
-                        k_main + kk < k
-                            ? b[(k_main + kk) * ldb + std::min(col0 + e * 16 + lane, n - 1)]
-                            : 0.0f;
-                }
-            }
+        for (int i = 0; i < 16; ++i) {
             #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], kk);
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
                 #pragma GCC unroll 2
                 for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = sycl::fma(a_value, b_frag[j], acc[i][j]);
+                    acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
         }

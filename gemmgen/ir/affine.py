@@ -60,8 +60,16 @@ class Scope:
     def with_condition(self, condition: Expr) -> Scope:
         """The scope inside an `If` on it."""
         terms = tuple(conjunction(condition))
-        facts = (fact for term in terms for fact in _facts_of(term))
+        facts = (side for term in terms for fact in _facts_of(term) for side in self._sides(fact))
         return replace(self, facts=(*self.facts, *facts), held=(*self.held, *terms))
+
+    def _sides(self, fact: Expr) -> Iterator[Expr]:
+        """A fact, and what it says of either side of a minimum: neither is below it."""
+        yield fact
+        for atom, coefficient in self.affine(fact).terms:
+            if coefficient > 0 and isinstance(atom, Bin) and atom.op == "min":
+                for side in (atom.a, atom.b):
+                    yield from self._sides(fact - atom * coefficient + side * coefficient)
 
     def holds(self, condition: Expr) -> bool:
         """Whether a comparison or a conjunction of them is provably true."""
@@ -143,8 +151,12 @@ class Scope:
         """Whether the form is a sum of facts and of terms that can't be negative (all atoms are >= 0)."""
         if form.constant >= 0 and all(c >= 0 for _, c in form.terms):
             return True
+        # Only a fact that lessens what stands in the way is of use; in which order they are taken doesn't matter.
+        short = next((atom for atom, c in form.terms if c < 0), None)
         for i, fact in enumerate(facts):
             known = self.affine(fact)
+            if (known.constant if short is None else known.coefficient(short)) >= 0:
+                continue
             shared = [form.coefficient(atom) // c for atom, c in known.terms if c < 0 and form.coefficient(atom) < 0]
             rest = form.plus(known, -max(shared, default=1))
             if self._settled(rest, facts[:i] + facts[i + 1 :]):

@@ -165,7 +165,8 @@ class _Run:
             scope.memories[buffer.name] = memory
 
             def retire(_active: Active) -> None:
-                if any(not old.retire() for old in before) or self._flights.busy:
+                copies = self._flights.busy or any(phases.busy for phases in self._phases.values())
+                if any(not old.retire() for old in before) or copies:
                     raise KernelFault("race", site.text, "the local memory below it may still be in use: no barrier")
 
             return retire if before else None
@@ -250,11 +251,13 @@ class _Run:
 
         def barrier(active: Active) -> None:
             if not lanes.whole(active, lanes.group_size):
-                away = _missing(lanes, active)
+                away = lanes.missing(active)
                 raise KernelFault("divergent barrier", site.text, f"{lanes.who(away)} does not come")
             if stmt.memory == "local":
                 for memory in memories:
                     memory.publish(active)
+                for phases in self._phases.values():
+                    phases.meet()
 
         return barrier
 
@@ -287,6 +290,8 @@ class _Run:
             which, of = (_agreed(code(active), active) for code in (index, parity))
             if isinstance(which, np.ndarray) or isinstance(of, np.ndarray):
                 raise KernelFault("pipe", site.text, "work-items mean different barriers or phases")
+            if problem := phases.problem(which):
+                raise KernelFault("pipe", site.text, problem)
             if stmt.verb == "wait":
                 until = phases.wait(which, of)
                 if until is None:
@@ -389,10 +394,3 @@ def _agreed(value: Index, active: Active) -> Index:
         return value
     own = value[active.lanes]
     return int(own[0]) if (own == own[0]).all() else value
-
-
-def _missing(lanes: Lanes, active: Active) -> int:
-    """A work-item of the grid that is not active though others of its group are."""
-    came = active.mask.reshape(-1, lanes.group_size)
-    group = int(np.argmax(came.any(axis=1) & ~came.all(axis=1)))
-    return lanes.first + group * lanes.group_size + int(np.argmin(came[group]))

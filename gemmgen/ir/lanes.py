@@ -148,6 +148,12 @@ class Lanes:
         blocks = active.mask.reshape(-1, size)
         return bool((blocks == blocks[:, :1]).all())
 
+    def missing(self, active: Active) -> int:
+        """A work-item of the grid that is not active though others of its group are."""
+        came = active.mask.reshape(-1, self.group_size)
+        group = int(np.argmax(came.any(axis=1) & ~came.all(axis=1)))
+        return self.first + group * self.group_size + int(np.argmin(came[group]))
+
     def who(self, lane: int) -> str:
         """A lane of the whole grid, in the reader's terms."""
         group, item = divmod(lane, self.group_size)

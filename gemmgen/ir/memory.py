@@ -189,6 +189,7 @@ class LocalMemory(_Shared):
         total = self._lanes.groups * self._size
         self._data: Floats = np.zeros(total, self._dtype)
         self._written: Bools = np.zeros(total, np.bool_)
+        self._under_way: Bools = np.zeros(total, np.bool_)
         self._accesses = Accesses(total)
         self._base = self._lanes.base * self._size
 
@@ -233,8 +234,15 @@ class LocalMemory(_Shared):
         conflict = self._accesses.write(addresses, active.lanes, site.number, self._lanes.time)
         if conflict is not None:
             self._clash(conflict, "writes", index, active, site)
+        self._not_under_way(addresses, index, active, site)
         self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
         self._written[addresses] = True
+
+    def _not_under_way(self, addresses: Ints, index: Sequence[Index], active: Active, site: Site) -> None:
+        """No barrier of the group orders what comes after a copy that nobody has waited for."""
+        under_way = self._under_way[addresses]
+        if under_way.any():
+            self._fault("race", int(np.argmax(under_way)), index, active, site, "a copy to it is still under way")
 
     def begin(self, index: Sequence[Index], active: Active, site: Site) -> Ints:
         """An asynchronous store begins: gives its addresses, whose content is undefined until it lands."""
@@ -242,7 +250,9 @@ class LocalMemory(_Shared):
         conflict = self._accesses.write(addresses, active.lanes, site.number, self._lanes.time)
         if conflict is not None:
             self._clash(conflict, "writes", index, active, site)
+        self._not_under_way(addresses, index, active, site)
         self._written[addresses] = False
+        self._under_way[addresses] = True
         return addresses
 
     def land(self, addresses: Ints, value: Floats, lanes: Ints, site: Site, for_all: bool = False) -> None:
@@ -251,6 +261,7 @@ class LocalMemory(_Shared):
             self._accesses.write(addresses, lanes, site.number, self._lanes.time)
         self._data[addresses] = value
         self._written[addresses] = True
+        self._under_way[addresses] = False
 
     def retire(self) -> bool:
         """Give the memory up to another buffer; False if an access is not ordered before what follows."""

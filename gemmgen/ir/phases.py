@@ -23,9 +23,25 @@ class Phases:
 
     def clear(self, count: int) -> None:
         """`count` barriers before their first phase."""
+        self._met = False
         self._over = [0] * count
         self._ended = [-1] * count
         self._flights: list[list[Flight]] = [[] for _ in range(count)]
+
+    def meet(self) -> None:
+        """The group has met: every work-item sees the barriers that were made ready before."""
+        self._met = True
+
+    def problem(self, index: int) -> str | None:
+        """Why nobody may arrive at a barrier or wait for it, if so."""
+        if not 0 <= index < len(self._over):
+            return f"there is no barrier {index} of {len(self._over)} made ready"
+        return None if self._met else "it may not be ready yet for all: no barrier of the group since it was made so"
+
+    @property
+    def busy(self) -> bool:
+        """Whether copies are under way that nobody has waited for."""
+        return any(self._flights)
 
     def arrive(self, index: int, time: int, copies: Sequence[Flight]) -> None:
         """Every work-item has come, or will when its copies have landed."""

@@ -144,7 +144,8 @@ def _bind(body: Body) -> Body:
         match stmt:
             case Alloc(buffer) if buffer.space is Space.PRIVATE and not buffer.shape:
                 rest = body[i + 1 :]
-                if _writes(rest)[buffer] == 1 and any(_bound(s, buffer) for s in rest):
+                moved = any(isinstance(s, Move) and s.src == buffer for s in walk(rest))
+                if _writes(rest)[buffer] == 1 and not moved and any(_bound(s, buffer) for s in rest):
                     return (*out, *_bind(_with_name(rest, buffer)))
                 out.append(stmt)
             case For():

@@ -56,9 +56,9 @@ def _positive(s: Schedule) -> Iterator[str]:
     for name, value in numbers.items():
         if value < 1:
             yield f"{name} = {value} < 1: give a positive number"
-    for name, pad in (("a.pad", s.a.pad), ("b.pad", s.b.pad)):
-        if pad < 0:
-            yield f"{name} = {pad} < 0: give 0 or more"
+    for name, value in (("a.pad", s.a.pad), ("b.pad", s.b.pad), ("mbarrier", s.mbarrier)):
+        if value < 0:
+            yield f"{name} = {value} < 0: give 0 or more"
 
 
 def _shape(s: Schedule, target: Target) -> Iterator[str]:

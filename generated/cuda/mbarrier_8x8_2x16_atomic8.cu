@@ -40,6 +40,14 @@ __device__ __forceinline__ void atomic_add4(float *to, const float *from)
                  ::"l"(to), "f"(from[0]), "f"(from[1]), "f"(from[2]), "f"(from[3]) : "memory");
 }
 
+// Begins a copy of 4 bytes to shared memory.
+__device__ __forceinline__ void async_copy(float *to, const float *from)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                 ::"r"(address), "l"(from) : "memory");
+}
+
 // Begins a copy of 4 bytes to shared memory; past `inside` elements it writes zeros.
 __device__ __forceinline__ void async_copy_inside(float *to, const float *from, int inside)
 {
@@ -162,16 +170,13 @@ mbarrier_8x8_2x16_atomic8(int m, int n, int k, float alpha, const float *__restr
         if (k_batch + 32 <= k_end && ldb % 4 == 0) {
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int a_inside = k_batch + a_k < k ? 1 : 0;
-                async_copy_inside(&a_shared[(k_batch - k_begin) / 32 % 4][a_k][a_row + i * 4],
-                    &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k], a_inside);
+                async_copy(&a_shared[(k_batch - k_begin) / 32 % 4][a_k][a_row + i * 4],
+                    &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k]);
             }
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
                 const int b_inside =
-                    k_batch + b_k + i * 4 < k
-                        ? (col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0)
-                        : 0;
+                    col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
                 async_copy4_inside(&b_shared[(k_batch - k_begin) / 32 % 4][b_k + i * 4][b_col],
                     &b[(k_batch + b_k + i * 4) * ldb + col0 + b_col], b_inside);
             }
@@ -214,18 +219,13 @@ mbarrier_8x8_2x16_atomic8(int m, int n, int k, float alpha, const float *__restr
             if (k_batch + 96 <= k_end && ldb % 4 == 0) {
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    const int a_inside = k_batch + a_k + 64 < k ? 1 : 0;
-                    async_copy_inside(
-                        &a_shared[(k_batch + 64 - k_begin) / 32 % 4][a_k][a_row + i * 4],
-                        &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k + 64], a_inside);
+                    async_copy(&a_shared[(k_batch + 64 - k_begin) / 32 % 4][a_k][a_row + i * 4],
+                        &a[min(row0 + a_row + i * 4, m - 1) * lda + k_batch + a_k + 64]);
                 }
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
                     const int b_inside =
-                        k_batch + b_k + i * 4 + 64 < k
-                            ? (col0 + b_col + 4 <= n ? 4 : col0
-                                + b_col < n ? n - (col0 + b_col) : 0)
-                            : 0;
+                        col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
                     async_copy4_inside(
                         &b_shared[(k_batch + 64 - k_begin) / 32 % 4][b_k + i * 4][b_col],
                         &b[(k_batch + b_k + i * 4 + 64) * ldb + col0 + b_col], b_inside);

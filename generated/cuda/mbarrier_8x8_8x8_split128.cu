@@ -28,6 +28,14 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
+// Begins a copy of 4 bytes to shared memory.
+__device__ __forceinline__ void async_copy(float *to, const float *from)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                 ::"r"(address), "l"(from) : "memory");
+}
+
 // Begins a copy of 4 bytes to shared memory; past `inside` elements it writes zeros.
 __device__ __forceinline__ void async_copy_inside(float *to, const float *from, int inside)
 {
@@ -141,19 +149,13 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
             for (int t = 0; t < 2; ++t) {
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
-                    const int a_inside = k_batch + t * 32 + a_k < k ? 1 : 0;
-                    async_copy_inside(
-                        &a_shared[(k_batch - k_begin) / 32 % 8 + t][a_k][a_row + i * 8],
-                        &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k],
-                        a_inside);
+                    async_copy(&a_shared[(k_batch - k_begin) / 32 % 8 + t][a_k][a_row + i * 8],
+                        &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k]);
                 }
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     const int b_inside =
-                        k_batch + t * 32 + b_k + i * 16 < k
-                            ? (col0 + b_col + 4 <= n ? 4 : col0
-                                + b_col < n ? n - (col0 + b_col) : 0)
-                            : 0;
+                        col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
                     async_copy4_inside(
                         &b_shared[(k_batch - k_begin) / 32 % 8 + t][b_k + i * 16][b_col],
                         &b[(k_batch + t * 32 + b_k + i * 16) * ldb + col0 + b_col], b_inside);
@@ -206,19 +208,15 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
                 for (int t = 0; t < 2; ++t) {
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
-                        const int a_inside = k_batch + t * 32 + a_k + 128 < k ? 1 : 0;
-                        async_copy_inside(
+                        async_copy(
                             &a_shared[(k_batch + 128 - k_begin) / 32 % 8 + t][a_k][a_row + i * 8],
                             &a[min(row0 + a_row + i * 8, m - 1) * lda + k_batch + t * 32 + a_k
-                                + 128], a_inside);
+                                + 128]);
                     }
                     #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const int b_inside =
-                            k_batch + t * 32 + b_k + i * 16 + 128 < k
-                                ? (col0 + b_col + 4 <= n ? 4 : col0
-                                    + b_col < n ? n - (col0 + b_col) : 0)
-                                : 0;
+                            col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
                         async_copy4_inside(
                             &b_shared[(k_batch + 128 - k_begin) / 32 % 8 + t][b_k + i * 16][b_col],
                             &b[(k_batch + t * 32 + b_k + i * 16 + 128) * ldb + col0 + b_col],

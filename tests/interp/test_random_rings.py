@@ -97,7 +97,7 @@ def requests(draw: st.DrawFn) -> Request:
 
 @given(requests(), st.integers(0, 2**32 - 1))
 @settings(
-    max_examples=120,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],

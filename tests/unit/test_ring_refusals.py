@@ -50,6 +50,7 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
     ("schedule", "message"),
     [
         (replace(RING, slices=0), "slices = 0 < 1: give a positive number"),
+        (replace(RING, mbarrier=-1), "mbarrier = -1 < 0: give 0 or more"),
         (replace(RING, split=-1), "split = -1 < 1: give a positive number"),
         (replace(RING, c_width=0), "c_width = 0 < 1: give a positive number"),
         (replace(RING, raster=-2), "raster = -2 < 0: give a number of rows of groups, or 0 for none"),

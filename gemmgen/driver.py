@@ -96,9 +96,9 @@ def _target(language: type[CLike], target: Target | None) -> Target:
 
 
 def default_target(spec: GemmSpec, schedule: Schedule, backend: str = "opencl") -> Target:
-    """What is meant where no target is named: the backend's first one that can take the schedule, or its first."""
+    """What is meant where no target is named: the backend's first one that has the least against the schedule."""
     targets = [TARGETS[name] for name in find_backend(backend).targets]
-    return next((target for target in targets if not _problems(spec, schedule, target)), targets[0])
+    return min(targets, key=lambda target: len(_problems(spec, schedule, target)))
 
 
 def refusals(

@@ -154,9 +154,7 @@ class Sycl(CLike):
     def postlude(self, kernels: Sequence[Self]) -> str:
         """The entry point for the run-time compiler, or the launcher."""
         if len(kernels) > 1:
-            raise ScheduleError(
-                "split K needs a second kernel, which SYCL's launcher does not start yet: use split = 1"
-            )
+            raise ScheduleError("split needs a second kernel, which SYCL's launcher does not start yet: use split 1")
         return "\n".join(self._entry_point() if self.form == "kernel" else self._launcher()) + "\n"
 
     def _call(self, indent: int) -> list[str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Never, TypeAlias, cast
 import numpy as np
 import pyopencl as cl
 
-from gemmgen.errors import DeviceError, LoweringError, ScheduleError
+from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
+from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.devices import DeviceInfo, info_of, pick
@@ -178,7 +179,16 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
                 values[name], values[f"ld{name}"] = stage.input(array, view)
         name, output, view = request.output
         result, values[name], values[f"ld{name}"] = stage.output(output, view, request.loads_output)
+        if (elements := self.source.workspace) is not None:
+            values["workspace"] = self._workspace(stage, evaluate(elements, dict(request.sizes)))
         return values, result
+
+    def _workspace(self, stage: Stage[object], elements: int) -> cl.Buffer:
+        """Memory between two kernels; OpenCL keeps it until they are through. Raises: SpecError."""
+        if elements >= 2**31:
+            raise SpecError(f"the workspace has {elements:,} elements, more than 32-bit indices reach: split less")
+        size = elements * self.source.spec.dtype.size
+        return cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size=size)
 
     def _launch(self, built: Built, stage: Stage[object], values: Mapping[str, object]) -> list[cl.Event]:
         """Enqueue every kernel in order; the events."""

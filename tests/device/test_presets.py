@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -80,3 +82,17 @@ def test_transpose(block: int, device: DeviceInfo, rng: np.random.Generator) -> 
     for shape in ((1, 1), (16, 16), (17, 33), (100, 7), (64, 256)):
         a = rng.standard_normal(shape, dtype=np.float32)
         assert np.array_equal(kernel.transpose(a), a.T)
+
+
+@pytest.mark.parametrize("name", ["naive", "L3_SIMD_16x2_4x8", "smem_8x8_double"])
+def test_parts_of_k(name: str, device: DeviceInfo, rng: np.random.Generator) -> None:
+    """Two kernels with memory between them; more parts than K has steps, too."""
+    preset = presets.load(name)
+    schedule, target = replace(preset.schedule, split=3, raster=2, name=None), target_of(device.handle)
+    if not needs(preset.schedule) <= device.features:
+        assert "no sub-groups" in driver.refusals(preset.spec, schedule, target=target)[0]
+        return
+    gemm = CompiledKernel.from_source(driver.emit(preset.spec, schedule, target=target), device)
+    for size in SIZES:
+        problem = Problem.random(rng, *size, -1.5, 0.25)
+        problem.check(gemm(problem.a, problem.b, problem.c.copy(), alpha=-1.5, beta=0.25))

@@ -88,7 +88,7 @@ def test_targets_without_sub_group_attributes() -> None:
 
 
 def test_split_k_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="which SYCL's launcher does not start yet: use split = 1"):
+    with pytest.raises(ScheduleError, match="which SYCL's launcher does not start yet: use split 1"):
         driver.emit(GemmSpec(), Schedule(split=2, k_step=4), "sycl")
 
 

@@ -16,7 +16,7 @@ from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Stage, Stmt
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import walk
+from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -225,11 +225,12 @@ def _local(kernel: Kernel, target: Target) -> list[str]:
     buffers = _buffers(kernel, Space.LOCAL)
     if not buffers:
         return ["local memory: none"]
-    total = sum(buffer.bytes for buffer in buffers)
+    total = local_bytes(kernel)
     shapes = ", ".join(f"{b.name}[{']['.join(map(str, b.extents))}] {b.bytes:,}" for b in buffers)
+    reused = ", the last where the others were" if total < sum(buffer.bytes for buffer in buffers) else ""
     return [
         f"local memory per group: {total:,} of {target.local_bytes:,} bytes ({total / target.local_bytes:.0%})",
-        f"  {shapes}",
+        f"  {shapes}{reused}",
     ]
 
 

@@ -21,11 +21,10 @@ def explain(request: Request) -> None:
     from gemmgen import driver
     from gemmgen.backends import BACKENDS
     from gemmgen.explain import explain as picture
-    from gemmgen.ir.target import TARGETS
 
     spec, schedule, target = request.resolve()
     if request.target is None:
-        # Of the languages, the first whose own target takes the schedule.
+        # Of the languages, the first that has a target which takes the schedule.
         takers = [b for b in BACKENDS.values() if not driver.refusals(spec, schedule, b.name)]
-        target = TARGETS[takers[0].targets[0]] if takers else target
+        target = driver.default_target(spec, schedule, takers[0].name) if takers else target
     say(picture(spec, schedule, target))

@@ -232,6 +232,10 @@ def test_a_terminal_without_box_characters() -> None:
 
 def test_explain() -> None:
     assert "flops per byte" in printed("explain", "--preset", "L3_SLM_8x8_8x16")
+    # No target is named: the first that can take it.
+    sliced = printed("explain", "--preset", "mbarrier_8x8_8x8_split128")
+    assert "135,168 of 232,448 bytes" in sliced
+    assert "the last where the others were" in sliced
     assert "'32x'" in refused("explain", "--tile", "32x")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, Spread, aligned
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, compare, is_const, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, is_const, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -30,13 +30,12 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute
+from gemmgen.passes.positions import LOCAL_INDEX
 
 PLANE = Var("s")
 #: Sums of up to this many planes are unrolled, to have many loads under way.
 MOST_PLANES = 128
 ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
-#: The number of the work-item in its group, by which `build` lets it be called.
-WORK_ITEM = Var("local_index")
 
 
 def expand(kernel: Kernel) -> Kernel:
@@ -140,9 +139,7 @@ class _Expander:
         values, scaled = self._scaled(update)
         move = Move(dst.buffer, (line, start), values, (Const(0),), update.atom, width)
         single = replace(move, dst_index=(line, start + ELEMENT), src_index=(ELEMENT,), width=1)
-        fits = [start + width <= dst.buffer.shape[-1], aligned(update.atom, width, dst.buffer)]
-        condition = all_of(f for f in fits if f is not None)
-        add: Body = (If(condition, (move,), loop(ELEMENT, width, (single,))),) if width > 1 else (move,)
+        add: Body = (If(_fits(update, start), (move,), loop(ELEMENT, width, (single,))),) if width > 1 else (move,)
         columns = loop(COL, spread.values // width, (*scaled, *add))
         return loop(ROW, update.acc.fragment.rows.values, (*names, If(line < dst.buffer.shape[-2], columns)))
 
@@ -164,11 +161,10 @@ class _Expander:
             body = self._update_vector(update, (*planes, line, start))
             columns = loop(COL, spread.values // width, body)
             return loop(ROW, update.acc.fragment.rows.values, (*names, *columns))
-        fits = [start + width <= dst.buffer.shape[-1], aligned(update.atom, width, dst.buffer)]
         place = (*planes, line, start + ELEMENT)
         single = Store(dst.buffer, place, _blend(update, Load(dst.buffer, place), COL * width + ELEMENT))
         column = If(
-            all_of(f for f in fits if f is not None),
+            _fits(update, start),
             self._update_vector(update, (*planes, line, start)),
             loop(ELEMENT, width, (single,)),
         )
@@ -224,13 +220,13 @@ class _Expander:
         along = src.transposed == dst.transposed
         body = _stage_vector(stage, src_at, dst_at, along)
         if vectors % work_items:
-            index = WORK_ITEM + ROW * work_items
+            index = LOCAL_INDEX + ROW * work_items
             body = (If(index < vectors, body),)
         return loop(ROW, rounds, body)
 
     def _share(self, stage: Stage, per_row: int, work_items: int) -> tuple[Expr, Expr]:
         """Which (slow, fast) coordinate of the tile a work-item moves in round `i`."""
-        own, name = WORK_ITEM, stage.src.buffer.name
+        own, name = LOCAL_INDEX, stage.src.buffer.name
         if work_items % per_row == 0:
             # The axis that is summed over is k; the other is a row of A or a column of B.
             axes = ["col" if name == "b" else "row"] * 2
@@ -257,6 +253,13 @@ class _Expander:
                 self.hoisted.append(let)
                 return let.var
         raise LoweringError(f"{name} stands for two things: {value}")
+
+
+def _fits(update: Update, start: Expr) -> Expr:
+    """Whether a vector of C from column `start` on is inside, and may stand there."""
+    inside = start + update.width <= update.dst.buffer.shape[-1]
+    alignment = aligned(update.atom, update.width, update.dst.buffer)
+    return inside if alignment is None else both(inside, alignment)
 
 
 def _blend(update: Update, old: Expr, column: Expr = COL) -> Expr:

@@ -57,5 +57,6 @@ def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = N
         body=body,
         group=(1, GROUP),
         grid=(Const(1), plan.m * across),
+        facts=(plan.m - ROW - 1,),
         promises=plan.promises(),
     )

@@ -328,7 +328,7 @@ mbarrier_8x16_16x16_split7_total(int m, int n, const float *__restrict__ workspa
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
 
-    if (row < m && col < n) {
+    if (col < n) {
         // The parts of K, one after the other.
         float total = workspace[row * ((n + 3) / 4 * 4) + col];
         #pragma unroll

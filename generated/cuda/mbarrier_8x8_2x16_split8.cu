@@ -341,7 +341,7 @@ mbarrier_8x8_2x16_split8_total(int m, int n, const float *__restrict__ workspace
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
 
-    if (row < m && col < n) {
+    if (col < n) {
         // The parts of K, one after the other.
         float total = workspace[row * ((n + 3) / 4 * 4) + col];
         #pragma unroll

@@ -108,7 +108,7 @@ mbarrier_8x8_8x8_atomic128_start(int m, int n, float beta, float *__restrict__ c
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
 
-    if (row < m && col < n) {
+    if (col < n) {
         // What the parts of K are added to.
         const float zero = 0.0f;
         c[row * ldc + col] = beta == 0.0f ? zero : fmaf(beta, c[row * ldc + col], zero);

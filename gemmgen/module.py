@@ -103,6 +103,8 @@ def render_module(source: Source) -> str:
     """
     if source.name in _TAKEN or keyword.iskeyword(source.name):
         raise ScheduleError(f"name {source.name!r} has a meaning in the Python module: choose another name")
+    if source.operation == "gemm" and source.spec.batched:
+        raise ScheduleError("a Python module takes no batches: leave out --batched, or use gemmgen.compile")
     if len(source.entry_points) > 1:
         raise ScheduleError("a Python module holds one kernel, but split needs two: use split 1, or gemmgen.compile")
     (entry,) = source.entry_points
@@ -131,7 +133,7 @@ def render_module(source: Source) -> str:
         local_size=f"({wide}, {high})",
         across=python(cols),
         down=python(rows),
-        grid_limits=GRID_LIMITS,
+        grid_limits=GRID_LIMITS[1:],
         shared=entry.dynamic_bytes,
         alignment=source.alignment,
         ld_multiple=source.spec.ld_multiple,

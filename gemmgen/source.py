@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +18,7 @@ ArgumentKind = Literal["buffer", "image", "int", "scalar"]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of an entry point: a buffer, an image, a 32-bit integer or a scalar of `dtype`."""
+    """One argument of an entry point: a buffer, an image, an integer or a scalar of `dtype`."""
 
     name: str
     kind: ArgumentKind
@@ -33,6 +34,7 @@ class EntryPoint:
         arguments: in the order of the signature.
         group: work-items of a group (rows, columns); columns are dimension 0.
         grid: groups along (rows, columns), as expressions over the integer arguments.
+        layers: the integer that says how many such grids there are, dimension 2; None for one.
         local_bytes: local memory of a group.
         dynamic_bytes: how much of it the launch must ask for.
         sub_group: lanes that it requires, or None.
@@ -45,11 +47,13 @@ class EntryPoint:
     local_bytes: int
     dynamic_bytes: int
     sub_group: int | None
+    layers: str | None = None
 
-    def groups(self, sizes: dict[str, int]) -> tuple[int, int]:
-        """Work-groups along (rows, columns) for the values of the integer arguments."""
+    def groups(self, sizes: Mapping[str, int]) -> tuple[int, int, int]:
+        """Work-groups along (layers, rows, columns) for the values of the integer arguments."""
         rows, cols = self.grid
-        return evaluate(rows, sizes), evaluate(cols, sizes)
+        layers = 1 if self.layers is None else sizes[self.layers]
+        return layers, evaluate(rows, sizes), evaluate(cols, sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
         local_bytes,
         dynamic_bytes,
         kernel.sub_group,
+        None if kernel.layers is None else kernel.layers.name,
     )
 
 

@@ -39,7 +39,10 @@ class GemmSpec:
         a_order, b_order, c_order: `row` where the elements of a row are neighbours, else `col`.
         alpha, beta: folded into the source, or None where they are run-time arguments.
         multiple_of: what m, n and k are promised to be divisible by; guards fold away accordingly.
-        ld_multiple: what the leading dimensions are promised to be divisible by, for vectors that need alignment.
+        batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
+            `stride_c` elements further on.
+        ld_multiple: what the leading dimensions, and the strides of a batch, are promised to be divisible by, for
+            vectors that need alignment.
     """
 
     m: int | None = None
@@ -53,6 +56,7 @@ class GemmSpec:
     beta: float | None = None
     multiple_of: tuple[int, int, int] = (1, 1, 1)
     ld_multiple: int = 1
+    batched: bool = False
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -86,7 +90,8 @@ class GemmSpec:
             for x, order in zip("ABC", (self.a_order, self.b_order, self.c_order), strict=True)
             if order == "col"
         )
-        return "; ".join(part for part in (str(self.dtype), sizes, orders) if part)
+        batched = "a batch, whose matrices lie a stride apart" if self.batched else ""
+        return "; ".join(part for part in (str(self.dtype), sizes, orders, batched) if part)
 
 
 def parse_dtype(text: str) -> DType:

@@ -29,7 +29,7 @@ class Cuda(CLike):
     suffix: ClassVar[str] = ".cu"
     words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "warp")
     targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_100")
-    types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
+    types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "int64": "long long", "bool": "bool"}
 
     # --- the function -----------------------------------------------------------------------------
 
@@ -53,8 +53,8 @@ class Cuda(CLike):
 
     def postlude(self, kernels: Sequence[Self]) -> str:
         """The launcher; NVRTC, which compiles for the device alone, does not see it."""
-        params = [*(self._param(p, "") for p in self.kernel.params), "cudaStream_t stream"]
-        empty = " || ".join(f"{p.name} < 1" for p in self.kernel.scalars if p.name in ("m", "n", "rows", "cols"))
+        params = [*(self._param(p, "") for p in self.kernel.launch_params), "cudaStream_t stream"]
+        empty = " || ".join(f"{var.name} < 1" for var in self.kernel.extents)
         lines = [
             "#ifndef __CUDACC_RTC__",
             f"// Queues the kernel{'s' if len(kernels) > 1 else ''} on a stream; matrices are in the device's memory.",
@@ -71,7 +71,7 @@ class Cuda(CLike):
 
     def launching(self, last: bool) -> list[str]:
         """The statements that launch this kernel, and end the launcher with what came of it."""
-        (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
+        rows, cols = self.kernel.group
         end = ["    return cudaGetLastError();"]
         if not last:
             end = [
@@ -82,7 +82,7 @@ class Cuda(CLike):
             ]
         return [
             *self._permission(),
-            f"    const dim3 grid({self.expr(across)}, {self.expr(down)});",
+            f"    const dim3 grid({self._grid()});",
             f"    const dim3 block({cols}, {rows});",
             f"    {self.kernel.name}<<<grid, block, {self.dynamic_bytes()}, stream>>>(",
             f"        {', '.join(p.name for p in self.kernel.params)});",
@@ -102,8 +102,13 @@ class Cuda(CLike):
         ]
 
     def launch(self) -> str:
-        (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
-        return f"block ({cols}, {rows}), grid ({self.expr(across)}, {self.expr(down)})"
+        rows, cols = self.kernel.group
+        return f"block ({cols}, {rows}), grid ({self._grid()})"
+
+    def _grid(self) -> str:
+        """Blocks along each dimension."""
+        layers = [] if self.kernel.layers is None else [self.kernel.layers.name]
+        return ", ".join([*map(self.expr, reversed(self.kernel.grid)), *layers])
 
     def uses(self) -> frozenset[str]:
         return frozenset()

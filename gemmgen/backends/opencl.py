@@ -28,7 +28,7 @@ class OpenCL(CLike):
     suffix: ClassVar[str] = ".cl"
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
     targets: ClassVar[tuple[str, ...]] = ("intel", "khr", "portable")
-    types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
+    types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "int64": "long", "bool": "bool"}
 
     # --- the function -----------------------------------------------------------------------------
 
@@ -123,7 +123,8 @@ class OpenCL(CLike):
     def launch(self) -> str:
         (rows, cols), (groups_down, groups_across) = self.kernel.group, self.kernel.grid
         across, down = self.expr(groups_across * cols), self.expr(groups_down * rows)
-        return f"local size {{{cols}, {rows}}}, global size {{{across}, {down}}}"
+        one, layers = ("", "") if self.kernel.layers is None else (", 1", f", {self.kernel.layers.name}")
+        return f"local size {{{cols}, {rows}{one}}}, global size {{{across}, {down}{layers}}}"
 
     def uses(self) -> frozenset[str]:
         named = {"intel_sub_groups", "required_sub_group_size"} if self.kernel.sub_group else set()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.expr import Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Floats
 
@@ -15,13 +16,13 @@ Argument = int | float | Floats
 
 def integers(kernel: Kernel, arguments: Mapping[str, Argument]) -> dict[str, int]:
     """The integer arguments, after a check of all names."""
-    names = [p.name for p in kernel.params]
+    names = [p.name for p in kernel.launch_params]
     if sorted(names) != sorted(arguments):
         raise ValueError(f"kernel {kernel.name} takes {', '.join(names)}, not {', '.join(arguments)}")
     sizes: dict[str, int] = {}
-    for var in kernel.scalars:
+    for var in kernel.launch_params:
         value = arguments[var.name]
-        if not var.dtype.is_float and not isinstance(value, np.ndarray):
+        if isinstance(var, Var) and not var.dtype.is_float and not isinstance(value, np.ndarray):
             sizes[var.name] = int(value)
     return sizes
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.expr import Const, Expr, compare, is_const
+from gemmgen.ir.expr import Const, Expr, all_of, compare, is_const
 
 Edge = Literal["clamp", "guard", "undefined", "zero_fill"]
 
@@ -143,10 +143,13 @@ class CopyAtom:
 
 
 def aligned(atom: CopyAtom, width: int, matrix: Buffer) -> Expr | None:
-    """The condition that all lines of a matrix begin where the atom's vectors may stand; None where any may."""
+    """The condition that all lines of a matrix, and of all of its batch, begin where the atom's vectors may stand; None
+    where any may.
+    """
     if not atom.aligned or width == 1:
         return None
-    condition = compare("==", matrix.layout.strides[-2] % width, 0)
+    steps = (matrix.layout.strides[-2], *(() if matrix.step is None else (matrix.step,)))
+    condition = all_of(compare("==", step % width, 0) for step in steps)
     return None if is_const(condition, 1) else condition
 
 

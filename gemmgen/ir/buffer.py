@@ -66,6 +66,7 @@ class Buffer:
         writable: whether the kernel may store to it.
         contracted: the storage axis that is summed over, if any. What is read past it must be zero; past
             the other axes any value of the matrix will do, since nothing made of it is stored.
+        step: elements from one matrix of a batch to the next, if it is one of a batch.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Buffer:
     layout: Layout
     writable: bool = True
     contracted: int | None = None
+    step: Expr | None = None
 
     @property
     def shape(self) -> tuple[Expr, ...]:

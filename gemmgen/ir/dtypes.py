@@ -25,6 +25,8 @@ class DType:
 
 F32 = DType("float32", 4, True)
 I32 = DType("int32", 4, False)
+#: How far apart matrices lie.
+I64 = DType("int64", 8, False)
 BOOL = DType("bool", 1, False)
 
 #: Element types that a matrix can have.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
-from gemmgen.ir.dtypes import BOOL, I32, DType
+from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 
 if TYPE_CHECKING:
     from gemmgen.ir.buffer import Buffer
@@ -72,7 +72,7 @@ class Var(_Arithmetic):
 
 @dataclass(frozen=True, slots=True)
 class Bin(_Arithmetic):
-    """A binary operation on two operands of one type."""
+    """A binary operation on two operands of one type; of two integers, the wider one's."""
 
     op: Op
     a: Expr
@@ -80,7 +80,9 @@ class Bin(_Arithmetic):
 
     @property
     def dtype(self) -> DType:
-        return BOOL if self.op in COMPARISONS else self.a.dtype
+        if self.op in COMPARISONS:
+            return BOOL
+        return self.b.dtype if self.b.dtype == I64 else self.a.dtype
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,8 +80,8 @@ class _Run:
         self._kernel = kernel
         self._sizes = integers(kernel, arguments)
         rows, cols = (evaluate(extent, self._sizes) for extent in kernel.grid)
-        self._groups = rows * cols
-        self._lanes = Lanes(kernel, (rows, cols))
+        layers = 1 if kernel.layers is None else self._sizes[kernel.layers.name]
+        self._lanes = Lanes(kernel, (layers, rows, cols))
         self._evaluator = Evaluator(self._lanes)
         self._sites: list[Site] = []
         self._locals: list[LocalMemory] = []
@@ -184,8 +184,8 @@ class _Run:
 
     def _advance(self, stmt: Advance, scope: Scope, site: Site) -> _Step:
         view = scope.memory(stmt.view.name)
-        if not isinstance(view, ViewMemory):
-            raise LoweringError(f"`{site.text}` moves no view")
+        if not isinstance(view, ViewMemory | GlobalMemory):
+            raise LoweringError(f"`{site.text}` moves neither a view nor a matrix")
         by = self._evaluator.index(stmt.by, scope, site)
         return lambda active: view.advance(by(active))
 

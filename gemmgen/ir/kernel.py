@@ -22,6 +22,7 @@ class Kernel:
         sub_group: lanes of a sub-group that the kernel requires, or None.
         facts: expressions known to be >= 0 wherever the kernel runs: what guards are folded with.
         promises: conditions known to hold, such as `lda % 4 == 0`.
+        layers: how many such grids there are, dimension 2 of the launch; None for one, without that dimension.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Kernel:
     sub_group: int | None = None
     facts: tuple[Expr, ...] = ()
     promises: tuple[Expr, ...] = ()
+    layers: Var | None = None
 
     @property
     def scalars(self) -> tuple[Var, ...]:
@@ -41,9 +43,23 @@ class Kernel:
     def matrices(self) -> tuple[Buffer, ...]:
         return tuple(p for p in self.params if isinstance(p, Buffer))
 
+    @property
+    def launch_params(self) -> tuple[Buffer | Var, ...]:
+        """What its launch depends on: the arguments, and how many layers there are."""
+        return self.params if self.layers is None else (*self.params, self.layers)
+
+    @property
+    def extents(self) -> tuple[Var, ...]:
+        """Of those, the integers that must not be zero for anything to be there to do."""
+        named = ("m", "n", "rows", "cols", *(() if self.layers is None else (self.layers.name,)))
+        return tuple(p for p in self.launch_params if isinstance(p, Var) and p.name in named)
+
 
 #: How a product's parameters follow each other.
-_ORDER = ("m", "n", "k", "alpha", "a", "lda", "b", "ldb", "workspace", "beta", "c", "ldc")
+_ORDER = (
+    *("m", "n", "k", "alpha", "a", "lda", "stride_a", "b", "ldb", "stride_b"),
+    *("workspace", "beta", "c", "ldc", "stride_c"),
+)
 
 
 def together(program: Program) -> Kernel:
@@ -85,4 +101,5 @@ class Program:
         """How many elements the workspace has, over the scalar parameters."""
         if self.workspace is None:
             return None
-        return self.workspace.shape[0] * self.workspace.layout.strides[0]
+        elements = self.workspace.shape[0] * self.workspace.layout.strides[0]
+        return elements if self.main.layers is None else elements * self.main.layers

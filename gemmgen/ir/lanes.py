@@ -26,6 +26,7 @@ Value = int | float | np.float32 | np.bool_ | Array
 Index = int | Ints
 
 _Element = TypeVar("_Element", np.int64, np.float32, np.bool_)
+_Number = TypeVar("_Number", int, Ints)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +84,12 @@ class Site:
         return headline(self.statement)
 
 
+def place_of(group: _Number, grid: tuple[int, int, int]) -> tuple[_Number, _Number, _Number]:
+    """Where the groups of these numbers stand along columns, rows and layers."""
+    _, rows, cols = grid
+    return group % cols, group // cols % rows, group // (rows * cols)
+
+
 class Lanes:
     """The groups that run together: lane = group-major, then local row, then local column.
 
@@ -95,7 +102,7 @@ class Lanes:
         time: how often work-items arrived at an mbarrier; tells accesses apart that one orders and another does not.
     """
 
-    def __init__(self, kernel: Kernel, grid: tuple[int, int]) -> None:
+    def __init__(self, kernel: Kernel, grid: tuple[int, int, int]) -> None:
         rows, self._columns = kernel.group
         self.grid = grid
         self.group_size = rows * self._columns
@@ -124,8 +131,8 @@ class Lanes:
             action()
 
     def group_id(self, dimension: int) -> Index:
-        """Index of the group: along columns (0) or rows (1)."""
-        return self._group % self.grid[1] if dimension == 0 else self._group // self.grid[1]
+        """Index of the group: along columns (0), rows (1) or layers (2)."""
+        return place_of(self._group, self.grid)[dimension]
 
     def local_id(self, dimension: int) -> Index:
         """Index of the work-item in its group: along columns (0) or rows (1)."""
@@ -158,4 +165,6 @@ class Lanes:
         """A lane of the whole grid, in the reader's terms."""
         group, item = divmod(lane, self.group_size)
         place = f"({item // self._columns}, {item % self._columns})"
-        return f"work-item {place} of group ({group // self.grid[1]}, {group % self.grid[1]})"
+        col, row, layer = place_of(group, self.grid)
+        of_layer = f"{layer}, " if self.grid[0] > 1 else ""
+        return f"work-item {place} of group ({of_layer}{row}, {col})"

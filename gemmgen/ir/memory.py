@@ -64,20 +64,25 @@ class _Strided(_Base):
         super().__init__(lanes, buffer, sizes, sites)
         self._strides = tuple(evaluate(stride, sizes) for stride in buffer.layout.strides)
         self._size = 0
+        self._start: Index = 0
 
     def _locate(self, index: Sequence[Index], active: Active, site: Site) -> Index:
         """The active lanes' addresses, without gaps; one number if all address the same."""
-        address: Index = 0
+        address = active.pick(self._start)
         for axis, coordinate in enumerate(index):
             inside = self._inside(axis, coordinate, active)
             if inside is None:
                 self._outside(axis, index, active, site)
             address = address + inside * self._strides[axis]
-        last = address if not isinstance(address, np.ndarray) else int(address.max())
-        if last >= self._size:
-            position = 0 if not isinstance(address, np.ndarray) else int(address.argmax())
-            self._fault("out-of-bounds", position, index, active, site, f"address {last} of {self._size} elements")
+        for end in (address,) if not isinstance(address, np.ndarray) else (int(address.min()), int(address.max())):
+            if not 0 <= end < self._size:
+                position = int(np.argmax(np.broadcast_to(address == end, active.lanes.shape)))
+                self._fault("out-of-bounds", position, index, active, site, f"address {end} of {self._size} elements")
         return address
+
+    def advance(self, by: Index) -> None:
+        """Begin elsewhere."""
+        self._start = self._start + by
 
 
 class PrivateMemory(_Strided):
@@ -288,31 +293,19 @@ class ViewMemory(_Strided):
     ) -> None:
         super().__init__(lanes, buffer, sizes, sites)
         self._memory, self._size = memory, memory.size
-        self._start: Index = 0
 
     def point(self, index: Sequence[Index], active: Active, site: Site) -> None:
         """Begin at an element; all work-items of the groups do."""
         start = self._memory.locate(index, active, site)
         self._start = active.spread(start) if isinstance(start, np.ndarray) else start
 
-    def advance(self, by: Index) -> None:
-        """Begin elsewhere."""
-        self._start = self._start + by
-
-    def _addresses(self, index: Sequence[Index], active: Active, site: Site) -> Index:
-        address = self._locate(index, active, site) + active.pick(self._start)
-        beyond = np.broadcast_to((address < 0) | (address >= self._size), active.lanes.shape)
-        if beyond.any():
-            self._fault("out-of-bounds", int(np.argmax(beyond)), index, active, site, "outside of local memory")
-        return address
-
     def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Loads of the active lanes."""
-        return self._memory.read_at(self._addresses(index, active, site), index, active, site)
+        return self._memory.read_at(self._locate(index, active, site), index, active, site)
 
     def peek(self, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Loads that nobody may need."""
-        return self._memory.peek_at(self._addresses(index, active, site), index, active, site)
+        return self._memory.peek_at(self._locate(index, active, site), index, active, site)
 
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Raises: LoweringError."""
@@ -329,8 +322,13 @@ class GlobalMemory(_Shared):
     ) -> None:
         super().__init__(lanes, buffer, sizes, sites)
         self._data, self._size = data, len(data)
+        lanes.on_load(self._begin)
         # What nobody may write to cannot be raced for.
         self._accesses = Accesses(self._size) if buffer.writable else None
+
+    def _begin(self) -> None:
+        """Where the groups that run next find it."""
+        self._start = 0
 
     def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Loads of the active lanes."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gemmgen.ir.expr import Call, Const, Expr, Var, as_int
 from gemmgen.ir.flights import Flight
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.lanes import place_of
 from gemmgen.ir.stmt import AsyncGroup, For, Let, Mbarrier
 from gemmgen.ir.visit import map_expr, walk
 
@@ -60,13 +61,13 @@ class Phases:
         return self._ended[index]
 
 
-def runs(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int], most: int) -> Iterator[tuple[int, int]]:
+def runs(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], most: int) -> Iterator[tuple[int, int]]:
     """(first group, groups) that can run together, at most `most` of them.
 
     Those that count asynchronous copies or phases must go through loops equally often, which is their own matter where
     K is split.
     """
-    total = grid[0] * grid[1]
+    total = grid[0] * grid[1] * grid[2]
     counts = any(isinstance(s, AsyncGroup | Mbarrier) for s in walk(kernel.body))
     first, course = 0, _course(kernel, sizes, grid, 0) if counts and total else ()
     for group in range(1, total + 1):
@@ -76,9 +77,9 @@ def runs(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int], most: 
             first, course = group, following
 
 
-def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int], group: int) -> tuple[int, ...]:
+def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], group: int) -> tuple[int, ...]:
     """How far each loop goes whose bounds are known at the top of the kernel."""
-    ids = {0: group % grid[1], 1: group // grid[1]}
+    ids = place_of(group, grid)
     known: dict[str, int] = dict(sizes)
 
     def value(node: Expr) -> int | None:

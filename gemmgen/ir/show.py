@@ -126,7 +126,8 @@ def _head(kernel: Kernel) -> Iterator[str]:
         else:
             yield f"{_INDENT}param {param.name}: {param.dtype}"
     yield f"{_INDENT}group {kernel.group[0]} x {kernel.group[1]}"
-    yield f"{_INDENT}grid {_expr(kernel.grid[0], 1)} x {_expr(kernel.grid[1], 1)}"
+    layers = "" if kernel.layers is None else f", {kernel.layers.name} layers"
+    yield f"{_INDENT}grid {_expr(kernel.grid[0], 1)} x {_expr(kernel.grid[1], 1)}{layers}"
     if kernel.sub_group is not None:
         yield f"{_INDENT}sub_group {kernel.sub_group}"
     for fact in kernel.facts:

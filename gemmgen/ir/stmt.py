@@ -259,7 +259,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Move where a view begins by a number of elements."""
+    """Move where a view begins by a number of elements; or for all of the kernel, where a matrix does."""
 
     view: Buffer
     by: Expr

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import BOOL, I32, DType
+from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 from gemmgen.ir.expr import FUNCTIONS, Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import headline, show_expr
@@ -185,11 +185,12 @@ class _Verifier:
         self._bind(buffer, scope)
 
     def _view(self, stmt: Point | Advance, scope: _Scope) -> None:
-        self._require(stmt.view.space is Space.VIEW, f"{stmt.view.name} is {stmt.view.space.value}, no view")
         if isinstance(stmt, Advance):
+            self._require(stmt.view.space in (Space.VIEW, Space.GLOBAL), f"{stmt.view.name} cannot be moved")
             self._declared(stmt.view, scope)
-            self._integer(stmt.by)
+            self._require(stmt.by.dtype in (I32, I64), f"{show_expr(stmt.by)} is {stmt.by.dtype}, not an integer")
             return
+        self._require(stmt.view.space is Space.VIEW, f"{stmt.view.name} is {stmt.view.space.value}, no view")
         self._require(stmt.buffer.space is Space.LOCAL, f"{stmt.buffer.name} is {stmt.buffer.space.value}, not local")
         self._same(stmt.view.dtype, stmt.buffer.dtype, f"{stmt.view.name} and {stmt.buffer.name}")
         self._element(stmt.buffer, stmt.index, scope)
@@ -303,7 +304,11 @@ class _Verifier:
                     self._fail(f"{name} is not bound")
                 self._same(bound, dtype, f"{name} where it is bound and where it is used")
             case Bin(op, a, b):
-                self._same(a.dtype, b.dtype, f"the operands of {show_expr(node)}")
+                whole = {a.dtype, b.dtype} <= {I32, I64}
+                self._require(
+                    whole or a.dtype == b.dtype,
+                    f"the operands of {show_expr(node)} differ in type: {a.dtype} and {b.dtype}",
+                )
                 self._require((a.dtype == BOOL) <= (op in ("&&", "==", "!=")), f"{op} on bool")
                 self._require(op != "&&" or a.dtype == BOOL, f"&& on {a.dtype}")
                 self._require(op not in ("%", "&") or not a.dtype.is_float, f"{op} on {a.dtype}")
@@ -323,7 +328,9 @@ class _Verifier:
             self._needs(frozenset({"sub_groups"}), name)
             self._sub_group(name)
         if name in ("group_id", "local_id"):
-            self._require(as_int(args[0]) in (0, 1), f"{show_expr(node)} has no constant dimension 0 or 1")
+            dimensions = (0, 1, 2) if name == "group_id" and self._kernel.layers is not None else (0, 1)
+            known = as_int(args[0]) in dimensions
+            self._require(known, f"{show_expr(node)} has no constant dimension of {_listed(dimensions)}")
         if name in ("broadcast", "shuffle_xor"):
             self._integer(args[1])
         values = {"fma": args, "broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)

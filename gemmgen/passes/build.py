@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen.ir.atoms import ATOMIC_ADD, BROADCAST_FMA, FMA, FMA_SNAKE, Spread
-from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.stmt import (
@@ -28,7 +28,20 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan
-from gemmgen.passes.positions import COL, COL0, K0, KK, LOCAL_INDEX, PART, ROW, ROW0, SLICE, SUM_COL, SUM_ROW
+from gemmgen.passes.positions import (
+    BATCH_COUNT,
+    COL,
+    COL0,
+    K0,
+    KK,
+    LOCAL_INDEX,
+    PART,
+    ROW,
+    ROW0,
+    SLICE,
+    SUM_COL,
+    SUM_ROW,
+)
 from gemmgen.passes.total import build_start, build_total
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -153,7 +166,7 @@ class _Gemm(Plan):
             comment, beta = Comment("This part's share is added to C."), zero
             vector = ATOMIC_ADD, min(self.schedule.c_width, max(ATOMIC_ADD.widths))
         elif self.schedule.split > 1:
-            tile = Tile(self.workspace(writable=True), (PART, ROW0, COL0), *self.schedule.block_tile)
+            tile = Tile(self.sums, (PART, ROW0, COL0), *self.schedule.block_tile)
             comment, beta = Comment("This part's share of C."), zero
         if self.schedule.slices == 1:
             return (comment, Update(tile, self.acc, self.alpha, beta, *vector))
@@ -211,33 +224,38 @@ class _Gemm(Plan):
 
     # --- the kernel -------------------------------------------------------------------------------
 
+    @property
+    def sums(self) -> Buffer:
+        """Where the kernel leaves what it sums."""
+        in_parts = self.schedule.split > 1 and not self.schedule.atomic
+        return self.workspace(writable=True) if in_parts else self.c
+
     def kernel(self) -> Kernel:
         """All of it."""
         s = self.schedule
         body = self._product()
+        to_product = self.to_product(self.a.matrix, self.b.matrix, self.sums)
         if s.tile == (1, 1) and s.method == "naive" and not s.barrier:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
         return Kernel(
             name=self.name,
             params=self._params(),
-            body=(*self.positions(), *self._allocs(), *body),
+            body=(*self.positions(), *to_product, *self._allocs(), *body),
             group=s.all_work_items,
             grid=self.grid(),
             sub_group=s.sub_group,
             facts=self.facts(),
             promises=self.promises(),
+            layers=BATCH_COUNT if self.spec.batched else None,
         )
 
     def _params(self) -> tuple[Buffer | Var, ...]:
-        a, b = self.a.matrix, self.b.matrix
-        order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, a, Var("lda"), b, Var("ldb")]
-        if self.schedule.atomic:
-            order += [self.c, Var("ldc")]
-        else:
-            order += [self.workspace(writable=True)] if self.schedule.split > 1 else [self.beta, self.c, Var("ldc")]
-        images = {f"ld{x.name}" for x in (a, b) if x.space is Space.IMAGE}
-        return tuple(p for p in order if isinstance(p, Buffer) or (isinstance(p, Var) and p.name not in images))
+        order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha]
+        order += self.per_matrix(self.a.matrix, self.b.matrix)
+        order += [] if self.schedule.split > 1 else [self.beta]
+        order += self.per_matrix(self.c) if self.sums == self.c else [self.sums]
+        return tuple(p for p in order if isinstance(p, Buffer | Var))
 
 
 def _position(own: Var, origin: Var, spread: Spread) -> Expr:

@@ -17,10 +17,11 @@ from gemmgen.ir.atoms import (
     block_read,
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.dtypes import I64
 from gemmgen.ir.expr import Const, Expr, Var, as_int, ceil_div, compare
-from gemmgen.ir.stmt import Pipe, Registers, Sync, Tile
+from gemmgen.ir.stmt import Advance, Body, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
-from gemmgen.passes.positions import LANE, SUM_COL, SUM_ROW, Positions
+from gemmgen.passes.positions import BATCH, LANE, SUM_COL, SUM_ROW, Positions
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
@@ -86,7 +87,8 @@ class Plan(Positions):
         slow, fast = (rows, cols) if order == "row" else (cols, rows)
         axis = {"": None, "rows": int(order == "col"), "cols": int(order == "row")}[contracted]
         layout = Layout.pitched(slow, fast, Var(f"ld{name}"))
-        return Buffer(name, self.spec.dtype, space, layout, writable=name == "c", contracted=axis)
+        step = Var(f"stride_{name}", I64) if self.spec.batched else None
+        return Buffer(name, self.spec.dtype, space, layout, writable=name == "c", contracted=axis, step=step)
 
     @cached_property
     def a(self) -> Path:
@@ -185,6 +187,20 @@ class Plan(Positions):
         buffer = Buffer("acc", self.spec.dtype, Space.PRIVATE, Layout.packed(rows, cols))
         return Registers(buffer, Fragment(self.rows, self.cols))
 
+    def to_product(self, *matrices: Buffer | None) -> Body:
+        """Of a batch, moves the matrices on to this group's product."""
+        if not self.spec.batched:
+            return ()
+        planes = self.workspace(writable=False).layout.strides[0] * self.schedule.split
+        return tuple(Advance(matrix, BATCH * (matrix.step or planes)) for matrix in matrices if matrix is not None)
+
+    def per_matrix(self, *matrices: Buffer) -> tuple[Buffer | Var, ...]:
+        """The parameters that say where matrices are."""
+        out: list[Buffer | Expr | None] = []
+        for matrix in matrices:
+            out += [matrix] if matrix.space is Space.IMAGE else [matrix, matrix.layout.strides[0], matrix.step]
+        return tuple(p for p in out if isinstance(p, Buffer | Var))
+
     @property
     def name(self) -> str:
         """The kernel's."""
@@ -228,10 +244,8 @@ class Plan(Positions):
         return self.matrix("c", self.m, self.n, self.spec.c_order)
 
     def promises(self) -> tuple[Expr, ...]:
-        """What is known of leading dimensions."""
-        return tuple(
-            compare("==", Var(f"ld{name}") % width, 0)
-            for name in "abc"
-            for width in WIDTHS
-            if self.spec.ld_multiple % width == 0
-        )
+        """What is known of leading dimensions, and of the steps of a batch."""
+        known = [Var(f"ld{name}") for name in "abc"]
+        known += [Var(f"stride_{name}", I64) for name in "abc"] if self.spec.batched else []
+        promised = [width for width in WIDTHS if self.spec.ld_multiple % width == 0]
+        return tuple(compare("==", var % width, 0) for var in known for width in promised)

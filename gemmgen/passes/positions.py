@@ -21,6 +21,8 @@ K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 #: Of groups that are numbered in one line: how many lie along C's columns and rows, and which of them this is.
 DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), Var("block")
 BLOCK_ROW, BLOCK_COL, BAND, IN_BAND = Var("block_row"), Var("block_col"), Var("band_row"), Var("in_band")
+#: Which product of a batch it is, how many there are.
+BATCH, BATCH_COUNT = Var("batch"), Var("batch_count")
 #: The part of K that a group sums, and its bounds.
 PART, K_PART, K_BEGIN, K_END = Var("part"), Var("k_part"), Var("k_begin"), Var("k_end")
 
@@ -142,6 +144,7 @@ class Positions:
         """Where this work-item stands; names that nothing uses are dropped by `simplify`."""
         (block_rows, block_cols), (row, col) = self.schedule.block_tile, self._block
         lets: list[Stmt] = [
+            *((Let(BATCH, call("group_id", 2)),) if self.spec.batched else ()),
             *self._work_item(),
             *((Let(LANE, call("lane_id")),) if self.uses_sub_group else ()),
             *(self._in_line() if self.in_line else ()),

@@ -8,7 +8,7 @@ from gemmgen.ir.expr import Const, Var, both, ceil_div
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, If, Let, Registers, Sum, Tile, Update
 from gemmgen.passes.plan import Plan
-from gemmgen.passes.positions import ACROSS, COL, ROW, call
+from gemmgen.passes.positions import ACROSS, BATCH, BATCH_COUNT, COL, ROW, call
 
 #: Work-items of a group, side by side along a row.
 GROUP = 256
@@ -45,12 +45,14 @@ def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = N
     """A kernel with a work-item for each element of C."""
     across = ceil_div(plan.n, GROUP)
     body = (
+        *((Let(BATCH, call("group_id", 2)),) if plan.spec.batched else ()),
         Let(ACROSS, across),
         Let(ROW, call("group_id", 0) // ACROSS),
         Let(COL, call("group_id", 0) % ACROSS * GROUP + call("local_id", 0)),
+        *plan.to_product(parts, plan.c),
         If(both(plan.m > ROW, plan.n > COL), inside),
     )
-    listed = (plan.m, plan.n, parts, plan.beta, plan.c, plan.c.layout.strides[0])
+    listed = (plan.m, plan.n, parts, plan.beta, *plan.per_matrix(plan.c))
     return Kernel(
         name=f"{plan.name}_{suffix}",
         params=tuple(p for p in listed if isinstance(p, Buffer | Var)),
@@ -59,4 +61,5 @@ def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = N
         grid=(Const(1), plan.m * across),
         facts=(plan.m - ROW - 1,),
         promises=plan.promises(),
+        layers=BATCH_COUNT if plan.spec.batched else None,
     )

@@ -115,6 +115,8 @@ def _blocks(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             yield f"atomic, but target {target.name!r} adds no vectors in one step: drop it, or use sm_90 or later"
         if spec.c_order == "col":
             yield "atomic adds to rows of C, which is column-major: drop it"
+    if spec.batched and any(o.memory == "image" for o in (s.a, s.b)):
+        yield "an image holds one matrix, not a batch: use a preset that reads buffers, such as L3_SIMD_32x2_1x8"
     if s.split > 1 and any(o.memory == "image" for o in (s.a, s.b)):
         yield f"split = {s.split} begins in the middle of K, which image block reads can't: use split 1"
 

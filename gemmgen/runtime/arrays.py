@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import math
 import numbers
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Literal, Protocol, TypeGuard, cast
+from typing import Literal, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.views import (
+    LIMIT,
+    ArrayLike,
+    View,
+    check_spans,
+    check_view,
+    is_array,
+    is_device_array,
+    new_view,
+    shape,
+)
 from gemmgen.spec import GemmSpec, Order
-
-#: Kernels index with 32-bit integers.
-LIMIT = 2**31
-
-
-class ArrayLike(Protocol):
-    """What NumPy arrays and pyopencl arrays have in common."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def strides(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype[np.generic]: ...
 
 
 class _DeviceArray(ArrayLike, Protocol):
@@ -39,34 +34,6 @@ class _DeviceArray(ArrayLike, Protocol):
     def offset(self) -> int: ...
     @property
     def base_data(self) -> object: ...
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A matrix as it lies in memory: `slow` lines of `fast` neighbouring elements, `ld` elements apart."""
-
-    rows: int
-    cols: int
-    order: Order
-    ld: int
-
-    @property
-    def fast(self) -> int:
-        return self.cols if self.order == "row" else self.rows
-
-    @property
-    def slow(self) -> int:
-        return self.rows if self.order == "row" else self.cols
-
-    @property
-    def span(self) -> int:
-        """Elements from the first to the last, both included."""
-        return (self.slow - 1) * self.ld + self.fast
-
-    @property
-    def packed(self) -> bool:
-        """Whether no gap lies between the lines."""
-        return self.ld == self.fast or self.slow == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +57,6 @@ class Request:
     on_device: bool
 
 
-def is_device_array(value: object) -> bool:
-    """Whether it is a `GpuMatrix` or a `pyopencl.array.Array`, without importing that module."""
-    if isinstance(value, GpuMatrix):
-        return True
-    module = sys.modules.get("pyopencl.array")
-    return module is not None and isinstance(value, module.Array)
-
-
-def is_array(value: object) -> TypeGuard[ArrayLike]:
-    """Whether it is an array that a kernel could take."""
-    return isinstance(value, np.ndarray) or is_device_array(value)
-
-
 def check_gemm(
     spec: GemmSpec,
     a: object,
@@ -116,7 +70,8 @@ def check_gemm(
     """Check the arguments of C = alpha * A @ B + beta * C.
 
     Args:
-        a, b, c: [m, k], [k, n] and [m, n] of `spec.dtype`; c may be None.
+        a, b, c: [m, k], [k, n] and [m, n] of `spec.dtype`; c may be None. Of a batch, c has a dimension before these,
+            and a and b have it where they are not one matrix for all.
         alpha, beta: real numbers; None for what is folded in the spec, else 1 and 0.
         kinds: what is wrong with the kinds of arrays; None for `check_kinds`.
         span: elements that A and B must span less than.
@@ -129,10 +84,11 @@ def check_gemm(
     if c is None and beta_value != 0:
         problems.append(f"beta = {beta_value:g} adds to a c that was not given: pass c, or beta = 0")
     check_shapes(spec, a, b, c, problems)
+    inputs = (2, 3) if spec.batched else (2,)
     orders: dict[str, Order] = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
     views = {
-        name: check_view(name, value, orders[name], spec.dtype.name, problems, f"a GemmSpec with {name}_order")
-        for name, value in (("a", a), ("b", b), ("c", c))
+        name: check_view(name, value, orders[name], spec.dtype.name, problems, f"a GemmSpec with {name}_order", ranks)
+        for name, value, ranks in (("a", a, inputs), ("b", b, inputs), ("c", c, inputs[-1:]))
         if is_array(value)
     }
     check_output("c", c, {"a": a, "b": b}, problems)
@@ -142,12 +98,14 @@ def check_gemm(
     view_a, view_b = views["a"], views["b"]
     assert view_a is not None
     assert view_b is not None
-    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order)
+    count = max(array.shape[0] if len(array.shape) == 3 else 1 for array in (cast(ArrayLike, a), cast(ArrayLike, b)))
+    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, count if spec.batched else None)
+    batch = {"batch_count": count} if spec.batched else {}
     check_spans({"a": view_a, "b": view_b, "c": view_c}, {"a": span, "b": span})
     return Request(
         inputs={"a": (cast(ArrayLike, a), view_a), "b": (cast(ArrayLike, b), view_b)},
         output=("c", cast("ArrayLike | None", c), view_c),
-        sizes={"m": view_a.rows, "n": view_b.cols, "k": view_a.cols},
+        sizes={"m": view_a.rows, "n": view_b.cols, "k": view_a.cols, **batch},
         scalars={"alpha": alpha_value, "beta": beta_value},
         loads_output=beta_value != 0,
         on_device=is_device_array(a),
@@ -155,12 +113,21 @@ def check_gemm(
 
 
 def pitch_problems(views: Mapping[str, View | None], unit: int) -> list[str]:
-    """Leading dimensions that break the promise of `GemmSpec.ld_multiple`; that of a single line is never used."""
-    return [
+    """Leading dimensions and steps of a batch that break the promise of `GemmSpec.ld_multiple`; the leading dimension
+    of a single line is never used.
+    """
+    there = {name: view for name, view in views.items() if view is not None}
+    problems = [
         f"{name} has leading dimension {view.ld}, not the multiple of {unit} that the GemmSpec promises: "
         "pad its lines, or use ld_multiple=1"
-        for name, view in views.items()
-        if view is not None and view.slow > 1 and view.ld % unit
+        for name, view in there.items()
+        if view.slow > 1 and view.ld % unit
+    ]
+    return problems + [
+        f"{name}'s matrices lie {view.stride} elements apart, not a multiple of {unit} as the GemmSpec promises: "
+        "pad them, or use ld_multiple=1"
+        for name, view in there.items()
+        if view.stride % unit
     ]
 
 
@@ -188,16 +155,6 @@ def check_transpose(dtype: str, a: object, out: object = None) -> Request:
         loads_output=False,
         on_device=is_device_array(a),
     )
-
-
-def new_view(rows: int, cols: int, order: Order) -> View:
-    """A matrix without gaps."""
-    return View(rows, cols, order, cols if order == "row" else rows)
-
-
-def shape(array: ArrayLike) -> str:
-    """`3x4`; `()` for a scalar."""
-    return "x".join(map(str, array.shape)) or "()"
 
 
 def check_kinds(values: Mapping[str, object]) -> list[str]:
@@ -249,15 +206,16 @@ def check_shapes(spec: GemmSpec, a: object, b: object, c: object, problems: list
     """Shapes against each other, against sizes that the spec fixes and against divisibility that it promises."""
     extents: dict[str, int] = {}
     for name, value, axes in (("a", a, "mk"), ("b", b, "kn"), ("c", c, "mn")):
-        if not is_array(value) or len(value.shape) != 2:
+        if not is_array(value) or len(value.shape) not in (2, 3):
             continue
-        for axis, extent in zip(axes, value.shape, strict=True):
+        for axis, extent in zip(axes, value.shape[-2:], strict=True):
             if extents.setdefault(axis, extent) != extent:
                 first = "a" if axis in "mk" else "b"
                 problems.append(
                     f"{name} is {shape(value)}, so {axis} = {extent}, but {first} says {axis} = {extents[axis]}: "
                     "a must be m x k, b k x n and c m x n"
                 )
+    problems += _count_problems(a, b, c)
     promises = zip("mnk", (spec.m, spec.n, spec.k), spec.multiple_of, strict=True)
     for axis, fixed, unit in promises:
         if axis not in extents:
@@ -274,61 +232,14 @@ def check_shapes(spec: GemmSpec, a: object, b: object, c: object, problems: list
             )
 
 
-def check_view(
-    name: str, array: ArrayLike, order: Order, dtype: str, problems: list[str], order_option: str = ""
-) -> View | None:
-    """How a matrix of `order` lies in memory, or None with the reasons why a kernel can't take it."""
-    before = len(problems)
-    if array.dtype != np.dtype(dtype):
-        real = f"{name}.real" if array.dtype.kind == "c" else name
-        note = " (drops the imaginary part)" if array.dtype.kind == "c" else ""
-        problems.append(f"{name} has dtype {array.dtype}, not {dtype}: pass {real}.astype(np.{dtype}){note}")
-    if len(array.shape) != 2:
-        problems.append(
-            f"{name} has shape {shape(array)}, so {len(array.shape)} dimensions, not 2: pass {name}.reshape(rows, cols)"
-        )
-        return None
-    if 0 in array.shape:
-        problems.append(f"{name} is empty ({shape(array)}): every extent must be at least 1")
-        return None
-    if isinstance(array, np.ndarray) and not array.flags.aligned:
-        problems.append(f"{name} does not lie on a multiple of {array.dtype.alignment} bytes: pass {name}.copy()")
-    ld = leading_dimension(array, order)
-    if ld is None:
-        problems.append(stride_problem(name, array, order, order_option))
-    if len(problems) > before or ld is None:
-        return None
-    return View(int(array.shape[0]), int(array.shape[1]), order, ld)
-
-
-def leading_dimension(array: ArrayLike, order: Order) -> int | None:
-    """Elements between neighbours along the slow axis; None if the strides are not those of `order`.
-
-    The stride of an axis of extent 1 is never used, so it may be anything.
-    """
-    size = array.dtype.itemsize
-    (slow, fast), (slow_stride, fast_stride) = array.shape, array.strides
-    if order == "col":
-        slow, fast, slow_stride, fast_stride = fast, slow, fast_stride, slow_stride
-    if fast > 1 and fast_stride != size:
-        return None
-    if slow == 1:
-        return int(fast)
-    if slow_stride % size or slow_stride // size < fast:
-        return None
-    return int(slow_stride // size)
-
-
-def stride_problem(name: str, array: ArrayLike, order: Order, order_option: str) -> str:
-    """The sentence for strides that no leading dimension describes."""
-    maker = "np.ascontiguousarray" if order == "row" else "np.asfortranarray"
-    remedy = f"pass {maker}({name})"
-    if is_device_array(array):
-        remedy = f"copy it into a new array of order {'C' if order == 'row' else 'F'!r}"
-    other: Order = "col" if order == "row" else "row"
-    if order_option and leading_dimension(array, other) is not None:
-        remedy += f", or compile {order_option}={other!r}"
-    return f"{name} has strides {tuple(array.strides)} bytes, not those of a {order}-major matrix: {remedy}"
+def _count_problems(a: object, b: object, c: object) -> list[str]:
+    """Batches of different lengths; one matrix serves all."""
+    counts = {x: v.shape[0] for x, v in (("a", a), ("b", b), ("c", c)) if is_array(v) and len(v.shape) == 3}
+    inputs = {count for name, count in counts.items() if name != "c" and count != 1}
+    if len(inputs) > 1 or ("c" in counts and counts["c"] != max(inputs, default=1)):
+        listed = ", ".join(f"{count} of {name}" for name, count in counts.items())
+        return [f"the batch has {listed}: pass as many of each; of a and b, one may serve all"]
+    return []
 
 
 def check_output(name: str, output: object, inputs: Mapping[str, object], problems: list[str]) -> None:
@@ -337,9 +248,21 @@ def check_output(name: str, output: object, inputs: Mapping[str, object], proble
         return
     if isinstance(output, np.ndarray) and not output.flags.writeable:
         problems.append(f"{name} is read-only: pass a writable array, or leave {name} out to have it allocated")
+    if meets_itself(output):
+        problems.append(f"{name}'s matrices share elements: pass an array that has each of its own")
     for other, value in inputs.items():
         if is_array(value) and overlap(output, value):
             problems.append(f"{name} overlaps {other} in memory: pass another {name}, or {other}.copy()")
+
+
+def meets_itself(array: ArrayLike) -> bool:
+    """Whether two elements of a batch may be one: unless each axis steps over all that shorter steps reach."""
+    reach = array.dtype.itemsize
+    for step, extent in sorted((abs(s), e) for s, e in zip(array.strides, array.shape, strict=True) if e > 1):
+        if step < reach and len(array.shape) > 2:
+            return True
+        reach += (extent - 1) * step
+    return False
 
 
 def overlap(x: ArrayLike, y: ArrayLike) -> bool:
@@ -378,16 +301,3 @@ def outline(array: ArrayLike) -> tuple[int, npt.NDArray[np.generic]]:
         "typestr": array.dtype.str,
     }
     return memory, np.asarray(_Outline(place))
-
-
-def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingProxyType({})) -> None:
-    """Raises: SpecError for each matrix that the kernel's 32-bit indices, or a lower limit of its own, can't span."""
-    limited = [(name, view, limits.get(name, LIMIT)) for name, view in views.items()]
-    too_long: Iterable[str] = (
-        f"{name} spans {view.span} elements (leading dimension {view.ld}), more than the {limit - 1} that 32-bit "
-        "indices reach: multiply it in parts"
-        for name, view, limit in limited
-        if view.span >= limit
-    )
-    if problems := list(too_long):
-        raise SpecError(problems)

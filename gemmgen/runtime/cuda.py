@@ -11,13 +11,14 @@ import numpy as np
 from gemmgen.errors import DeviceError, LoweringError, SpecError
 from gemmgen.ir.visit import evaluate
 from gemmgen.runtime import require_cupy
-from gemmgen.runtime.arrays import Request, View, check_gemm, check_transpose
+from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
 from gemmgen.runtime.variants import LD_MULTIPLE, Variants
+from gemmgen.runtime.views import View
 from gemmgen.source import EntryPoint, Source
 from gemmgen.spec import GemmSpec
 
@@ -54,7 +55,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         self._built: dict[tuple[int, GemmSpec], CudaBuilt] = {}
         self._lock = threading.Lock()
         self._workspaces: dict[tuple[int, int, int], CupyArray] = {}
-        self._remembered: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        self._remembered: dict[tuple[int, ...], list[tuple[int, int, int]]] = {}
         self._cupy = CupyLibrary()
 
     @classmethod
@@ -183,8 +184,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
                 self._built[key] = build(source, info)
             return self._built[key]
 
-    def _grids(self, built: CudaBuilt, sizes: dict[str, int]) -> list[tuple[int, int]]:
-        """Blocks along (rows, columns) of each kernel; remembered, for that is most of a call's work.
+    def _grids(self, built: CudaBuilt, sizes: dict[str, int]) -> list[tuple[int, int, int]]:
+        """Blocks along (layers, rows, columns) of each kernel; remembered, for that is most of a call's work.
 
         Raises: SpecError for more than CUDA can launch.
         """
@@ -225,9 +226,9 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             values |= {name: result.pointer, "b" if name == "out" else name: result.pointer}
             if (elements := self.source.workspace) is not None:
                 values["workspace"] = self._workspace(device, pointer, evaluate(elements, sizes))
-            for (entry, kernel, dynamic), (rows, cols) in zip(built.kernels, grids, strict=True):
+            for (entry, kernel, dynamic), (layers, rows, cols) in zip(built.kernels, grids, strict=True):
                 high, wide = entry.group
-                kernel((cols, rows, 1), (wide, high, 1), arguments(entry, values), shared_mem=dynamic)
+                kernel((cols, rows, layers), (wide, high, 1), arguments(entry, values), shared_mem=dynamic)
             event: CudaEvent | None = None
             if place.want_event:
                 event = cupy.cuda.Event(disable_timing=True)
@@ -250,19 +251,19 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         if like.maker != "torch":
             import cupy
 
-            array = cupy.empty((view.rows, view.cols), dtype, order="C" if view.order == "row" else "F")
+            array = cupy.empty(_stored(view), dtype)
+            array = array if view.order == "row" else array.swapaxes(-1, -2)
             return GpuMatrix(array.shape, array.strides, array.dtype, array.data.ptr, like.device, "cupy", False, array)
         import torch
 
-        shape = (view.rows, view.cols) if view.order == "row" else (view.cols, view.rows)
         place = torch.device("cuda", like.device)
         try:
             with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place)):
-                tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=place)
+                tensor = torch.empty(_stored(view), dtype=getattr(torch, dtype), device=place)
         except torch.OutOfMemoryError as error:
             first = str(error).splitlines()[0]
             raise DeviceError(f"GPU {like.device} is out of memory ({first}): use smaller matrices") from error
-        tensor = tensor if view.order == "row" else tensor.t()
+        tensor = tensor if view.order == "row" else tensor.mT
         strides = tuple(int(step) * 4 for step in tensor.stride())
         pointer = int(tensor.data_ptr())
         return GpuMatrix(tuple(tensor.shape), strides, np.dtype(dtype), pointer, like.device, "torch", False, tensor)
@@ -293,7 +294,13 @@ def sizes_of(request: Request) -> dict[str, int]:
     """Every integer argument."""
     name, _, output = request.output
     views = {x: view for x, (_, view) in request.inputs.items()} | {"b" if name == "out" else name: output}
-    return {**request.sizes, **{f"ld{x}": _leading_dimension(view) for x, view in views.items()}}
+    pitches = {f"ld{x}": _leading_dimension(view) for x, view in views.items()}
+    return {**request.sizes, **pitches, **{f"stride_{x}": view.stride for x, view in views.items()}}
+
+
+def _stored(view: View) -> tuple[int, ...]:
+    """The shape of an array in whose order of elements the matrices lie."""
+    return view.shape if view.order == "row" else (*view.shape[:-2], view.cols, view.rows)
 
 
 def _leading_dimension(view: View) -> int:

@@ -16,8 +16,11 @@ from gemmgen.source import EntryPoint, Source
 #: Where an error is: `<file>(<line>): error: ...`.
 ERROR_LINE = re.compile(r"\((\d+)\): (?:catastrophic )?error")
 LOG_LINES = 40
-#: Blocks along (rows, columns), which are dimensions y and x.
-GRID_LIMITS = (65_535, 2**31 - 1)
+_LARGER = "multiply in parts, or use a preset with a larger tile"
+#: What the dimensions z, y and x of a launch stand for, and what to do about too many blocks.
+_AXES = (("batch", "multiply in parts"), ("rows of C", _LARGER), ("columns of C", _LARGER))
+#: Blocks along (batch, rows, columns).
+GRID_LIMITS = (65_535, 65_535, 2**31 - 1)
 
 
 class RawKernel(Protocol):
@@ -142,12 +145,11 @@ def check_threads(entry: EntryPoint, kernel: RawKernel, info: CudaDeviceInfo) ->
         )
 
 
-def grid_problems(entry: EntryPoint, groups: tuple[int, int]) -> list[str]:
+def grid_problems(entry: EntryPoint, groups: tuple[int, int, int]) -> list[str]:
     """Blocks that the launch would have beyond CUDA's limits."""
     return [
-        f"{entry.name} would be launched on {count:,} blocks along the {axis} of C > {limit:,}: "
-        "multiply in parts, or use a preset with a larger tile"
-        for axis, count, limit in zip(("rows", "columns"), groups, GRID_LIMITS, strict=True)
+        f"{entry.name} would be launched on {count:,} blocks along the {axis} > {limit:,}: {remedy}"
+        for (axis, remedy), count, limit in zip(_AXES, groups, GRID_LIMITS, strict=True)
         if count > limit
     ]
 

@@ -6,16 +6,16 @@ devices get copies without the gaps between lines. Calls return when the result 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from gemmgen.runtime.arrays import View
 from gemmgen.runtime.devices import type_of
 from gemmgen.runtime.staging import ITEM, Stage, image_descriptor, image_format
+from gemmgen.runtime.views import View, new_array
 
 Floats = npt.NDArray[np.float32]
 
@@ -29,17 +29,17 @@ class HostStage(Stage[Floats]):
         self._taken: list[tuple[int, int, cl.Buffer | None]] = []
         self._result: tuple[Floats, View, cl.Buffer, bool] | None = None
 
-    def input(self, array: Floats, view: View) -> tuple[cl.Buffer, int]:
+    def input(self, array: Floats, view: View) -> tuple[cl.Buffer, View]:
         begin, end = extent(array, view)
         for taken_begin, taken_end, taken in self._taken:
             if taken is not None and (taken_begin, taken_end) == (begin, end):
-                return taken, view.ld  # the same matrix twice: A @ A
+                return taken, view  # the same matrix twice: A @ A
         if self._may_share(begin, end):
             buffer = self._share(array, view, cl.mem_flags.READ_ONLY)
-            return buffer, view.ld
+            return buffer, view
         buffer = self.allocate(view, cl.mem_flags.READ_ONLY)
         self._upload(buffer, array, view)
-        return buffer, view.fast
+        return buffer, view.without_gaps()
 
     def image(self, array: Floats, view: View) -> cl.Image:
         begin, end = extent(array, view)
@@ -58,9 +58,8 @@ class HostStage(Stage[Floats]):
         )
         return image
 
-    def output(self, array: Floats | None, view: View, load: bool) -> tuple[Floats, cl.Buffer, int]:
-        fresh = np.empty((view.rows, view.cols), np.float32, order="C" if view.order == "row" else "F")
-        result = fresh if array is None else array
+    def output(self, array: Floats | None, view: View, load: bool) -> tuple[Floats, cl.Buffer, View]:
+        result = cast(Floats, new_array(view, "float32")) if array is None else array
         shared = self._may_share(*extent(result, view))
         if shared:
             buffer = self._share(result, view, cl.mem_flags.READ_WRITE)
@@ -69,7 +68,7 @@ class HostStage(Stage[Floats]):
             if load:
                 self._upload(buffer, result, view)
         self._result = result, view, buffer, shared
-        return result, buffer, view.ld if shared else view.fast
+        return result, buffer, view if shared else view.without_gaps()
 
     def finish(self, event: cl.Event) -> cl.Event:
         assert self._result is not None
@@ -85,17 +84,18 @@ class HostStage(Stage[Floats]):
             cast("cl.MemoryMap", mapped.base).release(self.queue).wait()
         else:
             width = view.fast * ITEM
-            cl.enqueue_copy(
-                self.queue,
-                line(result, view),
-                buffer,
-                buffer_origin=(0, 0),
-                host_origin=(0, 0),
-                region=(width, view.slow),
-                buffer_pitches=(width,),
-                host_pitches=(view.ld * ITEM,),
-                wait_for=[event],
-            )
+            for number, memory in enumerate(_each(result, view)):
+                cl.enqueue_copy(
+                    self.queue,
+                    memory,
+                    buffer,
+                    buffer_origin=(0, number * view.slow),
+                    host_origin=(0, 0),
+                    region=(width, view.slow),
+                    buffer_pitches=(width,),
+                    host_pitches=(view.ld * ITEM,),
+                    wait_for=[event],
+                )
         return event
 
     def _may_share(self, begin: int, end: int) -> bool:
@@ -109,17 +109,24 @@ class HostStage(Stage[Floats]):
 
     def _upload(self, buffer: cl.Buffer, array: Floats, view: View) -> None:
         width = view.fast * ITEM
-        cl.enqueue_copy(
-            self.queue,
-            buffer,
-            line(array, view),
-            buffer_origin=(0, 0),
-            host_origin=(0, 0),
-            region=(width, view.slow),
-            buffer_pitches=(width,),
-            host_pitches=(view.ld * ITEM,),
-            wait_for=self.wait_for,
-        )
+        for number, memory in enumerate(_each(array, view)):
+            cl.enqueue_copy(
+                self.queue,
+                buffer,
+                memory,
+                buffer_origin=(0, number * view.slow),
+                host_origin=(0, 0),
+                region=(width, view.slow),
+                buffer_pitches=(width,),
+                host_pitches=(view.ld * ITEM,),
+                wait_for=self.wait_for,
+            )
+
+
+def _each(array: Floats, view: View) -> Iterator[Floats]:
+    """The memory of each matrix of a batch."""
+    memory = line(array, view)
+    return (memory[start : start + one.span] for start, one in view.each())
 
 
 def line(array: Floats, view: View) -> Floats:

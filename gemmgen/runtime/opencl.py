@@ -176,9 +176,11 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             if name in images:
                 values[name], values[f"ld{name}"] = stage.image(array, view), view.ld
             else:
-                values[name], values[f"ld{name}"] = stage.input(array, view)
+                values[name], placed = stage.input(array, view)
+                values |= {f"ld{name}": placed.ld, f"stride_{name}": placed.stride}
         name, output, view = request.output
-        result, values[name], values[f"ld{name}"] = stage.output(output, view, request.loads_output)
+        result, values[name], placed = stage.output(output, view, request.loads_output)
+        values |= {f"ld{name}": placed.ld, f"stride_{name}": placed.stride}
         if (elements := self.source.workspace) is not None:
             values["workspace"] = self._workspace(stage, evaluate(elements, dict(request.sizes)))
         return values, result
@@ -196,10 +198,11 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         sizes = {name: value for name, value in values.items() if isinstance(value, int)}
         for entry, kernel in built.kernels:
             args = [argument(entry, arg.name, arg.kind, arg.dtype, values) for arg in entry.arguments]
-            (rows, cols), (high, wide) = entry.groups(sizes), entry.group
+            (layers, rows, cols), (high, wide) = entry.groups(sizes), entry.group
+            everywhere, each = (cols * wide, rows * high, layers), (wide, high, 1)
             wait_for = [*stage.wait_for, *events[-1:]]
             with built.lock:
-                events.append(kernel(stage.queue, (cols * wide, rows * high), (wide, high), *args, wait_for=wait_for))
+                events.append(kernel(stage.queue, everywhere, each, *args, wait_for=wait_for))
         return events
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, SpecError
-from gemmgen.runtime.arrays import View
 from gemmgen.runtime.devices import IMAGE_PITCH_ALIGNMENT, raw_info
 from gemmgen.runtime.staging import ITEM, Stage, image_descriptor, image_format
+from gemmgen.runtime.views import View
 
 
 class DeviceArray(Protocol):
@@ -38,12 +38,12 @@ class ResidentStage(Stage[DeviceArray]):
         super().__init__(queue, wait_for)
         self._result: tuple[DeviceArray, View, cl.Buffer | None] | None = None
 
-    def input(self, array: DeviceArray, view: View) -> tuple[cl.Buffer, int]:
+    def input(self, array: DeviceArray, view: View) -> tuple[cl.Buffer, View]:
         self.wait_for += array.events
         base = base_buffer(array)
         if (buffer := self._region(base, array.offset, view.span * ITEM)) is not None:
-            return buffer, view.ld
-        return self._gather(base, array.offset, view), view.fast
+            return buffer, view
+        return self._gather(base, array.offset, view), view.without_gaps()
 
     def image(self, array: DeviceArray, view: View) -> cl.Image:
         self.wait_for += array.events
@@ -60,36 +60,38 @@ class ResidentStage(Stage[DeviceArray]):
         self.wait_for.append(cast("cl.Event", copied))
         return image
 
-    def output(self, array: DeviceArray | None, view: View, load: bool) -> tuple[DeviceArray, cl.Buffer, int]:
+    def output(self, array: DeviceArray | None, view: View, load: bool) -> tuple[DeviceArray, cl.Buffer, View]:
         result = self._empty(view) if array is None else array
         self.wait_for += result.events
         base = base_buffer(result)
         buffer = self._region(base, result.offset, view.span * ITEM)
         if buffer is not None:
             self._result = result, view, None
-            return result, buffer, view.ld
+            return result, buffer, view
         if load:
             buffer = self._gather(base, result.offset, view, cl.mem_flags.READ_WRITE)
         else:
             buffer = self.allocate(view, cl.mem_flags.READ_WRITE)
         self._result = result, view, buffer
-        return result, buffer, view.fast
+        return result, buffer, view.without_gaps()
 
     def finish(self, event: cl.Event) -> cl.Event:
         assert self._result is not None
         result, view, packed = self._result
         if packed is not None:
-            event = self._copy_lines(packed, 0, view.fast, base_buffer(result), result.offset, view.ld, view, [event])
+            own = view.without_gaps()
+            event = self._copy_lines(packed, 0, own, base_buffer(result), result.offset, view, [event])
         result.add_event(event)
         return event
 
     def _empty(self, view: View) -> DeviceArray:
         import pyopencl.array as cl_array
 
-        order = "C" if view.order == "row" else "F"
-        return cast(
-            "DeviceArray", cl_array.empty(self.queue, (view.rows, view.cols), np.dtype(np.float32), order=order)
-        )
+        if view.order == "row" or view.count is None:
+            order = "C" if view.order == "row" else "F"
+            return cast("DeviceArray", cl_array.empty(self.queue, view.shape, np.dtype(np.float32), order=order))
+        turned = cl_array.empty(self.queue, (view.count, view.cols, view.rows), np.dtype(np.float32))
+        return cast("DeviceArray", turned.transpose((0, 2, 1)))
 
     def _region(self, base: cl.Buffer, offset: int, size: int) -> cl.Buffer | None:
         """The part of a buffer that begins at `offset`, or None if the device starts no sub-buffer there."""
@@ -104,7 +106,7 @@ class ResidentStage(Stage[DeviceArray]):
     ) -> cl.Buffer:
         """A copy without gaps, made on the device."""
         packed = self.allocate(view, access)
-        copied = self._copy_lines(base, offset, view.ld, packed, 0, view.fast, view, self.wait_for)
+        copied = self._copy_lines(base, offset, view, packed, 0, view.without_gaps(), self.wait_for)
         self.wait_for.append(copied)
         return packed
 
@@ -112,27 +114,30 @@ class ResidentStage(Stage[DeviceArray]):
         self,
         source: cl.Buffer,
         source_offset: int,
-        source_ld: int,
+        source_view: View,
         target: cl.Buffer,
         target_offset: int,
-        target_ld: int,
-        view: View,
+        target_view: View,
         wait_for: Sequence[cl.Event],
     ) -> cl.Event:
+        """From one place to another, matrix by matrix; offsets in bytes."""
         # The origin's first coordinate may be any number of bytes, pitches only matter from the second line on.
-        source_pitch, target_pitch = source_ld * ITEM, target_ld * ITEM
-        event = cl.enqueue_copy(
-            self.queue,
-            target,
-            source,
-            src_origin=(source_offset % source_pitch, source_offset // source_pitch),
-            dst_origin=(target_offset % target_pitch, target_offset // target_pitch),
-            region=(view.fast * ITEM, view.slow),
-            src_pitches=(source_pitch,),
-            dst_pitches=(target_pitch,),
-            wait_for=wait_for,
-        )
-        return cast("cl.Event", event)
+        source_pitch, target_pitch = source_view.ld * ITEM, target_view.ld * ITEM
+        for (begin, one), (to, _) in zip(source_view.each(), target_view.each(), strict=True):
+            here, there = source_offset + begin * ITEM, target_offset + to * ITEM
+            event = cl.enqueue_copy(
+                self.queue,
+                target,
+                source,
+                src_origin=(here % source_pitch, here // source_pitch),
+                dst_origin=(there % target_pitch, there // target_pitch),
+                region=(one.fast * ITEM, one.slow),
+                src_pitches=(source_pitch,),
+                dst_pitches=(target_pitch,),
+                wait_for=wait_for,
+            )
+            wait_for = [cast("cl.Event", event)]
+        return wait_for[-1]
 
     def _image_over(self, base: cl.Buffer, offset: int, view: View) -> cl.Image | None:
         """An image in the buffer's own memory, or None where the device can't (cl_khr_image2d_from_buffer)."""

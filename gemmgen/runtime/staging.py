@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError
-from gemmgen.runtime.arrays import View
+from gemmgen.runtime.views import View
 
 ITEM = 4  # bytes of a float32, the one matrix dtype so far
 
@@ -43,16 +43,16 @@ class Stage(ABC, Generic[A]):
         self._owned = ExitStack()
 
     @abstractmethod
-    def input(self, array: A, view: View) -> tuple[cl.Buffer, int]:
-        """A buffer that begins with the matrix, and its leading dimension there."""
+    def input(self, array: A, view: View) -> tuple[cl.Buffer, View]:
+        """A buffer that begins with the matrix, and how it lies there."""
 
     @abstractmethod
     def image(self, array: A, view: View) -> cl.Image:
         """The matrix as an image: `view.fast` wide, `view.slow` high, one float32 per pixel."""
 
     @abstractmethod
-    def output(self, array: A | None, view: View, load: bool) -> tuple[A, cl.Buffer, int]:
-        """The result array (allocated if None), its buffer and the leading dimension there.
+    def output(self, array: A | None, view: View, load: bool) -> tuple[A, cl.Buffer, View]:
+        """The result array (allocated if None), its buffer and how the matrix lies there.
 
         Args:
             load: whether the kernel reads what the array holds.
@@ -77,10 +77,10 @@ class Stage(ABC, Generic[A]):
 
     def allocate(self, view: View, access: cl.mem_flags) -> cl.Buffer:
         """A buffer for the matrix without gaps between its lines."""
-        size, limit = view.fast * view.slow * ITEM, self.device.max_mem_alloc_size
+        size, limit = view.without_gaps().span * ITEM, self.device.max_mem_alloc_size
         if size > limit:
             raise DeviceError(
-                f"a matrix of {view.rows}x{view.cols} takes {size:,} B > {limit:,} B, the largest buffer of "
+                f"an array of {'x'.join(map(str, view.shape))} takes {size:,} B > {limit:,} B, the largest buffer of "
                 f"{self.device.name.strip()}: multiply it in parts"
             )
         return self.own(cl.Buffer(self.queue.context, access, size))

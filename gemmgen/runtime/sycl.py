@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
-from gemmgen.runtime.arrays import Request, View, check_gemm, check_transpose
+from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
 from gemmgen.runtime.sycl_build import check_device, content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
+from gemmgen.runtime.views import View
 from gemmgen.source import EntryPoint, Source
 
 #: A NumPy array, or one that offers `__sycl_usm_array_interface__`; what goes in comes out.

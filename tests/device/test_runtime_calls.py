@@ -14,10 +14,10 @@ import pytest
 
 from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
 from gemmgen.runtime import host
-from gemmgen.runtime.arrays import View
 from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.runtime.host import HostStage
 from gemmgen.runtime.opencl import CompiledKernel, own_context, own_queue
+from gemmgen.runtime.views import View
 from gemmgen.spec import Order
 from tests.device.naive import DEVICES, naive, turn, with_entry
 

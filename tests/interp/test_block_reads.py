@@ -18,7 +18,7 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.ir.visit import map_body, walk
 from gemmgen.options import build_schedule
 from gemmgen.passes.unswitch import unswitch
-from gemmgen.runtime.arrays import View, check_spans
+from gemmgen.runtime.views import View, check_spans
 from gemmgen.spec import GemmSpec
 
 SCHEDULE = build_schedule("simd", tile="4x2", group="1x8", k_step=16)

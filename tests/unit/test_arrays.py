@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pytest
 
 from gemmgen.errors import SpecError
-from gemmgen.runtime.arrays import View, check_gemm, check_spans, check_transpose
+from gemmgen.runtime.arrays import check_gemm, check_transpose
+from gemmgen.runtime.views import View, check_spans
 from gemmgen.spec import GemmSpec
 
 F = npt.NDArray[np.float32]

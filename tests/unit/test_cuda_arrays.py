@@ -116,7 +116,7 @@ def test_limits_of_a_gpu() -> None:
         check_device(replace(source, requires=frozenset({"image_block_read"})), H200)
     entry = replace(source.entry_points[0], grid=(ceil_div(Var("m"), 8), ceil_div(Var("n"), 8)))
     assert not grid_problems(entry, entry.groups({"m": 65_535 * 8, "n": 2**30}))
-    assert "65,536 blocks along the rows of C > 65,535" in grid_problems(entry, (65_536, 1))[0]
+    assert "65,536 blocks along the rows of C > 65,535" in grid_problems(entry, (1, 65_536, 1))[0]
 
 
 def test_a_log_quotes_the_line() -> None:

@@ -80,9 +80,9 @@ def test_groups_of_a_request_with_parts() -> None:
     rows, cols = SPLIT.block_tile
     first, second = driver.emit(SPEC, SPLIT, "cuda").entry_points
     sizes = {"m": 3 * rows + 1, "n": 2 * cols, "k": 7}
-    assert first.groups(sizes) == (1, 4 * 2 * SPLIT.split)
+    assert first.groups(sizes) == (1, 1, 4 * 2 * SPLIT.split)
     across = -(-sizes["n"] // second.group[1])
-    assert second.groups(sizes) == (1, sizes["m"] * across)
+    assert second.groups(sizes) == (1, 1, sizes["m"] * across)
 
 
 def test_one_kernel_has_no_workspace() -> None:

@@ -108,7 +108,7 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], str]] = {
     "an unbound start": (below(Point(VIEW, RING, (X, ZERO, ZERO))), "x is not bound"),
     "a view that is declared": ((Alloc(VIEW),), "view buffer view is declared"),
     "moved before it points": ((Advance(VIEW, ZERO),), "`advance view by 0`: view is not declared"),
-    "moved what is no view": (below(Advance(RING, ZERO)), "ring is local, no view"),
+    "moved what is no view": (below(Advance(RING, ZERO)), "ring cannot be moved"),
     "moved by a fraction": (below(Point(VIEW, RING, (ZERO,) * 3), Advance(VIEW, HALF)), "0.5 is float32, not an"),
     "moved by what is unbound": (below(Point(VIEW, RING, (ZERO,) * 3), Advance(VIEW, X)), "x is not bound"),
     "a view after its block": (

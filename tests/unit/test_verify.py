@@ -145,7 +145,7 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], str]] = {
     # functions and atoms
     "function": ((Let(X, Call("sin", (), I32)),), "no function sin"),
     "arity": ((Let(X, Call("lane_id", (ZERO,), I32)),), "lane_id takes 0 arguments, not 1"),
-    "dimension": ((Let(X, Call("local_id", (K,), I32)),), "local_id(k) has no constant dimension 0 or 1"),
+    "dimension": ((Let(X, Call("local_id", (K,), I32)),), "local_id(k) has no constant dimension of 0, 1"),
     "fma": ((store(Call("fma", (HALF, ONE, HALF), F32)),), "fma and its arguments differ in type"),
     "width": (
         below(Move(REGS, (ZERO, ZERO), A, (ZERO, ZERO), VECTOR, 3)),

@@ -6,7 +6,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Literal, get_args
 
@@ -68,7 +68,7 @@ FIELDS: dict[str, Field] = {
 }
 #: Of float32, which is every matrix's type so far.
 _LARGEST = 3.4028234663852886e38
-_SPEC_KEYS = ("m", "n", "k", "dtype", "a_order", "b_order", "c_order", "alpha", "beta", "multiple_of", "ld_multiple")
+_SPEC_KEYS = tuple(field.name for field in fields(GemmSpec))
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -301,7 +301,10 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     m, n, k, alpha, beta = (str(table[key]) if key in table else None for key in ("m", "n", "k", "alpha", "beta"))
     try:
         dtype = str(table.get("dtype", "float32"))
-        return build_spec(m, n, k, dtype, ",".join(orders), alpha, beta, multiple_of, ld_multiple)
+        batched = table.get("batched", False)
+        if not isinstance(batched, bool):
+            problems.append(f"batched = {batched!r} in [spec] is neither true nor false: give one of them")
+        return build_spec(m, n, k, dtype, ",".join(orders), alpha, beta, multiple_of, ld_multiple, batched is True)
     except SpecError as error:
         problems += error.problems
         return GemmSpec()
@@ -320,6 +323,7 @@ def build_spec(
     beta: str | None = None,
     multiple_of: str | None = None,
     ld_multiple: str | None = None,
+    batched: bool = False,
     base: GemmSpec | None = None,
 ) -> GemmSpec:
     """A spec from options as they are written; what is not given is as in `base`.
@@ -344,7 +348,9 @@ def build_spec(
     alpha_beta = [known if x is None else x for x, known in zip(factors, (base.alpha, base.beta), strict=True)]
     m_n_k = [known if x is None else x for x, known in zip(sizes, (base.m, base.n, base.k), strict=True)]
     try:
-        spec = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, alpha_beta[0], alpha_beta[1], units, lines)
+        folded = (alpha_beta[0], alpha_beta[1])
+        sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *folded, units, lines)
+        spec = replace(sized, batched=batched or base.batched)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
     if problems:

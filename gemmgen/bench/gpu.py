@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
+from types import EllipsisType
 
 from gemmgen.bench.measure import launches
 from gemmgen.bench.records import Accuracy, Size, variant
@@ -36,8 +38,8 @@ class GpuProblem:
         self.size, self.dtype, self.device = size, dtype, device
         with translated(device.name), cupy.cuda.Device(device.number):
             rng = cupy.random.default_rng(seed)
-            self.a = rng.standard_normal((size.m, size.k), dtype=dtype)
-            self.b = rng.standard_normal((size.k, size.n), dtype=dtype)
+            self.a = rng.standard_normal(size.shape(size.m, size.k), dtype=dtype)
+            self.b = rng.standard_normal(size.shape(size.k, size.n), dtype=dtype)
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self._reference()
             cupy.cuda.Device(device.number).synchronize()
@@ -48,16 +50,19 @@ class GpuProblem:
 
         size = self.size
         unit = (size.k + 2) * float(cupy.finfo(self.dtype).eps) / 2
-        self.reference = cupy.empty((size.m, size.n), "float64")
-        self.bound = cupy.empty((size.m, size.n), "float32")
+        self.reference = cupy.empty(size.shape(size.m, size.n), "float64")
+        self.bound = cupy.empty(size.shape(size.m, size.n), "float32")
         b = self.b.astype("float64")
-        for row in range(0, size.m, REFERENCE_ROWS):
-            part = slice(row, row + REFERENCE_ROWS)
-            cupy.matmul(self.a[part].astype("float64"), b, out=self.reference[part])
+        for part in self._parts():
+            self.reference[part] = cupy.matmul(self.a[part].astype("float64"), b)
         cupy.absolute(b, out=b)
-        for row in range(0, size.m, REFERENCE_ROWS):
-            part = slice(row, row + REFERENCE_ROWS)
+        for part in self._parts():
             self.bound[part] = cupy.matmul(cupy.absolute(self.a[part]).astype("float64"), b) * (unit / (1 - unit))
+
+    def _parts(self) -> list[tuple[EllipsisType, slice, slice]]:
+        """Some rows of each matrix, and then those after them."""
+        starts = range(0, self.size.m, REFERENCE_ROWS)
+        return [(..., slice(row, row + REFERENCE_ROWS), slice(None)) for row in starts]
 
     def accuracy(self, c: object) -> Accuracy:
         """Of a result on the GPU."""
@@ -65,8 +70,7 @@ class GpuProblem:
 
         result = cupy.asarray(c)
         square = total = worst = 0.0
-        for row in range(0, self.size.m, REFERENCE_ROWS):
-            part = slice(row, row + REFERENCE_ROWS)
+        for part in self._parts():
             off = cupy.absolute(result[part] - self.reference[part])
             off[~cupy.isfinite(off)] = cupy.inf
             worst = max(worst, float((off / self.bound[part]).max()))
@@ -78,14 +82,15 @@ class GpuProblem:
         """The matrix stored by rows or by columns."""
         import cupy
 
-        return matrix if order == "row" else cupy.asfortranarray(matrix)
+        array = cupy.asarray(matrix)
+        return array if order == "row" else cupy.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
 
     def poisoned(self, order: str = "row") -> object:
         """Memory for C, full of NaN."""
         import cupy
 
-        shape = self.size.m, self.size.n
-        return cupy.full(shape, cupy.nan, self.dtype, order="C" if order == "row" else "F")
+        shape = self.size.shape(self.size.m, self.size.n)
+        return self.operand(cupy.full(shape, cupy.nan, self.dtype), order)
 
 
 class Graphed:
@@ -155,6 +160,7 @@ def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = 
 
     if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
         raise SpecError(f"{schedule.slug()} has alpha or beta folded in, but A * B is measured: leave them run-time")
+    spec = replace(spec, batched=problem.size.batch > 0)
     kernel = cuda_kernel(spec, schedule, problem.device, exact, strict)
     a, b = problem.operand(problem.a, spec.a_order), problem.operand(problem.b, spec.b_order)
     c = problem.poisoned(spec.c_order)
@@ -202,7 +208,7 @@ def _cublas_of_torch(problem: GpuProblem) -> Graphed:
     theirs = torch.cuda.ExternalStream(problem.stream.ptr, device=a.device)
 
     def launch() -> None:
-        torch.mm(a, b, out=out)
+        torch.matmul(a, b, out=out)
 
     def capture(launch: Launch, count: int) -> Launch:
         torch.cuda.synchronize(a.device)

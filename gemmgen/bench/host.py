@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -25,24 +26,25 @@ SOME_ROWS = 64
 def random_matrices(size: Size, dtype: str, seed: int) -> tuple[Matrix, Matrix]:
     """A and B, normal numbers."""
     rng = np.random.default_rng(seed)
-    shapes = (size.m, size.k), (size.k, size.n)
+    shapes = size.shape(size.m, size.k), size.shape(size.k, size.n)
     a, b = (cast("Matrix", rng.standard_normal(shape, dtype=np.float32).astype(dtype)) for shape in shapes)
     return a, b
 
 
 def accuracy(a: Matrix, b: Matrix, c: Matrix) -> Accuracy:
     """Of a result, on all rows or on some of them, the last among them; every element must be finite."""
-    rows = np.arange(a.shape[0])
-    if 2 * a.size * b.shape[1] > WHOLE_FLOPS and len(rows) > SOME_ROWS:
+    rows = np.arange(a.shape[-2])
+    if 2 * a.size * b.shape[-1] > WHOLE_FLOPS and len(rows) > SOME_ROWS:
         rows = np.unique(np.append(np.random.default_rng(0).choice(rows, SOME_ROWS - 1, replace=False), rows[-1]))
-    left, right = a[rows].astype(np.float64), b.astype(np.float64)
+    left, right = a[..., rows, :].astype(np.float64), b.astype(np.float64)
     reference = left @ right
-    unit = (a.shape[1] + 2) * float(np.finfo(a.dtype).eps) / 2
-    off = np.abs(c[rows] - reference)
+    unit = (a.shape[-1] + 2) * float(np.finfo(a.dtype).eps) / 2
+    off = np.abs(c[..., rows, :] - reference)
     off[~np.isfinite(off)] = np.inf
     worst = float((off / (np.abs(left) @ np.abs(right) * (unit / (1 - unit)))).max())
     return Accuracy(
-        float(np.linalg.norm(off) / np.linalg.norm(reference)), worst if np.isfinite(c).all() else float("inf")
+        float(np.linalg.norm(off.ravel()) / np.linalg.norm(reference.ravel())),
+        worst if np.isfinite(c).all() else float("inf"),
     )
 
 
@@ -57,7 +59,13 @@ class PeerProcess:
 
     def __init__(self, name: str, size: Size, dtype: str, seed: int, device: int | None = None) -> None:
         self.name, self.variant = name, ""
-        what = [name, *map(str, (size.m, size.n, size.k)), dtype, str(seed), *([] if device is None else [str(device)])]
+        what = [
+            name,
+            *map(str, (size.m, size.n, size.k, size.batch)),
+            dtype,
+            str(seed),
+            *([] if device is None else [str(device)]),
+        ]
         command = [sys.executable, "-m", "gemmgen.bench.worker", *what]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
@@ -112,13 +120,16 @@ class OpenclKernel:
         if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
             raise SpecError(f"{schedule.slug()} has alpha or beta folded in: leave them run-time")
         assert isinstance(device, DeviceInfo)
+        spec = replace(spec, batched=size.batch > 0)
         source = emit(spec, schedule, "opencl", target_of(device.handle))
         self.name, self.variant = schedule.slug(), variant(spec)
         self._kernel = CompiledKernel.from_source(source, device)
         queue = self._kernel.queue
         a, b = random_matrices(size, spec.dtype.name, seed)
-        poison = np.full((size.m, size.n), np.nan, spec.dtype.name)
+        poison = np.full(size.shape(size.m, size.n), np.nan, spec.dtype.name)
         orders = (a, spec.a_order), (b, spec.b_order), (poison, spec.c_order)
+        if size.batch and any(order == "col" for _, order in orders):
+            raise SpecError(f"{schedule.slug()}: batches of column-major matrices are not measured on OpenCL")
         arrays = [cl_array.to_device(queue, np.array(x, order="C" if o == "row" else "F")) for x, o in orders]
         self._arrays = arrays
         self._kernel(*arrays)

@@ -106,9 +106,11 @@ def product_of(name: str, a: Matrix, b: Matrix, device: int | None) -> Product:
 
     Raises: DeviceError.
     """
+    if a.ndim > 2 and name != "numpy":
+        raise DeviceError(f"{name} is measured on single products: leave it out of --vs for batches")
     if name == "clblast":
         return Clblast(a, b, device)
-    c = np.full((a.shape[0], b.shape[1]), np.nan, a.dtype)
+    c = np.full((*a.shape[:-1], b.shape[-1]), np.nan, a.dtype)
     return OnHost(_mkl(a, b, c) if name == "mkl" else lambda: np.matmul(a, b, out=c), c)
 
 

@@ -25,18 +25,24 @@ PEERS = {
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One product."""
+    """One product, or `batch` of them; 0 where it is of no batch."""
 
     m: int
     n: int
     k: int
+    batch: int = 0
 
     @property
     def flops(self) -> int:
-        return 2 * self.m * self.n * self.k
+        return 2 * self.m * self.n * self.k * (self.batch or 1)
+
+    def shape(self, rows: int, cols: int) -> tuple[int, ...]:
+        """The shape of an array that holds such matrices."""
+        return (self.batch, rows, cols) if self.batch else (rows, cols)
 
     def __str__(self) -> str:
-        return str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
+        one = str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
+        return f"{self.batch}:{one}" if self.batch else one
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,7 @@ class Row:
             "m": self.size.m,
             "n": self.size.n,
             "k": self.size.k,
+            "batch": self.size.batch,
             "preset": self.ours.name,
             "variant": self.ours.variant,
             "peer": self.peer.name if self.peer else None,
@@ -167,21 +174,25 @@ def to_csv(rows: Iterable[Row]) -> str:
 
 
 def parse_sizes(text: str) -> tuple[Size, ...]:
-    """Sizes such as `512,4095,128x14336x4096` (M x N x K). Raises: SpecError with every problem."""
+    """Sizes such as `512,4095,128x14336x4096` (M x N x K), and `256:64`, a batch of 256 of 64x64x64.
+
+    Raises: SpecError with every problem.
+    """
     problems = []
     sizes = []
     for part in (part.strip() for part in text.split(",")):
-        if not re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9}x[0-9]{1,9})?", part):
-            problems.append(f"size {part!r} is not like 4096 or 128x14336x4096 (M x N x K)")
+        if not re.fullmatch(r"([0-9]{1,9}:)?[0-9]{1,9}(x[0-9]{1,9}x[0-9]{1,9})?", part):
+            problems.append(f"size {part!r} is not like 4096, 128x14336x4096 (M x N x K) or 256:64 (a batch)")
             continue
-        extents = [int(number) for number in part.split("x")]
+        count, _, one = part.rpartition(":")
+        extents = [int(number) for number in one.split("x")]
         m, n, k = extents * 3 if len(extents) == 1 else extents
-        if not all(0 < extent < 2**31 - 1024 for extent in (m, n, k)):
+        if not all(0 < extent < 2**31 - 1024 for extent in (m, n, k, int(count or 1))):
             problems.append(f"size {part}: give whole numbers from 1 to {2**31 - 1025}")
             continue
         too_long = [f"{x} x {y}" for x, y in ((m, k), (k, n), (m, n)) if x * y >= 2**31]
         problems += (f"size {part} has a matrix of {what} >= 2^31 elements: give a smaller one" for what in too_long)
-        sizes.append(Size(m, n, k))
+        sizes.append(Size(m, n, k, int(count or 0)))
     if problems:
         raise SpecError(problems)
     return tuple(dict.fromkeys(sizes))

@@ -1,6 +1,6 @@
-"""The process that measures a library: PEER M N K DTYPE SEED [DEVICE]; a line in asks, a line of numbers out answers.
+"""The process that measures a library: PEER M N K BATCH DTYPE SEED [DEVICE].
 
-What goes wrong is answered too, after the word `error`.
+A line in asks, a line of numbers out answers; what goes wrong is answered too, after the word `error`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def main() -> None:
         _say("error " + "; ".join(error.problems))
 
 
-def _serve(peer: str, m: str, n: str, k: str, dtype: str, seed: str, device: str | None = None) -> None:
-    a, b = random_matrices(Size(int(m), int(n), int(k)), dtype, int(seed))
+def _serve(peer: str, m: str, n: str, k: str, batch: str, dtype: str, seed: str, device: str | None = None) -> None:
+    a, b = random_matrices(Size(int(m), int(n), int(k), int(batch)), dtype, int(seed))
     product = product_of(peer, a, b, None if device is None else int(device))
     product.run(1)
     checked = accuracy(a, b, product.result())

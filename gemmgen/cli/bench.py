@@ -45,7 +45,10 @@ Best = Annotated[
     typer.Option("--best", help="The fastest preset per size; of those named, if any, else of all reproducible ones."),
 ]
 Sizes = Annotated[
-    str, typer.Option("--sizes", metavar="N|MxNxK,...", help="Such as 512,4095,128x14336x4096 (M x N x K).")
+    str,
+    typer.Option(
+        "--sizes", metavar="N|MxNxK|B:N,...", help="Such as 512,128x14336x4096 (M x N x K), 256:64 (a batch)."
+    ),
 ]
 Peers = Annotated[str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, clblast, mkl, numpy; '' for none.")]
 Dtype = Annotated[str, typer.Option("--dtype", metavar="TYPE", help="Element type: float32.")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from gemmgen.errors import DeviceError, UserError
 
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 #: A kernel, from A, B and C in the host's memory to the result and the nanoseconds that the device took.
 Once: TypeAlias = "Callable[[Matrix, Matrix, Matrix | None], tuple[Matrix, int]]"
 BACKENDS = ("opencl", "cuda", "sycl")
+
+
+def poisoned(a: Matrix, b: Matrix, spec: GemmSpec) -> Matrix:
+    """Memory for the result of A and B, full of NaN."""
+    import numpy as np
+
+    from gemmgen.cli.matrices import ordered
+
+    batch = max(a.shape[:-2], b.shape[:-2])
+    return ordered(np.full((*batch, a.shape[-2], b.shape[-1]), np.nan, a.dtype), spec.c_order)
 
 
 class Engine(Protocol):
@@ -99,13 +109,9 @@ class CudaEngine:
         def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
             with translated(self._info.name), cupy.cuda.Device(self._info.number):
                 left, right = cupy.asarray(a, order="K"), cupy.asarray(b, order="K")
-                if c is None:
-                    order = "C" if spec.c_order == "row" else "F"
-                    out = cupy.full((a.shape[0], b.shape[1]), cupy.nan, a.dtype, order=order)
-                else:
-                    out = cupy.asarray(c, order="K")
+                out = cupy.asarray(poisoned(a, b, spec) if c is None else c, order="K")
                 (seconds,) = kernel.time(left, right, out, iterations=1)
-                result: Matrix = out.get(order="A")
+                result: Matrix = out.get(order="A") if out.ndim == 2 else out.get()
                 return result, int(seconds * 1e9)
 
         return once
@@ -123,15 +129,12 @@ class SyclEngine:
         return target_of(self._info)
 
     def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:  # noqa: ARG002  (one kernel there)
-        import numpy as np
-
         import gemmgen
 
         kernel = gemmgen.compile(spec, schedule, backend="sycl", device=self._info)
 
         def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
-            order: Literal["C", "F"] = "C" if spec.c_order == "row" else "F"
-            out = np.full((a.shape[0], b.shape[1]), np.nan, a.dtype, order=order) if c is None else c
+            out = poisoned(a, b, spec) if c is None else c
             (seconds,) = kernel.time(a, b, out, iterations=1)
             return out, round(seconds * 1e9)
 

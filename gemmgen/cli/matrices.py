@@ -31,32 +31,46 @@ class Matrices:
     @property
     def sizes(self) -> tuple[int, int, int]:
         """M, N, K."""
-        return self.a.shape[0], self.b.shape[1], self.a.shape[1]
+        return self.a.shape[-2], self.b.shape[-1], self.a.shape[-1]
+
+    @property
+    def count(self) -> int:
+        """Products."""
+        return max(x.shape[0] if x.ndim == 3 else 1 for x in (self.a, self.b))
 
     def ordered(self, spec: GemmSpec) -> Self:
         """The same, row- or column-major as the spec wants each."""
-        c = None if self.c is None else _ordered(self.c, spec.c_order)
-        return type(self)(_ordered(self.a, spec.a_order), _ordered(self.b, spec.b_order), c)
+        c = None if self.c is None else ordered(self.c, spec.c_order)
+        return type(self)(ordered(self.a, spec.a_order), ordered(self.b, spec.b_order), c)
 
 
 def load_or_random(
-    specs: Sequence[GemmSpec], sizes: Sizes, a_file: Path | None, b_file: Path | None, seed: int, check: bool
+    specs: Sequence[GemmSpec],
+    sizes: Sizes,
+    a_file: Path | None,
+    b_file: Path | None,
+    seed: int,
+    check: bool,
+    count: int | None = None,
 ) -> Matrices:
-    """The matrices of a run, which all of its specs share. Raises: UserError with every problem."""
+    """The matrices of a run, which all of its specs share; `count` of each for a batch.
+
+    Raises: UserError with every problem.
+    """
     problems: list[str] = []
     spec = specs[0]
     a = attempt(problems, _load, "--a", a_file, spec, check)
     b = attempt(problems, _load, "--b", b_file, spec, check)
     asked = attempt(problems, build_spec, *sizes) or GemmSpec()
-    m = _agree("M", problems, {"-M": asked.m, "the rows of --a": a.shape[0] if a is not None else None})
-    n = _agree("N", problems, {"-N": asked.n, "the columns of --b": b.shape[1] if b is not None else None})
+    m = _agree("M", problems, {"-M": asked.m, "the rows of --a": a.shape[-2] if a is not None else None})
+    n = _agree("N", problems, {"-N": asked.n, "the columns of --b": b.shape[-1] if b is not None else None})
     k = _agree(
         "K",
         problems,
         {
             "-K": asked.k,
-            "the columns of --a": a.shape[1] if a is not None else None,
-            "the rows of --b": b.shape[0] if b is not None else None,
+            "the columns of --a": a.shape[-1] if a is not None else None,
+            "the rows of --b": b.shape[-2] if b is not None else None,
         },
     )
     for units in {spec.multiple_of for spec in specs}:
@@ -64,9 +78,11 @@ def load_or_random(
     if problems:
         raise UserError(dict.fromkeys(problems))
     rng = np.random.default_rng(seed)
-    a = _random(rng, spec, m, k) if a is None else a
-    b = _random(rng, spec, k, n) if b is None else b
-    return Matrices(a, b, _random(rng, spec, m, n) if any(spec.beta for spec in specs) else None)
+    given = [x.shape[0] for x in (a, b) if x is not None and x.ndim == 3]
+    batch = () if count is None else (max(given, default=count),)
+    a = _random(rng, spec, (*batch, m, k)) if a is None else a
+    b = _random(rng, spec, (*batch, k, n)) if b is None else b
+    return Matrices(a, b, _random(rng, spec, (*batch, m, n)) if any(spec.beta for spec in specs) else None)
 
 
 def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:
@@ -78,12 +94,15 @@ def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:
     return next(iter(known.values()), _DEFAULT_SIZE)
 
 
-def _random(rng: np.random.Generator, spec: GemmSpec, rows: int, cols: int) -> Matrix:
-    return rng.uniform(-1, 1, (rows, cols)).astype(spec.dtype.name)
+def _random(rng: np.random.Generator, spec: GemmSpec, shape: tuple[int, ...]) -> Matrix:
+    return rng.uniform(-1, 1, shape).astype(spec.dtype.name)
 
 
-def _ordered(matrix: Matrix, order: str) -> Matrix:
-    return np.asarray(matrix, order="F" if order == "col" else "C")
+def ordered(matrix: Matrix, order: str) -> Matrix:
+    """The same numbers, each matrix stored by rows or by columns."""
+    if order == "row":
+        return np.ascontiguousarray(matrix)
+    return np.ascontiguousarray(matrix.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
 def _load(option: str, path: Path | None, spec: GemmSpec, check: bool) -> Matrix | None:
@@ -102,10 +121,11 @@ def _load(option: str, path: Path | None, spec: GemmSpec, check: bool) -> Matrix
     problems = []
     if content.dtype != np.dtype(spec.dtype.name):
         problems.append(f"{option} {path} holds {content.dtype}, not {spec.dtype}: {remedy}")
-    if content.ndim != 2:
-        problems.append(f"{option} {path} has {content.ndim} dimensions, not 2: reshape it to rows and columns")
+    if content.ndim not in ((2, 3) if spec.batched else (2,)):
+        remedy = "give --batch" if content.ndim == 3 else "reshape it to rows and columns"
+        problems.append(f"{option} {path} has {content.ndim} dimensions, not 2: {remedy}")
     elif 0 in content.shape:
-        problems.append(f"{option} {path} is empty ({content.shape[0]}x{content.shape[1]}): give 1x1 or more")
+        problems.append(f"{option} {path} is empty ({'x'.join(map(str, content.shape))}): give 1x1 or more")
     if not problems and check and not np.isfinite(content).all():
         problems.append(f"{option} {path} holds NaN or infinities, for which there is no error bound: leave out -v")
     if problems:

@@ -133,6 +133,11 @@ class Request:
         str | None, what("--beta", metavar="X", text="Fold beta; 0 never reads C. Else a run-time argument.")
     ] = None
 
+    batched: Annotated[
+        bool,
+        typer.Option("--batched", help="Many products, their matrices a stride apart.", rich_help_panel=WHAT),
+    ] = False
+
     def resolve(self, more: Iterable[str] = (), backend: str = "opencl") -> tuple[GemmSpec, Schedule, Target]:
         """What the options mean.
 
@@ -166,7 +171,7 @@ class Request:
 
         start = base.spec if base else None
         sizes = (self.m, self.n, self.k)
-        promises = (self.multiple_of, self.ld_multiple)
+        promises = (self.multiple_of, self.ld_multiple, self.batched)
         return build_spec(*sizes, self.dtype, self.layout, self.alpha, self.beta, *promises, base=start)
 
     def _schedule(self, base: Document | None) -> Schedule:

@@ -28,6 +28,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen run -k naive --a A.npy --b B.npy -o C.npy",
         "gemmgen run -k all -i 0",
         "gemmgen run --backend cuda -k smem_8x8_double -M 4096 -N 4096 -K 4096 -v",
+        "gemmgen run -k lds_8x8_16x16_k8 --batch 64 -M 100 -N 100 -K 100 -v",
         "gemmgen run --backend sycl -k sg16_block_16x2 -v",
     )
 )
@@ -90,6 +91,7 @@ def run(
     b: Annotated[Path | None, _data("--b", metavar="B.npy", text="B, instead of random numbers.")] = None,
     output: Annotated[Path | None, _data("-o", "--output", metavar="C.npy", text="Where C is written.")] = None,
     seed: Annotated[str, _data("--seed", metavar="N", text="Of the random numbers.")] = "0",
+    batch: Annotated[str | None, _data("--batch", metavar="N", text="So many products in one go.")] = None,
 ) -> None:
     """Run kernels: device time of each iteration, GFLOP/s and, with -v, the error against its bound.
 
@@ -98,7 +100,11 @@ def run(
     problems = path_problems(output, "C.npy") + strict_problems(strict, backend)
     if request.target is not None:
         problems.append(f"--target {request.target} means nothing here, where the device decides: leave it out")
-    plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output)
+    request = replace(request, batched=request.batched or batch is not None)
+    count = _whole("batch", batch or "2", problems) if request.batched else None
+    if count == 0:
+        problems.append("batch 0 has nothing to multiply: give 1 or more")
+    plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output, count)
     engine = attempt(problems, _pick, backend, platform, device, type_, strict)
     if plan is not None and engine is not None:
         problems += _refusals(plan, engine)
@@ -128,6 +134,7 @@ def _plan(
     a: Path | None,
     b: Path | None,
     output: Path | None,
+    count: int | None,
 ) -> Plan:
     """Raises: UserError with every problem."""
     from gemmgen.cli.matrices import load_or_random
@@ -145,7 +152,7 @@ def _plan(
     matrices = None
     if found and times != 0:
         sizes = (request.m, request.n, request.k)
-        matrices = attempt(problems, load_or_random, [spec for spec, _ in found], sizes, a, b, start, validate)
+        matrices = attempt(problems, load_or_random, [spec for spec, _ in found], sizes, a, b, start, validate, count)
     if problems:
         raise UserError(dict.fromkeys(problems))
     return Plan(tuple(found), "all" in kernels, request.ld_multiple is not None, times, validate, matrices)
@@ -224,8 +231,8 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
 def _iterate(iterations: int, data: Matrices, once: Once) -> Matrix:
     """Run it, print its times and return C."""
     m, n, k = data.sizes
-    flops, best = 2 * m * n * k, 0
-    result = data.a
+    flops, best = 2 * m * n * k * data.count, 0
+    result, of_batch = data.a, f", {data.count} of them" if data.a.ndim == 3 else ""
     for i in range(iterations):
         # C is updated in place: each iteration starts from the same.
         c = None if data.c is None else data.c.copy(order="K")
@@ -233,7 +240,7 @@ def _iterate(iterations: int, data: Matrices, once: Once) -> Matrix:
         nanoseconds = max(1, measured)
         best = min(best or nanoseconds, nanoseconds)
         say(f"  {i + 1:3}   {_speed(nanoseconds, flops)}\n")
-    say(f"  best  {_speed(best, flops)}   {m} x {n} x {k}\n")
+    say(f"  best  {_speed(best, flops)}   {m} x {n} x {k}{of_batch}\n")
     return result
 
 

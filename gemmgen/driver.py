@@ -152,17 +152,17 @@ def _print(
     printer: Callable[[Kernel], CLike],
 ) -> Source:
     printers = tuple(map(printer, program.kernels))
-    workspace = program.workspace_elements
+    workspaces = program.workspace_elements
     return Source(
         name=program.name,
         backend=printers[0].name,
         operation=operation,
-        text=render(printer(together(program)), printers, what, notes, workspace),
+        text=render(printer(together(program)), printers, what, notes, workspaces),
         entry_points=tuple(entry_point(p.kernel, local_bytes(p.kernel), p.dynamic_bytes()) for p in printers),
         spec=spec,
         build_options=printers[0].build_options(),
         requires=frozenset().union(*(uses_features(p.kernel) | p.uses() for p in printers)),
         alignment=max(p.alignment() for p in printers),
-        workspace=workspace,
+        workspaces=workspaces,
         span=min(span(kernel) for kernel in program.kernels),
     )

@@ -143,6 +143,7 @@ def _operand(flat: Mapping[str, Value], key: str) -> Operand:
         transposed=bool(flat[f"{key}.transposed"]),
         pad=_int(flat[f"{key}.pad"]),
         async_copy=bool(flat[f"{key}.async_copy"]),
+        packed=bool(flat[f"{key}.packed"]),
     )
 
 

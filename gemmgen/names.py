@@ -34,7 +34,8 @@ _CUDA = """
 threadIdx blockIdx blockDim gridDim warpSize dim3 cudaError_t nv_bfloat16 assert clock clock64
 """
 _OWN = """
-m n k rows cols a b c lda ldb ldc alpha beta workspace stream grid block shared allowed launched
+m n k m_whole n_whole k_whole rows cols a b c a_packed b_packed lda ldb ldc alpha beta workspace
+stride_a stride_b stride_c batch batch_count stream grid block shared allowed launched
 syclex Matrix check work_item
 """
 _MATH = """

@@ -42,6 +42,7 @@ _OPERAND = {
     "transposed": Field("bool", "true"),
     "pad": Field("int", "1", 64, least=0),
     "async_copy": Field("bool", "true"),
+    "packed": Field("bool", "true"),
 }
 #: Every field that `--set` and TOML can name.
 FIELDS: dict[str, Field] = {

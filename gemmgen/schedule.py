@@ -26,6 +26,8 @@ class Operand:
         transposed: whether local memory holds the tile with K as its slow axis for A (fast for B).
         pad: elements added to each row of the local tile.
         async_copy: whether local memory is filled by asynchronous copies, past the registers.
+        packed: whether a kernel before the product lays the matrix out anew: in the order of its local tile, in whole
+            tiles, zeros past K. It costs a pass over the matrix, and spares the product all narrow copies.
     """
 
     memory: Memory = "global"
@@ -35,6 +37,7 @@ class Operand:
     transposed: bool = False
     pad: int = 0
     async_copy: bool = False
+    packed: bool = False
 
     def __post_init__(self) -> None:
         """Raises: ScheduleError with every field of a wrong type; sizes are checked against the rest later."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer, Space
@@ -67,8 +67,8 @@ class Source:
         requires: features of the target that the text uses.
         alignment: bytes that matrices must begin on multiples of.
         span: elements that A and B must span less than, from the first to the last.
-        workspace: elements of the argument of that name, which passes sums from one kernel to the next, as an
-            expression over the integer arguments; None where there is none.
+        workspaces: arguments that are memory between one kernel and the next, and the elements that each has, as
+            expressions over the integer arguments.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Source:
     requires: frozenset[str] = frozenset()
     alignment: int = 1
     span: int = 2**31
-    workspace: Expr | None = None
+    workspaces: Mapping[str, Expr] = field(default_factory=dict)
 
 
 def span(kernel: Kernel) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import TypeVar
 
@@ -22,7 +22,9 @@ Notes = list[tuple[str, list[str]]]
 WIDTH = 86
 
 
-def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Notes, workspace: Expr | None) -> str:
+def render(
+    file: Printer, kernels: Sequence[Printer], computes: str, notes: Notes, workspaces: Mapping[str, Expr]
+) -> str:
     """The whole file.
 
     Args:
@@ -30,11 +32,11 @@ def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Note
         kernels: a printer of each.
         computes: what they do, in a line.
         notes: (label, lines) of the head comment, before what the backend and the kernels themselves add.
-        workspace: elements of global memory between them.
+        workspaces: elements of global memory between them, by the argument.
     """
     local = max(local_bytes(printer.kernel) for printer in kernels)
     needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
-    needs += [f"a workspace of {file.expr(workspace)} elements, aligned to 16 bytes"] if workspace is not None else []
+    needs += [f"{name} of {file.expr(size)} elements, aligned to 16 bytes" for name, size in workspaces.items()]
     launches = [printer.launch() for printer in kernels]
     if len(kernels) > 1:
         named = (f"{p.kernel.name}: {launch}" for p, launch in zip(kernels, launches, strict=True))
@@ -118,7 +120,7 @@ def _way(operand: Operand, order: Order, target: Target, words: Words) -> str:
         width = 1 if operand.block else operand.width
         if "unaligned_vectors" not in target.features:
             width = min(width, max(ALIGNED_VECTOR.widths))
-        if operand.async_copy and operand.transposed != (order == "col"):
+        if operand.async_copy and not operand.packed and operand.transposed != (order == "col"):
             width = 1  # neighbours there are no neighbours in the transposed tile
         verb = "asynchronous copies" if operand.async_copy else "loads"
         text = f"{words.buffer}, " + (f"{verb} of {width} elements" if width > 1 else f"{verb} of single elements")
@@ -126,6 +128,8 @@ def _way(operand: Operand, order: Order, target: Target, words: Words) -> str:
         text += f", {'to' if operand.async_copy else 'through'} {words.local_memory}"
         text += ", transposed" if operand.transposed else ""
         text += f", rows padded by {operand.pad}" if operand.pad else ""
+    if operand.packed:
+        text = f"packed into whole tiles by a kernel before; {text}"
     return text + (f", passed around the {words.sub_group} by shuffles" if operand.share else "")
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 
+from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Floats
+from gemmgen.ir.stmt import Let
+from gemmgen.ir.visit import evaluate
 
 Argument = int | float | Floats
 
@@ -25,6 +30,16 @@ def integers(kernel: Kernel, arguments: Mapping[str, Argument]) -> dict[str, int
         if isinstance(var, Var) and not var.dtype.is_float and not isinstance(value, np.ndarray):
             sizes[var.name] = int(value)
     return sizes
+
+
+def named(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The integer arguments, and what the top of the kernel makes of these alone: shapes may be named so."""
+    known = dict(sizes)
+    for stmt in kernel.body:
+        if isinstance(stmt, Let) and stmt.var.dtype == I32:
+            with suppress(LoweringError):
+                known[stmt.var.name] = evaluate(stmt.value, known)
+    return known
 
 
 def array(buffer: Buffer, value: Argument) -> Floats:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.arguments import Argument, array, integers
+from gemmgen.ir.arguments import Argument, array, integers, named
 from gemmgen.ir.atoms import CopyAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
@@ -78,7 +78,7 @@ class _Run:
 
     def __init__(self, kernel: Kernel, arguments: Mapping[str, Argument]) -> None:
         self._kernel = kernel
-        self._sizes = integers(kernel, arguments)
+        self._sizes = named(kernel, integers(kernel, arguments))
         rows, cols = (evaluate(extent, self._sizes) for extent in kernel.grid)
         layers = 1 if kernel.layers is None else self._sizes[kernel.layers.name]
         self._lanes = Lanes(kernel, (layers, rows, cols))

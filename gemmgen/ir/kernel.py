@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Expr, Var
@@ -58,7 +59,7 @@ class Kernel:
 #: How a product's parameters follow each other.
 _ORDER = (
     *("m", "n", "k", "alpha", "a", "lda", "stride_a", "b", "ldb", "stride_b"),
-    *("workspace", "beta", "c", "ldc", "stride_c"),
+    *("a_packed", "b_packed", "workspace", "beta", "c", "ldc", "stride_c"),
 )
 
 
@@ -80,11 +81,12 @@ class Program:
 
     Attributes:
         kernels: in the order in which they run.
-        workspace: the global memory between them, if there is any.
+        workspaces: the global memory that one passes on to another: the parameter's name, and how many elements it has
+            over the scalar parameters, of one product of a batch.
     """
 
     kernels: tuple[Kernel, ...]
-    workspace: Buffer | None = None
+    workspaces: Mapping[str, Expr] = field(default_factory=dict)
 
     @property
     def main(self) -> Kernel:
@@ -97,9 +99,7 @@ class Program:
         return self.main.name
 
     @property
-    def workspace_elements(self) -> Expr | None:
-        """How many elements the workspace has, over the scalar parameters."""
-        if self.workspace is None:
-            return None
-        elements = self.workspace.shape[0] * self.workspace.layout.strides[0]
-        return elements if self.main.layers is None else elements * self.main.layers
+    def workspace_elements(self) -> Mapping[str, Expr]:
+        """How many elements each workspace has, of a whole batch."""
+        layers = self.main.layers
+        return {name: size if layers is None else size * layers for name, size in self.workspaces.items()}

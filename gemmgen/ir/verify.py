@@ -108,14 +108,16 @@ class _Verifier:
             self._require(
                 param.space in (Space.GLOBAL, Space.IMAGE), f"{param.space.value} buffer {param.name} is a parameter"
             )
-            # An image has no pitch of its own.
-            strides = param.layout.strides if param.space is Space.GLOBAL else ()
-            self._exprs((*param.shape, *strides), scope)
         self._exprs(self._kernel.grid, scope)
         for node in self._kernel.grid:
             self._integer(node)
         self._body(self._kernel.body, scope)
-        # Facts may speak of what is named at the top.
+        # Shapes and facts may speak of what is named at the top.
+        for param in self._kernel.matrices:
+            self._at = f"the shape of {param.name}"
+            # An image has no pitch of its own.
+            strides = param.layout.strides if param.space is Space.GLOBAL else ()
+            self._exprs((*param.shape, *strides), scope)
         self._at = "its facts"
         self._exprs(self._kernel.facts, scope)
         for node in self._kernel.facts:

@@ -27,6 +27,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
+from gemmgen.passes.pack import build_pack
 from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan
 from gemmgen.passes.positions import (
     BATCH_COUNT,
@@ -50,11 +51,13 @@ from gemmgen.spec import GemmSpec
 def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     """The kernels of a validated request, in statements on tiles."""
     gemm = _Gemm(spec, schedule, target)
+    before = (build_pack(gemm),) if gemm.packed else ()
+    between = {buffer.name: elements for buffer, elements in gemm.workspaces()}
     if schedule.split == 1:
-        return Program((gemm.kernel(),))
+        return Program((*before, gemm.kernel()), between)
     if schedule.atomic:
-        return Program((build_start(gemm), gemm.kernel()))
-    return Program((gemm.kernel(), build_total(gemm)), gemm.workspace(writable=True))
+        return Program((*before, build_start(gemm), gemm.kernel()), between)
+    return Program((*before, gemm.kernel(), build_total(gemm)), between)
 
 
 class _Gemm(Plan):
@@ -66,7 +69,7 @@ class _Gemm(Plan):
         """The tile of the matrix that a fill at depth `k` reads."""
         shape = path.registers.fragment.shape
         sub_group_row = ROW if self.rows.lanes > 1 and path.per_block else ROW0
-        logical = (sub_group_row, k) if path.matrix.name == "a" else (k, COL0)
+        logical = (sub_group_row, k) if path.name == "a" else (k, COL0)
         origin = logical[::-1] if path.transposed else logical
         return Tile(path.matrix, origin, *shape, path.transposed)
 
@@ -75,7 +78,7 @@ class _Gemm(Plan):
             kk = SLICE * self.slice_depth + kk
         if path.staged is None:
             return (Copy(path.registers, self._source(path, k0 + kk), path.atom, path.width),)
-        along_fast = path.staged.transposed == (path.matrix.name == "b")
+        along_fast = path.staged.transposed == (path.name == "b")
         offset = (Const(0), kk) if along_fast else (kk, Const(0))
         tile = replace(
             path.staged,
@@ -88,8 +91,8 @@ class _Gemm(Plan):
     def _stage(self, path: Path, k0: Expr) -> Body:
         if path.staged is None:
             return ()
-        operand = self.schedule.a if path.matrix.name == "a" else self.schedule.b
-        logical = (ROW0, k0) if path.matrix.name == "a" else (k0, COL0)
+        operand = self.schedule.a if path.name == "a" else self.schedule.b
+        logical = (ROW0, k0) if path.name == "a" else (k0, COL0)
         origin = logical[::-1] if path.transposed else logical
         source = Tile(path.matrix, origin, path.staged.rows, path.staged.cols, path.transposed)
         atom, width = self.stage_atom(path, operand)

@@ -39,6 +39,7 @@ class Path:
     """The way of one operand into registers, with all that its loads and products need.
 
     Attributes:
+        name: `a` or `b`.
         matrix: the operand in global memory or an image.
         transposed: whether the matrix is stored column-major.
         staged: the tile of local memory that it passes through, or None.
@@ -47,6 +48,7 @@ class Path:
         per_block: whether the fragment holds a whole step of K, not only an inner one.
     """
 
+    name: str
     matrix: Buffer
     transposed: bool
     staged: Tile | None
@@ -90,10 +92,42 @@ class Plan(Positions):
         step = Var(f"stride_{name}", I64) if self.spec.batched else None
         return Buffer(name, self.spec.dtype, space, layout, writable=name == "c", contracted=axis, step=step)
 
+    def given(self, name: str) -> Buffer:
+        """An operand as the caller has it."""
+        if name == "a":
+            return self.matrix("a", self.m, self.k, self.spec.a_order, "cols")
+        return self.matrix("b", self.k, self.n, self.spec.b_order, "rows")
+
+    def is_turned(self, name: str) -> bool:
+        """Whether packing changes the order of a matrix."""
+        order = {"a": self.spec.a_order, "b": self.spec.b_order}[name]
+        return (order == "col") != self.is_transposed(name)
+
+    def is_transposed(self, name: str) -> bool:
+        """Whether the product reads an operand by columns."""
+        operand = {"a": self.schedule.a, "b": self.schedule.b}[name]
+        order = {"a": self.spec.a_order, "b": self.spec.b_order}[name]
+        return operand.transposed if operand.packed else order == "col"
+
+    def source(self, name: str) -> Buffer:
+        """An operand as the product reads it."""
+        return self.packed_matrix(name, writable=False) if name in self.packed else self.given(name)
+
+    def packed_axes(self, name: str) -> tuple[str, str]:
+        """Of a packed operand, the slow axis and the fast one."""
+        slow, fast = ("m", "k") if name == "a" else ("k", "n")
+        return (fast, slow) if self.is_transposed(name) else (slow, fast)
+
+    def packed_matrix(self, name: str, writable: bool) -> Buffer:
+        """An operand in whole tiles, its lines as long as the name says that kernels bind."""
+        slow, fast = self.packed_axes(name)
+        contracted = int((name == "a") != self.is_transposed(name))
+        layout = Layout.pitched(self.whole(slow), self.whole(fast), self.named_whole(fast))
+        return Buffer(f"{name}_packed", self.spec.dtype, Space.GLOBAL, layout, writable, contracted)
+
     @cached_property
     def a(self) -> Path:
-        s, matrix = self.schedule, self.matrix("a", self.m, self.k, self.spec.a_order, "cols")
-        transposed = self.spec.a_order == "col"
+        s, matrix, transposed = self.schedule, self.source("a"), self.is_transposed("a")
         block = s.block_tile[0], s.k_step
         staged = self._staged("a", s.a, block) if s.a.memory == "local" else None
         if not s.a.share:
@@ -109,8 +143,7 @@ class Plan(Positions):
 
     @cached_property
     def b(self) -> Path:
-        s, matrix = self.schedule, self.matrix("b", self.k, self.n, self.spec.b_order, "rows")
-        transposed = self.spec.b_order == "col"
+        s, matrix, transposed = self.schedule, self.source("b"), self.is_transposed("b")
         block = s.k_step, s.block_tile[1]
         staged = self._staged("b", s.b, block) if s.b.memory == "local" else None
         fast = (staged or Tile(matrix, (), 0, 0, transposed)).transposed
@@ -140,7 +173,7 @@ class Plan(Positions):
         slots = (self.schedule.register_stages,) if ring else ()
         buffer = Buffer(f"{name}_frag", self.spec.dtype, Space.PRIVATE, Layout.packed(*slots, *shape))
         registers = Registers(buffer, fragment, Const(0), self.register_pipe) if ring else Registers(buffer, fragment)
-        return Path(matrix, transposed, staged, registers, atom, width, operand.share)
+        return Path(name, matrix, transposed, staged, registers, atom, width, operand.share)
 
     def _fill_atom(self, operand: Operand, staged: Tile | None, fragment: Fragment) -> tuple[CopyAtom, int]:
         """The instruction that fills registers, from wherever they are filled."""
@@ -179,7 +212,7 @@ class Plan(Positions):
             return None
         work_items = self.schedule.all_work_items[0] * self.schedule.all_work_items[1]
         layout = Layout.packed(-(-path.staged.rows * path.staged.cols // (width * work_items)), width)
-        return Buffer(f"{path.matrix.name}_next", self.spec.dtype, Space.PRIVATE, layout)
+        return Buffer(f"{path.name}_next", self.spec.dtype, Space.PRIVATE, layout)
 
     @cached_property
     def acc(self) -> Registers:
@@ -191,14 +224,26 @@ class Plan(Positions):
         """Of a batch, moves the matrices on to this group's product."""
         if not self.spec.batched:
             return ()
-        planes = self.workspace(writable=False).layout.strides[0] * self.schedule.split
-        return tuple(Advance(matrix, BATCH * (matrix.step or planes)) for matrix in matrices if matrix is not None)
+        sizes = {x.name: size for x, size in self.workspaces()}
+        return tuple(Advance(x, BATCH * (x.step or sizes[x.name])) for x in matrices if x is not None)
+
+    def workspaces(self) -> tuple[tuple[Buffer, Expr], ...]:
+        """Memory that kernels pass on to others, and the elements that each product has there."""
+        out: list[tuple[Buffer, Expr]] = []
+        for name in self.packed:
+            matrix = self.packed_matrix(name, writable=True)
+            out.append((matrix, matrix.shape[0] * matrix.shape[1]))
+        if self.schedule.split > 1 and not self.schedule.atomic:
+            sums = self.workspace(writable=True)
+            out.append((sums, sums.shape[0] * sums.layout.strides[0]))
+        return tuple(out)
 
     def per_matrix(self, *matrices: Buffer) -> tuple[Buffer | Var, ...]:
         """The parameters that say where matrices are."""
         out: list[Buffer | Expr | None] = []
         for matrix in matrices:
-            out += [matrix] if matrix.space is Space.IMAGE else [matrix, matrix.layout.strides[0], matrix.step]
+            alone = matrix.space is Space.IMAGE or matrix.name.endswith("_packed")
+            out += [matrix] if alone else [matrix, matrix.layout.strides[0], matrix.step]
         return tuple(p for p in out if isinstance(p, Buffer | Var))
 
     @property
@@ -247,5 +292,10 @@ class Plan(Positions):
         """What is known of leading dimensions, and of the steps of a batch."""
         known = [Var(f"ld{name}") for name in "abc"]
         known += [Var(f"stride_{name}", I64) for name in "abc"] if self.spec.batched else []
-        promised = [width for width in WIDTHS if self.spec.ld_multiple % width == 0]
-        return tuple(compare("==", var % width, 0) for var in known for width in promised)
+        promised = [(var, self.spec.ld_multiple) for var in known]
+        promised += [
+            (x, self.units[axis])
+            for axis in ("mnk" if self.packed else "")
+            if isinstance(x := self.named_whole(axis), Var)
+        ]
+        return tuple(compare("==", var % width, 0) for var, unit in promised for width in WIDTHS if unit % width == 0)

@@ -21,6 +21,8 @@ K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 #: Of groups that are numbered in one line: how many lie along C's columns and rows, and which of them this is.
 DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), Var("block")
 BLOCK_ROW, BLOCK_COL, BAND, IN_BAND = Var("block_row"), Var("block_col"), Var("band_row"), Var("in_band")
+#: Sizes in whole blocks, as packed matrices have them.
+WHOLE = {"m": Var("m_whole"), "n": Var("n_whole"), "k": Var("k_whole")}
 #: Which product of a batch it is, how many there are.
 BATCH, BATCH_COUNT = Var("batch"), Var("batch_count")
 #: The part of K that a group sums, and its bounds.
@@ -56,7 +58,7 @@ class Positions:
     def exact_k(self) -> bool:
         """Whether K is known to be a multiple of a round's depth."""
         known = self.spec.k if self.spec.k is not None else self.spec.multiple_of[2]
-        return known % self.schedule.round_depth == 0
+        return self.all_packed or known % self.schedule.round_depth == 0
 
     @property
     def k_start(self) -> Expr:
@@ -66,7 +68,7 @@ class Positions:
     @property
     def k_end(self) -> Expr:
         """Where the sum ends."""
-        return K_END if self.schedule.split > 1 else self.k
+        return K_END if self.schedule.split > 1 else self.k_extent
 
     @cached_property
     def k_stop(self) -> Expr:
@@ -77,6 +79,44 @@ class Positions:
             return K_MAIN
         return Const(self.spec.k - self.spec.k % self.schedule.k_step)
 
+    @property
+    def packed(self) -> tuple[str, ...]:
+        """The operands that a kernel before this one packs."""
+        operands = (("a", self.schedule.a), ("b", self.schedule.b))
+        return tuple(name for name, operand in operands if operand.packed)
+
+    @property
+    def all_packed(self) -> bool:
+        """Whether nothing is read that lies past K without being zero."""
+        return len(self.packed) == 2
+
+    @property
+    def k_extent(self) -> Expr:
+        """Where the main loop may go."""
+        return self.named_whole("k") if self.all_packed else self.k
+
+    @cached_property
+    def units(self) -> dict[str, int]:
+        """Extents of a block of C, and of a round along K."""
+        return dict(zip("mnk", (*self.schedule.block_tile, self.schedule.round_depth), strict=True))
+
+    def whole(self, axis: str) -> Expr:
+        """A size in whole blocks, or rounds of K."""
+        size, unit = {"m": self.m, "n": self.n, "k": self.k}[axis], self.units[axis]
+        promised = dict(zip("mnk", self.spec.multiple_of, strict=True))[axis]
+        return size if promised % unit == 0 else ceil_div(size, unit) * unit
+
+    def named_whole(self, axis: str) -> Expr:
+        """The same by its name, if it needs one."""
+        size = self.whole(axis)
+        return size if isinstance(size, Var | Const) else WHOLE[axis]
+
+    def wholes(self) -> Body:
+        """Names for those."""
+        axes = {"a": "m", "b": "n"}
+        named = [*(axes[name] for name in self.packed), *("k" for _ in self.packed[:1])]
+        return tuple(Let(WHOLE[x], self.whole(x)) for x in named if self.named_whole(x) == WHOLE[x])
+
     def _along_k(self) -> Body:
         lets: list[Stmt] = []
         if self.schedule.split > 1:
@@ -84,7 +124,7 @@ class Positions:
             lets = [
                 Let(K_PART, ceil_div(self.k, self.schedule.split * depth) * depth),
                 Let(K_BEGIN, PART * K_PART),
-                Let(K_END, minimum(self.k, K_BEGIN + K_PART)),
+                Let(K_END, minimum(self.k_extent, K_BEGIN + K_PART)),
             ]
         if self.k_stop == K_MAIN:
             whole = self.k - self.k % self.schedule.k_step
@@ -154,7 +194,7 @@ class Positions:
         for var, origin, spread in ((ROW, ROW0, self.rows), (COL, COL0, self.cols)):
             if spread.lanes > 1:
                 lets.append(Let(var, origin + spread.start))
-        lets += self._along_k()
+        lets += [*self.wholes(), *self._along_k()]
         if self.schedule.warp is None:
             lets.append(Let(LOCAL_INDEX, self._number()))
         return tuple(lets)
@@ -197,4 +237,8 @@ class Positions:
             block = self.schedule.block_tile[axis]
             if (known if known is not None else self.spec.multiple_of[axis]) % block == 0:
                 facts.append(size - group * block - block)
+            if ("a", "b")[axis] in self.packed:
+                facts.append(self.named_whole("mn"[axis]) - group * block - block)
+        if self.packed:
+            facts.append(self.named_whole("k") - self.k)
         return tuple(facts)

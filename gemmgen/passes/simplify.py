@@ -185,16 +185,21 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
     for stmt in walk(body):
         match stmt:
             case Move():
-                count.update((stmt.dst, stmt.src))
+                count.update((stmt.dst, stmt.src, *_shape_names(stmt.dst), *_shape_names(stmt.src)))
             case Store(buffer, _, _) | Point(_, buffer, _):
-                count[buffer] += 1
+                count.update((buffer, *_shape_names(buffer)))
         for root in exprs(stmt):
             for node in walk_expr(root):
                 if isinstance(node, Var):
                     count[node] += 1
                 elif isinstance(node, Load):
-                    count[node.buffer] += 1
+                    count.update((node.buffer, *_shape_names(node.buffer)))
     return count
+
+
+def _shape_names(buffer: Buffer) -> tuple[Var, ...]:
+    """What an element's address is made of, besides its coordinates."""
+    return tuple(stride for stride in buffer.layout.strides if isinstance(stride, Var))
 
 
 def _drop_unused(body: Body) -> Body:

@@ -178,6 +178,8 @@ def _operand(name: str, o: Operand, order: Order, s: Schedule, target: Target) -
         yield from _direct(name, o, order, s)
     if o.share:
         yield from _shared(name, order, s)
+    if o.packed and (o.memory == "image" or o.block or o.share):
+        yield f"{name}.packed lays a matrix out for single work-items, not for blocks and shuffles: leave it out"
     if o.memory != "local" and (o.transposed or o.pad):
         yield f"{name}.transposed and {name}.pad shape local memory, but {name}.memory is {o.memory!r}: drop them"
 

@@ -18,7 +18,7 @@ from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problem
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
 from gemmgen.runtime.variants import LD_MULTIPLE, Variants
-from gemmgen.runtime.views import View
+from gemmgen.runtime.views import View, workspace_problem
 from gemmgen.source import EntryPoint, Source
 from gemmgen.spec import GemmSpec
 
@@ -54,7 +54,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         self._info: CudaDeviceInfo | None = None
         self._built: dict[tuple[int, GemmSpec], CudaBuilt] = {}
         self._lock = threading.Lock()
-        self._workspaces: dict[tuple[int, int, int], CupyArray] = {}
+        self._workspaces: dict[tuple[int, int, str, int], CupyArray] = {}
         self._remembered: dict[tuple[int, ...], list[tuple[int, int, int]]] = {}
         self._cupy = CupyLibrary()
 
@@ -195,11 +195,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         grids = [entry.groups(sizes) for entry, _, _ in built.kernels]
         pairs = zip(built.kernels, grids, strict=True)
         problems = [p for (entry, _, _), groups in pairs for p in grid_problems(entry, groups)]
-        elements = 0 if self.source.workspace is None else evaluate(self.source.workspace, sizes)
-        if elements >= 2**31:
-            problems.append(
-                f"the workspace has {elements:,} elements, more than 32-bit indices reach: use a lower split"
-            )
+        between = {name: evaluate(elements, sizes) for name, elements in self.source.workspaces.items()}
+        problems += [workspace_problem(name, elements) for name, elements in between.items() if elements >= 2**31]
         if problems:
             raise SpecError(problems)
         if len(self._remembered) >= REMEMBERED:
@@ -224,8 +221,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             values |= {x: matrix.pointer for x, (matrix, _) in inputs.items()}
             # The transpose kernel calls its result b.
             values |= {name: result.pointer, "b" if name == "out" else name: result.pointer}
-            if (elements := self.source.workspace) is not None:
-                values["workspace"] = self._workspace(device, pointer, evaluate(elements, sizes))
+            for between, elements in self.source.workspaces.items():
+                values[between] = self._workspace(device, pointer, between, evaluate(elements, sizes))
             for (entry, kernel, dynamic), (layers, rows, cols) in zip(built.kernels, grids, strict=True):
                 high, wide = entry.group
                 kernel((cols, rows, layers), (wide, high, 1), arguments(entry, values), shared_mem=dynamic)
@@ -235,11 +232,11 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
                 event.record()
         return result.array, event
 
-    def _workspace(self, device: int, stream: int, elements: int) -> int:
+    def _workspace(self, device: int, stream: int, name: str, elements: int) -> int:
         """The address of memory between kernels, one for each stream and size; kept, since graphs may replay it."""
         import cupy
 
-        key = device, stream, elements
+        key = device, stream, name, elements
         with self._lock:
             if key not in self._workspaces:
                 self._workspaces[key] = cupy.empty(elements, self.source.spec.dtype.name)

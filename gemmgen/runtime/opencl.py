@@ -19,6 +19,7 @@ from gemmgen.runtime.host import HostStage
 from gemmgen.runtime.programs import Built, build, translated
 from gemmgen.runtime.resident import DeviceArray, ResidentStage, common_queue
 from gemmgen.runtime.staging import Stage
+from gemmgen.runtime.views import workspace_problem
 from gemmgen.source import EntryPoint, Source
 
 if TYPE_CHECKING:
@@ -181,14 +182,14 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         name, output, view = request.output
         result, values[name], placed = stage.output(output, view, request.loads_output)
         values |= {f"ld{name}": placed.ld, f"stride_{name}": placed.stride}
-        if (elements := self.source.workspace) is not None:
-            values["workspace"] = self._workspace(stage, evaluate(elements, dict(request.sizes)))
+        for name, elements in self.source.workspaces.items():
+            values[name] = self._workspace(stage, name, evaluate(elements, dict(request.sizes)))
         return values, result
 
-    def _workspace(self, stage: Stage[object], elements: int) -> cl.Buffer:
+    def _workspace(self, stage: Stage[object], name: str, elements: int) -> cl.Buffer:
         """Memory between two kernels; OpenCL keeps it until they are through. Raises: SpecError."""
         if elements >= 2**31:
-            raise SpecError(f"the workspace has {elements:,} elements, more than 32-bit indices reach: split less")
+            raise SpecError(workspace_problem(name, elements))
         size = elements * self.source.spec.dtype.size
         return cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size=size)
 

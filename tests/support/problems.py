@@ -84,8 +84,8 @@ def interpret(kernel: Kernel | Program, spec: GemmSpec, problem: Problem, pad: i
         memory = stored(matrix, order, 0 if name in images else pad)
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)
-    if (elements := program.workspace_elements) is not None:
-        known["workspace"] = np.full(evaluate(elements, {"m": m, "n": n}), np.nan, np.float32)
+    for between, elements in program.workspace_elements.items():
+        known[between] = np.full(evaluate(elements, {"m": m, "n": n, "k": k}), np.nan, np.float32)
     for one in program.kernels:
         run(one, {p.name: known[p.name] for p in one.params})
     lines = np.asarray(known["c"]).reshape(-1, pad + (n if spec.c_order == "row" else m))

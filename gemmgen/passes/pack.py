@@ -1,0 +1,130 @@
+"""The kernel before a product: A or B laid out anew, in the order that it is staged in and in whole tiles.
+
+What lies past K becomes zero, and what lies past M and N may be read, so that the product needs no question about
+either. A matrix that changes its order goes through local memory, so that both sides are read and written by lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.expr import Const, Expr, Load, Var, both, ceil_div, select
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Alloc, Barrier, Body, Comment, For, If, Let, Stmt, Store
+from gemmgen.passes.plan import Plan
+from gemmgen.passes.positions import BATCH, BATCH_COUNT, BLOCK, LOCAL_COL, LOCAL_ROW, call
+
+#: A group moves blocks of this many rows and columns, so many rows at a time.
+SIDE, ROWS = 32, 8
+_PART = Var("i")
+
+
+def build_pack(plan: Plan) -> Kernel:
+    """All matrices that are packed, by one launch: the blocks of the first, then those of the second."""
+    jobs = tuple(_Job(plan, name) for name in plan.packed)
+    first, last = jobs[0], jobs[-1]
+    number = call("group_id", 0)
+    blocks: list[Stmt] = [Let(BLOCK, number)]
+    work = first.body()
+    if len(jobs) > 1:
+        count = Var(f"{first.name}_blocks")
+        blocks = [Let(count, _blocks(*first.named)), Let(BLOCK, select(number < count, number, number - count))]
+        work = (If(number < count, work, last.body()),)
+    kept = (job.target for job in jobs)
+    sizes = dict.fromkeys(v for v in (plan.m, plan.n, plan.k) if any(v in job.sizes for job in jobs))
+    return Kernel(
+        name=f"{plan.name}_pack",
+        params=(
+            *(v for v in sizes if isinstance(v, Var)),
+            *(p for job in jobs for p in plan.per_matrix(job.source)),
+            *kept,
+        ),
+        body=(
+            *((Let(BATCH, call("group_id", 2)),) if plan.spec.batched else ()),
+            *plan.wholes(),
+            *blocks,
+            Let(LOCAL_ROW, call("local_id", 1)),
+            Let(LOCAL_COL, call("local_id", 0)),
+            *plan.to_product(*(x for job in jobs for x in (job.source, job.target))),
+            *work,
+        ),
+        group=(ROWS, SIDE),
+        grid=(Const(1), first.blocks + last.blocks if len(jobs) > 1 else first.blocks),
+        promises=plan.promises(),
+        layers=BATCH_COUNT if plan.spec.batched else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One matrix."""
+
+    plan: Plan
+    name: str
+
+    @property
+    def source(self) -> Buffer:
+        return self.plan.given(self.name)
+
+    @property
+    def target(self) -> Buffer:
+        return self.plan.packed_matrix(self.name, writable=True)
+
+    @property
+    def sizes(self) -> tuple[Expr, ...]:
+        return self.source.shape
+
+    @property
+    def turned(self) -> bool:
+        """Whether lines become columns."""
+        return self.plan.is_turned(self.name)
+
+    @property
+    def named(self) -> tuple[Expr, Expr]:
+        """The target's shape by the names that the kernel binds."""
+        slow, fast = self.plan.packed_axes(self.name)
+        return self.plan.named_whole(slow), self.plan.named_whole(fast)
+
+    @property
+    def blocks(self) -> Expr:
+        """How many blocks it has, by the sizes alone."""
+        return _blocks(*self.target.shape)
+
+    def body(self) -> Body:
+        """What a group does with one block."""
+        slow0, fast0 = Var(f"{self.name}_slow"), Var(f"{self.name}_fast")
+        across = ceil_div(self.named[1], SIDE)
+        starts: Body = (Let(slow0, BLOCK // across * SIDE), Let(fast0, BLOCK % across * SIDE))
+        down = _PART * ROWS + LOCAL_ROW
+        at = (slow0 + down, fast0 + LOCAL_COL)
+        if not self.turned:
+            return (*starts, _parts(self._inside(at, Store(self.target, at, self._element(at)))))
+        tile = Buffer(f"{self.name}_tile", self.source.dtype, Space.LOCAL, Layout.packed(SIDE, SIDE, pad=1))
+        read = (fast0 + down, slow0 + LOCAL_COL)
+        return (
+            *starts,
+            Comment("Read by lines, written by lines: turned in between."),
+            Alloc(tile),
+            _parts(Store(tile, (down, LOCAL_COL), self._element(read))),
+            Barrier(),
+            _parts(self._inside(at, Store(self.target, at, Load(tile, (LOCAL_COL, down))))),
+        )
+
+    def _inside(self, at: tuple[Expr, Expr], store: Store) -> If:
+        """What the last blocks have beyond whole tiles is not there."""
+        slow, fast = self.named
+        return If(both(at[0] < slow, at[1] < fast), (store,))
+
+    def _element(self, at: tuple[Expr, Expr]) -> Expr:
+        """An element of the matrix; zero past its edges."""
+        rows, cols = self.source.shape
+        return select(both(at[0] < rows, at[1] < cols), Load(self.source, at), Const(0.0, self.source.dtype))
+
+
+def _blocks(slow: Expr, fast: Expr) -> Expr:
+    return ceil_div(slow, SIDE) * ceil_div(fast, SIDE)
+
+
+def _parts(stmt: Stmt) -> For:
+    return For(_PART, Const(0), Const(SIDE // ROWS), 1, (stmt,), unroll=True, exact=True)

@@ -1,0 +1,60 @@
+"""Matrices that a kernel before the product lays out anew: in either order, turned or not, of any size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.target import TARGETS
+from gemmgen.spec import GemmSpec
+from tests.support.problems import Problem, interpret, layouts
+
+NAMES = {"naive": "portable", "lds_8x8_16x16_k8": "portable", "async_4x4_8x16": "sm_90", "tile_8x8": "sm_80"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("a", "b"), [(True, False), (False, True), (True, True)])
+def test_packed(name: str, a: bool, b: bool, rng: np.random.Generator) -> None:
+    plain = presets.load(name).schedule
+    schedule = replace(plain, a=replace(plain.a, packed=a), b=replace(plain.b, packed=b))
+    for spec, size in product((GemmSpec(), GemmSpec(a_order="col", b_order="col")), ((70, 45, 33), (33, 65, 7))):
+        problem = Problem.random(rng, *size, 1.5, -0.5)
+        problem.check(interpret(driver.lower_program(spec, schedule, TARGETS[NAMES[name]]), spec, problem))
+
+
+def test_every_layout(rng: np.random.Generator) -> None:
+    plain = presets.load("lds_8x8_16x16_k8").schedule
+    schedule = replace(plain, a=replace(plain.a, packed=True), b=replace(plain.b, packed=True))
+    for spec in layouts(GemmSpec()):
+        problem = Problem.integers(rng, 41, 35, 18)
+        result = interpret(driver.lower_program(spec, schedule, TARGETS["portable"]), spec, problem)
+        assert np.array_equal(result, problem.expected)
+
+
+def test_the_product_asks_nothing_of_what_is_packed() -> None:
+    source = driver.emit(GemmSpec(), presets.load("mbarrier_8x16_8x8_slices4_packed").schedule, "cuda")
+    assert list(source.workspaces) == ["a_packed", "b_packed"]
+    before, main = source.entry_points
+    assert {argument.name for argument in before.arguments} >= {"a", "lda", "b", "ldb"}
+    assert not {argument.name for argument in main.arguments} & {"a", "lda", "b", "ldb"}
+    body = source.text.split("slices4_packed(int m", 1)[1]
+    assert "async_copy4_inside" not in body
+    assert "async_copy_inside" not in body
+
+
+def test_whole_sizes_need_no_other_names() -> None:
+    schedule = presets.load("mbarrier_8x16_16x16_packed").schedule
+    assert "m_whole" in driver.emit(GemmSpec(), schedule, "cuda").text
+    assert "_whole" not in driver.emit(GemmSpec(multiple_of=(128, 256, 32)), schedule, "cuda").text
+
+
+@pytest.mark.parametrize("name", ["L3_SIMD_8x4_1x8", "block_read_32x1_1x8"])
+def test_blocks_and_shared_operands_are_not_packed(name: str) -> None:
+    plain = presets.load(name).schedule
+    with pytest.raises(ScheduleError, match=r"a\.packed .* leave it out"):
+        driver.emit(GemmSpec(), replace(plain, a=replace(plain.a, packed=True)))

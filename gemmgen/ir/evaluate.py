@@ -11,7 +11,7 @@ import numpy as np
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import BOOL, DType
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Lanes, Site, Value
 from gemmgen.ir.memory import Memory
@@ -164,9 +164,10 @@ class Evaluator:
     def _call(self, node: Call, scope: Scope, site: Site) -> Code:
         lanes = self._lanes
         match node.function, node.args:
-            case "group_id" | "local_id", (dimension,) if (axis := as_int(dimension)) in (0, 1):
-                identity = lanes.group_id if node.function == "group_id" else lanes.local_id
-                return _per_load(lanes, lambda: identity(axis))
+            case "group_id", (Const(0 | 1 | 2 as axis),):
+                return _per_load(lanes, lambda: lanes.group_id(axis))
+            case "local_id", (Const(0 | 1 as axis),):
+                return _per_load(lanes, lambda: lanes.local_id(axis))
             case "lane_id", ():
                 lanes.lanes_of_sub_group()
                 return _per_load(lanes, lanes.lane_id)

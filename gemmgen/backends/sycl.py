@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words, wrapped
-from gemmgen.backends.files import sections
+from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words, way
+from gemmgen.backends.files import section, sections
+from gemmgen.backends.lines import wrapped
 from gemmgen.backends.sycl_main import program
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
@@ -23,6 +24,14 @@ BLOCK_LOAD = "block_load"
 INTRINSICS = "sycl/intrinsics.hpp"
 #: Moves of neighbours: what they promise of addresses makes no difference here.
 VECTORS = ("vector", "aligned_vector")
+#: What vectors of a class are made of, and called.
+WORDS = {
+    "float16": ("unsigned short", "ushort"),
+    "bfloat16": ("unsigned short", "ushort"),
+    "int8": ("signed char", "schar"),
+}
+#: The run-time compiler's headers of types that the language itself lacks.
+HEADERS = {"float16": "half_type.hpp", "bfloat16": "ext/oneapi/bfloat16.hpp"}
 
 
 class Sycl(CLike):
@@ -33,7 +42,15 @@ class Sycl(CLike):
     words: ClassVar[Words] = Words("work-item", "group", "USM", "local memory", "sub-group")
     targets: ClassVar[tuple[str, ...]] = ("sycl", "khr", "portable")
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
-    types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
+    types: ClassVar[dict[str, str]] = {
+        "float64": "double",
+        "float32": "float",
+        "float16": "sycl::half",
+        "bfloat16": "sycl::ext::oneapi::bfloat16",
+        "int32": "int",
+        "int8": "signed char",
+        "bool": "bool",
+    }
     minimum: ClassVar[str] = "std::min"
 
     def template(self) -> str:
@@ -62,7 +79,8 @@ class Sycl(CLike):
         if self._block_loads():
             experimental = "ext/oneapi/experimental"
             headers += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
-        return sorted(headers)
+        headers += [HEADERS[p.dtype.name] for p in self.kernel.matrices if p.dtype.name in HEADERS]
+        return sorted(set(headers))
 
     # --- what a work-item runs --------------------------------------------------------------------
 
@@ -89,21 +107,7 @@ class Sycl(CLike):
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name in VECTORS]
-        lines = []
-        for width in sorted({m.width for m in moves}):
-            dtype = moves[0].src.dtype
-            element = self.types[dtype.name]
-            vector, size = f"{element}{width}", width * dtype.size
-            lines += [
-                f"// {width} neighbouring elements, at any alignment; sycl::vec::load would take one after the other.",
-                f"typedef {element} {vector} __attribute__((vector_size({size}), aligned({dtype.size}), may_alias));",
-                f"inline void copy{width}({element} *to, const {element} *from)",
-                "{",
-                f"    *reinterpret_cast<{vector} *>(to) = *reinterpret_cast<const {vector} *>(from);",
-                "}",
-                "",
-            ]
+        lines = self._copies()
         loads = self._block_loads()
         if any(load.byte_place is not None for load in loads):
             lines += sections(INTRINSICS, {"at"})
@@ -115,6 +119,28 @@ class Sycl(CLike):
                 "class kernel;",
                 "",
             ]
+        return lines
+
+    def _copies(self) -> list[str]:
+        """Functions for moves of neighbours, by the types and the numbers that occur."""
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name in VECTORS]
+        found = {(way(m), m.width, m.src.dtype, m.dst.dtype) for m in moves}
+        # A copy that converts has one that doesn't inside.
+        found |= {("copy", width, t, t) for key, width, *types in found for t in types[key == "store" :][:1]}
+        lines = []
+        for key, width, source, to in sorted(found, key=lambda x: (*x[:2], str(x[2:]))):
+            word, vector = WORDS.get(source.name, (self.types[source.name],) * 2)
+            lines += section(
+                INTRINSICS,
+                key,
+                width=width,
+                bytes=width * source.size,
+                size=source.size,
+                word=word,
+                vector=f"{vector}{width}",
+                source=self.types[source.name],
+                to=self.types[to.name],
+            )
         return lines
 
     def _block_load(self, width: int, element: str) -> list[str]:

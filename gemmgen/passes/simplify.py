@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both, convert
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Block, Body, Comment, For, If, Let, Move, Point, Stmt, Store
 from gemmgen.ir.visit import exprs, map_body, map_body_exprs, substitute, walk, walk_expr
@@ -165,7 +165,7 @@ def _bound(stmt: Stmt, buffer: Buffer) -> Expr | None:
         case Store(written, _, value) if written == buffer:
             return value
         case Move() if stmt.dst == buffer and not any(stmt.atom.lane_step):
-            return Load(stmt.src, stmt.src_index)
+            return convert(Load(stmt.src, stmt.src_index), buffer.dtype)
     return None
 
 

@@ -91,7 +91,7 @@ class GemmSpec:
                     "leave it out and pass it at run time"
                 )
             elif not sums.is_float and value != int(value):
-                problems.append(f"{name} = {value:g} is no whole number, but {sums} is: give one, or use float32")
+                problems.append(f"{name} = {value:g} is no whole number, but sums are {sums}: give one, or use float32")
         return problems
 
     @property

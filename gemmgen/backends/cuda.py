@@ -247,7 +247,7 @@ class _Copy:
 
     @classmethod
     def of(cls, move: Move) -> Self:
-        key = "atomic_add" if move.atom.adds else way(move)
+        key: str = "atomic_add" if move.atom.adds else way(move)
         if move.atom.is_async:
             key = "async_copy" if move.valid is None else "async_copy_inside"
         return cls(key, move.width, move.dst.dtype, move.src.dtype)

@@ -11,7 +11,7 @@ from gemmgen.backends.lines import wrapped
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import F64, DType
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.stmt import Move, in_bytes
 from gemmgen.ir.visit import conversions, uses_calls, uses_features, walk
@@ -95,7 +95,9 @@ class OpenCL(CLike):
             if key not in BUILT_IN:
                 lines += section(INTRINSICS, key, width=_suffix(width))
         vectors = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"]
-        for width, verb, function in sorted({(m.width, way(m).upper(), _function(m.src.dtype, m.dst.dtype)) for m in vectors}):
+        for width, verb, function in sorted(
+            {(m.width, way(m).upper(), _function(m.src.dtype, m.dst.dtype)) for m in vectors}
+        ):
             what = f"// {width} neighbouring elements, at any alignment."
             define = f"#define {verb}{width}(to, from)"
             lines += [what, f"{define} vstore{width}({_applied(function, width, f'vload{width}(0, from)')}, 0, to)", ""]

@@ -11,9 +11,10 @@ from gemmgen.backends.lines import wrapped
 from gemmgen.backends.sycl_main import program
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Call, Var, as_int
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Call, Expr, Var, as_int
 from gemmgen.ir.stmt import Alloc, Barrier, For, Move
-from gemmgen.ir.visit import uses_calls, walk
+from gemmgen.ir.visit import conversions, uses_calls, walk
 
 #: Built-in ids -> how a work-item asks for them; SYCL counts dimensions from the slowest.
 IDS = {"group_id": "get_group", "local_id": "get_local_id"}
@@ -31,7 +32,9 @@ WORDS = {
     "int8": ("signed char", "schar"),
 }
 #: The run-time compiler's headers of types that the language itself lacks.
-HEADERS = {"float16": "half_type.hpp", "bfloat16": "ext/oneapi/bfloat16.hpp"}
+HEADERS = {"float16": ("half_type.hpp",), "bfloat16": ("bit_cast.hpp", "ext/oneapi/bfloat16.hpp")}
+#: (from, to) -> the function that converts, where that is not the type's own.
+CONVERSIONS = {("bfloat16", "float32"): "bfloat16_to_float", ("float32", "bfloat16"): "float_to_bfloat16"}
 
 
 class Sycl(CLike):
@@ -79,7 +82,7 @@ class Sycl(CLike):
         if self._block_loads():
             experimental = "ext/oneapi/experimental"
             headers += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
-        headers += [HEADERS[p.dtype.name] for p in self.kernel.matrices if p.dtype.name in HEADERS]
+        headers += [header for p in self.kernel.matrices for header in HEADERS.get(p.dtype.name, ())]
         return sorted(set(headers))
 
     # --- what a work-item runs --------------------------------------------------------------------
@@ -107,7 +110,9 @@ class Sycl(CLike):
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        lines = self._copies()
+        changes = {(source.name, to.name) for source, to, _ in conversions(self.kernel)}
+        own = {CONVERSIONS[change] for change in changes & set(CONVERSIONS)}
+        lines = [*sections(INTRINSICS, own), *self._copies()]
         loads = self._block_loads()
         if any(load.byte_place is not None for load in loads):
             lines += sections(INTRINSICS, {"at"})
@@ -140,6 +145,7 @@ class Sycl(CLike):
                 vector=f"{vector}{width}",
                 source=self.types[source.name],
                 to=self.types[to.name],
+                convert=self._converter(source, to),
             )
         return lines
 
@@ -306,6 +312,13 @@ class Sycl(CLike):
             case "broadcast" | "shuffle_xor":
                 return f"sycl::{LANES[call.function]}(sub_group, {args})", POSTFIX
         raise LoweringError(f"SYCL has no name for {call.function}")
+
+    def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
+        return f"{self._converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
+
+    def _converter(self, source: DType, to: DType) -> str:
+        """What is called to change a type."""
+        return CONVERSIONS.get((source.name, to.name), self.types[to.name])
 
     def barrier(self) -> str:
         return "sycl::group_barrier(item.get_group());"

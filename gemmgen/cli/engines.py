@@ -91,17 +91,19 @@ class CudaEngine:
     def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:
         import cupy
 
+        from gemmgen.ir.numeric import numpy_dtype, poison
         from gemmgen.runtime.api import cuda_kernel
         from gemmgen.runtime.cuda_devices import translated
 
         kernel = cuda_kernel(spec, schedule, self._info, exact, self._strict)
+        dtype = numpy_dtype(spec.result)
 
         def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
             with translated(self._info.name), cupy.cuda.Device(self._info.number):
                 left, right = cupy.asarray(a, order="K"), cupy.asarray(b, order="K")
                 if c is None:
                     order = "C" if spec.c_order == "row" else "F"
-                    out = cupy.full((a.shape[0], b.shape[1]), cupy.nan, a.dtype, order=order)
+                    out = cupy.full((a.shape[0], b.shape[1]), poison(dtype), dtype, order=order)
                 else:
                     out = cupy.asarray(c, order="K")
                 (seconds,) = kernel.time(left, right, out, iterations=1)
@@ -126,12 +128,14 @@ class SyclEngine:
         import numpy as np
 
         import gemmgen
+        from gemmgen.ir.numeric import numpy_dtype, poison
 
         kernel = gemmgen.compile(spec, schedule, backend="sycl", device=self._info)
+        dtype = numpy_dtype(spec.result)
 
         def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
             order: Literal["C", "F"] = "C" if spec.c_order == "row" else "F"
-            out = np.full((a.shape[0], b.shape[1]), np.nan, a.dtype, order=order) if c is None else c
+            out = np.full((a.shape[0], b.shape[1]), poison(dtype), dtype, order=order) if c is None else c
             (seconds,) = kernel.time(a, b, out, iterations=1)
             return out, round(seconds * 1e9)
 

@@ -165,9 +165,7 @@ SCALAR = CopyAtom("scalar", (0, 1), (0, 0), (1,), "clamp")
 #: `width` neighbours of the fast axis by one vector load or store of a work-item.
 VECTOR = CopyAtom("vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", frozenset({"unaligned_vectors"}))
 #: The same where the hardware's vectors stand on multiples of their size, of up to 16 bytes: `float2` and `float4`.
-ALIGNED_VECTOR = CopyAtom(
-    "aligned_vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", aligned=True, bytes=(2, 4, 8, 16)
-)
+ALIGNED_VECTOR = CopyAtom("aligned_vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", aligned=True, bytes=(2, 4, 8, 16))
 #: From global to local memory without a register on the way: `cp.async` (PTX ISA, "Data Movement and Conversion
 #: Instructions: cp.async"), of 4, 8 or 16 bytes.
 ASYNC_COPY = CopyAtom(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, cast
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class PrivateMemory(_Strided):
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """The same for stores."""
         if not isinstance(value, np.ndarray):
-            value = self._dtype.type(value)
+            value = cast(Value, self._dtype.type(value))
         elif self._dtype.kind == "i":
             value = self._whole(value, active, site)
         elif value.dtype != self._dtype:
@@ -218,7 +218,8 @@ class LocalMemory(_Shared):
         addresses = address + self._base[active.lanes]
         if self._written[addresses].all():
             return self.read_at(address, index, active, site)
-        return active.spread(np.where(self._written[addresses], self._data[addresses], self._dtype.type(poison(self._dtype))))
+        nothing = self._dtype.type(poison(self._dtype))
+        return active.spread(np.where(self._written[addresses], self._data[addresses], nothing))
 
     def locate(self, index: Sequence[Index], active: Active, site: Site) -> Index:
         """The active lanes' addresses in their group's memory, without gaps."""

@@ -14,8 +14,13 @@ def numpy_dtype(dtype: DType | str) -> np.dtype[np.generic]:
     if str(dtype) == BF16.name:
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        return cast("np.dtype[np.generic]", np.dtype(ml_dtypes.bfloat16))
     return np.dtype(str(dtype))
+
+
+def numpy_name(dtype: DType | str) -> str:
+    """What a program calls NumPy's type."""
+    return f"{'ml_dtypes' if str(dtype) == BF16.name else 'np'}.{dtype}"
 
 
 def convert(value: object, dtype: DType) -> object:

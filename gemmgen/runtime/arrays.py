@@ -6,7 +6,7 @@ import math
 import numbers
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeGuard, cast
 
@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import SpecError
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.numeric import numpy_dtype, numpy_name
 from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.spec import GemmSpec, Order
 
@@ -49,6 +51,12 @@ class View:
     cols: int
     order: Order
     ld: int
+    dtype: np.dtype[np.generic] = field(default_factory=lambda: np.dtype(np.float32))
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
 
     @property
     def fast(self) -> int:
@@ -116,7 +124,7 @@ def check_gemm(
     """Check the arguments of C = alpha * A @ B + beta * C.
 
     Args:
-        a, b, c: [m, k], [k, n] and [m, n] of `spec.dtype`; c may be None.
+        a, b, c: [m, k] and [k, n] of `spec.dtype`, [m, n] of `spec.result`; c may be None.
         alpha, beta: real numbers; None for what is folded in the spec, else 1 and 0.
         kinds: what is wrong with the kinds of arrays; None for `check_kinds`.
         span: elements that A and B must span less than.
@@ -124,15 +132,15 @@ def check_gemm(
     Raises: SpecError with every problem.
     """
     problems = (kinds or check_kinds)({"a": a, "b": b, "c": c})
-    alpha_value = check_scalar("alpha", alpha, spec.alpha, 1.0, problems)
-    beta_value = check_scalar("beta", beta, spec.beta, 0.0, problems)
+    alpha_value = check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems)
+    beta_value = check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems)
     if c is None and beta_value != 0:
         problems.append(f"beta = {beta_value:g} adds to a c that was not given: pass c, or beta = 0")
     check_shapes(spec, a, b, c, problems)
     orders: dict[str, Order] = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
     views = {
-        name: check_view(name, value, orders[name], spec.dtype.name, problems, f"a GemmSpec with {name}_order")
-        for name, value in (("a", a), ("b", b), ("c", c))
+        name: check_view(name, value, orders[name], dtype, problems, f"a GemmSpec with {name}_order")
+        for name, value, dtype in (("a", a, spec.dtype), ("b", b, spec.dtype), ("c", c, spec.result))
         if is_array(value)
     }
     check_output("c", c, {"a": a, "b": b}, problems)
@@ -142,7 +150,7 @@ def check_gemm(
     view_a, view_b = views["a"], views["b"]
     assert view_a is not None
     assert view_b is not None
-    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order)
+    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result)
     check_spans({"a": view_a, "b": view_b, "c": view_c}, {"a": span, "b": span})
     return Request(
         inputs={"a": (cast(ArrayLike, a), view_a), "b": (cast(ArrayLike, b), view_b)},
@@ -164,7 +172,7 @@ def pitch_problems(views: Mapping[str, View | None], unit: int) -> list[str]:
     ]
 
 
-def check_transpose(dtype: str, a: object, out: object = None) -> Request:
+def check_transpose(dtype: DType | str, a: object, out: object = None) -> Request:
     """Check the arguments of `out = transpose(a)`: a is [rows, cols], out [cols, rows], both row-major.
 
     Raises: SpecError with every problem.
@@ -178,7 +186,7 @@ def check_transpose(dtype: str, a: object, out: object = None) -> Request:
     if problems:
         raise SpecError(problems)
     assert view is not None
-    into = into or new_view(view.cols, view.rows, "row")
+    into = into or new_view(view.cols, view.rows, "row", dtype)
     check_spans({"a": view, "out": into})
     return Request(
         inputs={"a": (cast(ArrayLike, a), view)},
@@ -190,9 +198,9 @@ def check_transpose(dtype: str, a: object, out: object = None) -> Request:
     )
 
 
-def new_view(rows: int, cols: int, order: Order) -> View:
+def new_view(rows: int, cols: int, order: Order, dtype: DType | str) -> View:
     """A matrix without gaps."""
-    return View(rows, cols, order, cols if order == "row" else rows)
+    return View(rows, cols, order, cols if order == "row" else rows, numpy_dtype(dtype))
 
 
 def shape(array: ArrayLike) -> str:
@@ -223,8 +231,10 @@ def check_kinds(values: Mapping[str, object]) -> list[str]:
     return problems
 
 
-def check_scalar(name: str, value: object, folded: float | None, default: float, problems: list[str]) -> float:
-    """The value that alpha or beta has in this call."""
+def check_scalar(
+    name: str, value: object, folded: float | None, default: float, sums: DType, problems: list[str]
+) -> float:
+    """The value that alpha or beta has in this call, where `sums` are multiplied by it."""
     if value is None:
         return default if folded is None else folded
     if not isinstance(value, numbers.Real | np.bool_):
@@ -233,10 +243,12 @@ def check_scalar(name: str, value: object, folded: float | None, default: float,
     try:
         number = float(value)
     except OverflowError:  # of an int or a Fraction beyond float64
-        problems.append(f"{name} exceeds float32's {np.finfo(np.float32).max:g}: scale a or b instead")
+        problems.append(f"{name} exceeds {sums}'s {sums.largest:g}: scale a or b instead")
         return default
-    if math.isfinite(number) and abs(number) > float(np.finfo(np.float32).max):
-        problems.append(f"{name} = {number:g} exceeds float32's {np.finfo(np.float32).max:g}: scale a or b instead")
+    if math.isfinite(number) and abs(number) > sums.largest:
+        problems.append(f"{name} = {number:g} exceeds {sums}'s {sums.largest:g}: scale a or b instead")
+    elif not sums.is_float and not number.is_integer():
+        problems.append(f"{name} = {number:g} is no whole number, but sums are {sums}: pass one, or use float32")
     elif folded is not None and number != folded:
         problems.append(
             f"{name} = {number:g}, but the kernel has {name} = {folded:g} folded into it: "
@@ -275,14 +287,14 @@ def check_shapes(spec: GemmSpec, a: object, b: object, c: object, problems: list
 
 
 def check_view(
-    name: str, array: ArrayLike, order: Order, dtype: str, problems: list[str], order_option: str = ""
+    name: str, array: ArrayLike, order: Order, dtype: DType | str, problems: list[str], order_option: str = ""
 ) -> View | None:
     """How a matrix of `order` lies in memory, or None with the reasons why a kernel can't take it."""
     before = len(problems)
-    if array.dtype != np.dtype(dtype):
+    if array.dtype != numpy_dtype(dtype):
         real = f"{name}.real" if array.dtype.kind == "c" else name
         note = " (drops the imaginary part)" if array.dtype.kind == "c" else ""
-        problems.append(f"{name} has dtype {array.dtype}, not {dtype}: pass {real}.astype(np.{dtype}){note}")
+        problems.append(f"{name} has dtype {array.dtype}, not {dtype}: pass {real}.astype({numpy_name(dtype)}){note}")
     if len(array.shape) != 2:
         problems.append(
             f"{name} has shape {shape(array)}, so {len(array.shape)} dimensions, not 2: pass {name}.reshape(rows, cols)"
@@ -298,7 +310,7 @@ def check_view(
         problems.append(stride_problem(name, array, order, order_option))
     if len(problems) > before or ld is None:
         return None
-    return View(int(array.shape[0]), int(array.shape[1]), order, ld)
+    return View(int(array.shape[0]), int(array.shape[1]), order, ld, numpy_dtype(dtype))
 
 
 def leading_dimension(array: ArrayLike, order: Order) -> int | None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.runtime.arrays import View
 from gemmgen.runtime.devices import IMAGE_PITCH_ALIGNMENT, raw_info
-from gemmgen.runtime.staging import ITEM, Stage, image_descriptor, image_format
+from gemmgen.runtime.staging import Stage, image_descriptor, image_format
 
 
 class DeviceArray(Protocol):
@@ -41,7 +40,7 @@ class ResidentStage(Stage[DeviceArray]):
     def input(self, array: DeviceArray, view: View) -> tuple[cl.Buffer, int]:
         self.wait_for += array.events
         base = base_buffer(array)
-        if (buffer := self._region(base, array.offset, view.span * ITEM)) is not None:
+        if (buffer := self._region(base, array.offset, view.span * view.item)) is not None:
             return buffer, view.ld
         return self._gather(base, array.offset, view), view.fast
 
@@ -64,7 +63,7 @@ class ResidentStage(Stage[DeviceArray]):
         result = self._empty(view) if array is None else array
         self.wait_for += result.events
         base = base_buffer(result)
-        buffer = self._region(base, result.offset, view.span * ITEM)
+        buffer = self._region(base, result.offset, view.span * view.item)
         if buffer is not None:
             self._result = result, view, None
             return result, buffer, view.ld
@@ -87,9 +86,7 @@ class ResidentStage(Stage[DeviceArray]):
         import pyopencl.array as cl_array
 
         order = "C" if view.order == "row" else "F"
-        return cast(
-            "DeviceArray", cl_array.empty(self.queue, (view.rows, view.cols), np.dtype(np.float32), order=order)
-        )
+        return cast("DeviceArray", cl_array.empty(self.queue, (view.rows, view.cols), view.dtype, order=order))
 
     def _region(self, base: cl.Buffer, offset: int, size: int) -> cl.Buffer | None:
         """The part of a buffer that begins at `offset`, or None if the device starts no sub-buffer there."""
@@ -120,14 +117,14 @@ class ResidentStage(Stage[DeviceArray]):
         wait_for: Sequence[cl.Event],
     ) -> cl.Event:
         # The origin's first coordinate may be any number of bytes, pitches only matter from the second line on.
-        source_pitch, target_pitch = source_ld * ITEM, target_ld * ITEM
+        source_pitch, target_pitch = source_ld * view.item, target_ld * view.item
         event = cl.enqueue_copy(
             self.queue,
             target,
             source,
             src_origin=(source_offset % source_pitch, source_offset // source_pitch),
             dst_origin=(target_offset % target_pitch, target_offset // target_pitch),
-            region=(view.fast * ITEM, view.slow),
+            region=(view.fast * view.item, view.slow),
             src_pitches=(source_pitch,),
             dst_pitches=(target_pitch,),
             wait_for=wait_for,
@@ -137,14 +134,14 @@ class ResidentStage(Stage[DeviceArray]):
     def _image_over(self, base: cl.Buffer, offset: int, view: View) -> cl.Image | None:
         """An image in the buffer's own memory, or None where the device can't (cl_khr_image2d_from_buffer)."""
         alignment = next(iter(raw_info(self.device, IMAGE_PITCH_ALIGNMENT)), 0)
-        size = view.ld * view.slow * ITEM
+        size = view.ld * view.slow * view.item
         if not alignment or view.ld % alignment or base.size - offset < size:
             return None
         buffer = self._region(base, offset, size)
         if buffer is None:
             return None
         try:
-            descriptor = image_descriptor(view, view.ld * ITEM, buffer)
+            descriptor = image_descriptor(view, view.ld * view.item, buffer)
             image = cl.Image(self.queue.context, cl.mem_flags.READ_ONLY, image_format(), desc=descriptor)
         except cl.Error:  # the base address may have to be aligned more strictly
             return None

@@ -5,36 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words, way
-from gemmgen.backends.files import section, sections
+from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words
+from gemmgen.backends.files import sections
 from gemmgen.backends.lines import wrapped
 from gemmgen.backends.sycl_main import program
+from gemmgen.backends.sycl_types import HEADERS, INTRINSICS, TYPES, converter, functions
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Expr, Var, as_int
 from gemmgen.ir.stmt import Alloc, Barrier, For, Move
-from gemmgen.ir.visit import conversions, uses_calls, walk
+from gemmgen.ir.visit import uses_calls, walk
 
 #: Built-in ids -> how a work-item asks for them; SYCL counts dimensions from the slowest.
 IDS = {"group_id": "get_group", "local_id": "get_local_id"}
 #: Functions of a sub-group.
 LANES = {"broadcast": "group_broadcast", "shuffle_xor": "permute_group_by_xor"}
 BLOCK_LOAD = "block_load"
-#: Where the functions stand that kernels are printed with.
-INTRINSICS = "sycl/intrinsics.hpp"
 #: Moves of neighbours: what they promise of addresses makes no difference here.
 VECTORS = ("vector", "aligned_vector")
-#: What vectors of a class are made of, and called.
-WORDS = {
-    "float16": ("unsigned short", "ushort"),
-    "bfloat16": ("unsigned short", "ushort"),
-    "int8": ("signed char", "schar"),
-}
-#: The run-time compiler's headers of types that the language itself lacks.
-HEADERS = {"float16": ("half_type.hpp",), "bfloat16": ("bit_cast.hpp", "ext/oneapi/bfloat16.hpp")}
-#: (from, to) -> the function that converts, where that is not the type's own.
-CONVERSIONS = {("bfloat16", "float32"): "bfloat16_to_float", ("float32", "bfloat16"): "float_to_bfloat16"}
 
 
 class Sycl(CLike):
@@ -45,15 +34,7 @@ class Sycl(CLike):
     words: ClassVar[Words] = Words("work-item", "group", "USM", "local memory", "sub-group")
     targets: ClassVar[tuple[str, ...]] = ("sycl", "khr", "portable")
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
-    types: ClassVar[dict[str, str]] = {
-        "float64": "double",
-        "float32": "float",
-        "float16": "sycl::half",
-        "bfloat16": "sycl::ext::oneapi::bfloat16",
-        "int32": "int",
-        "int8": "signed char",
-        "bool": "bool",
-    }
+    types: ClassVar[dict[str, str]] = TYPES
     minimum: ClassVar[str] = "std::min"
 
     def template(self) -> str:
@@ -63,6 +44,8 @@ class Sycl(CLike):
         used = ["algorithm"] if f"{self.minimum}(" in self.function() else []
         match self.form:
             case "main":
+                if self.spec.dtype != F32:
+                    raise ScheduleError(f"form main checks float32, not {self.spec.dtype}: use form header")
                 more = ["cmath", "cstddef", "cstdio", "exception", "vector"]
                 return {"standard": [*used, *more], **program(self.kernel, self.spec)}
             case "kernel":
@@ -110,9 +93,7 @@ class Sycl(CLike):
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        changes = {(source.name, to.name) for source, to, _ in conversions(self.kernel)}
-        own = {CONVERSIONS[change] for change in changes & set(CONVERSIONS)}
-        lines = [*sections(INTRINSICS, own), *self._copies()]
+        lines = functions(self.kernel, VECTORS)
         loads = self._block_loads()
         if any(load.byte_place is not None for load in loads):
             lines += sections(INTRINSICS, {"at"})
@@ -124,29 +105,6 @@ class Sycl(CLike):
                 "class kernel;",
                 "",
             ]
-        return lines
-
-    def _copies(self) -> list[str]:
-        """Functions for moves of neighbours, by the types and the numbers that occur."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name in VECTORS]
-        found = {(way(m), m.width, m.src.dtype, m.dst.dtype) for m in moves}
-        # A copy that converts has one that doesn't inside.
-        found |= {("copy", width, t, t) for key, width, *types in found for t in types[key == "store" :][:1]}
-        lines = []
-        for key, width, source, to in sorted(found, key=lambda x: (*x[:2], str(x[2:]))):
-            word, vector = WORDS.get(source.name, (self.types[source.name],) * 2)
-            lines += section(
-                INTRINSICS,
-                key,
-                width=width,
-                bytes=width * source.size,
-                size=source.size,
-                word=word,
-                vector=f"{vector}{width}",
-                source=self.types[source.name],
-                to=self.types[to.name],
-                convert=self._converter(source, to),
-            )
         return lines
 
     def _block_load(self, width: int, element: str) -> list[str]:
@@ -314,11 +272,7 @@ class Sycl(CLike):
         raise LoweringError(f"SYCL has no name for {call.function}")
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
-        return f"{self._converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
-
-    def _converter(self, source: DType, to: DType) -> str:
-        """What is called to change a type."""
-        return CONVERSIONS.get((source.name, to.name), self.types[to.name])
+        return f"{converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
 
     def barrier(self) -> str:
         return "sycl::group_barrier(item.get_group());"

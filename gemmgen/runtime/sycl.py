@@ -92,8 +92,8 @@ class SyclKernel:
 
         Args:
             a, b: [m, k] and [k, n], of the spec's dtype, all NumPy's or all in USM. Lines may lie apart (slices),
-                elements of a line may not. A matrix that the spec calls column-major must be Fortran-ordered. NumPy's are used in
-                place where the device reaches the host's memory, else copied to USM and back.
+                elements of a line may not. A matrix that the spec calls column-major must be Fortran-ordered. NumPy's
+                are used in place where the device reaches the host's memory, else copied to USM and back.
             c: [m, n], of the spec's result, written in place; None allocates it. It must share no memory with a or b.
             alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
 

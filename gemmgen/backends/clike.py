@@ -327,9 +327,11 @@ class CLike(ABC):
         return f"{self.types[dtype.name]}({self.expr(value)})", POSTFIX
 
     def literal(self, value: int | float, dtype: DType) -> tuple[str, int]:
-        """A literal of a type; those without literals of their own are converted."""
+        """A literal of a type; of those that have none, zero as it is made of nothing."""
         if dtype.is_float and dtype.size < F32.size:
-            return self.conversion(Const(value, F32), dtype)
+            if value:
+                raise LoweringError(f"{self.name} has no literal {value} of {dtype}")
+            return f"{self.types[dtype.name]}()", POSTFIX
         suffix = "f" if dtype == F32 else ""
         text = f"{float(value)!r}{suffix}" if dtype.is_float else str(value)
         return text, UNARY if value < 0 else POSTFIX

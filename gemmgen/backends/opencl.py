@@ -205,7 +205,7 @@ class OpenCL(CLike):
         return _applied(_function(value.dtype, dtype), 1, self.expr(value)), POSTFIX
 
     def literal(self, value: int | float, dtype: DType) -> tuple[str, int]:
-        if self.types[dtype.name] == "ushort" and value == 0:
+        if self.types[dtype.name] == "ushort" and not value:
             return "0", POSTFIX  # the bits of zero
         return super().literal(value, dtype)
 

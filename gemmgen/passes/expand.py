@@ -127,7 +127,7 @@ class _Expander:
             return self._add(update, names, row)
         if update.width > 1:
             return self._update_vectors(update, names, row)
-        columns = loop(COL, fragment.cols.values, _new_element(update, Load(dst.buffer, place), COL))
+        columns = loop(COL, fragment.cols.values, (_new_element(update, Load(dst.buffer, place), COL),))
         return loop(ROW, fragment.rows.values, (*names, *columns))
 
     def _add(self, update: Update, names: Body, line: Expr) -> Body:
@@ -165,7 +165,7 @@ class _Expander:
         column = If(
             _fits(update, start),
             self._update_vector(update, (*planes, line, start)),
-            loop(ELEMENT, width, single),
+            loop(ELEMENT, width, (single,)),
         )
         row = (*names, If(line < dst.buffer.shape[-2], loop(COL, spread.values // width, (column,))))
         return loop(ROW, update.acc.fragment.rows.values, row)
@@ -261,13 +261,10 @@ def _fits(update: Update, start: Expr) -> Expr:
     return inside if alignment is None else both(inside, alignment)
 
 
-def _new_element(update: Update, old: Load, column: Expr) -> Body:
-    """Stores an element of C where the old one is; where it changes its type, it gets a name before."""
+def _new_element(update: Update, old: Load, column: Expr) -> Store:
+    """Stores an element of C where the old one is."""
     value = _blend(update, convert(old, update.acc.buffer.dtype), column)
-    if value.dtype == old.dtype:
-        return (Store(old.buffer, old.index, value),)
-    name = Var(f"{old.buffer.name}_value", value.dtype)
-    return Let(name, value), Store(old.buffer, old.index, convert(name, old.dtype))
+    return Store(old.buffer, old.index, convert(value, old.dtype))
 
 
 def _blend(update: Update, old: Expr, column: Expr) -> Expr:

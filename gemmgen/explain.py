@@ -72,7 +72,7 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
         _boxes(schedule),
         _owners(kernel, schedule),
         _ways(costs, schedule),
-        _registers(kernel, spec, schedule, target),
+        _registers(kernel, schedule, target),
         _local(kernel, target),
         _work(costs, schedule),
         _intensity(costs, spec, schedule),
@@ -207,14 +207,14 @@ def _buffers(kernel: Kernel, space: Space) -> tuple[Buffer, ...]:
     return tuple(largest.values())
 
 
-def _registers(kernel: Kernel, spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
+def _registers(kernel: Kernel, schedule: Schedule, target: Target) -> list[str]:
     buffers = _buffers(kernel, Space.PRIVATE)
     passing = {b.name for b in buffers if schedule.by_blocks and b.name == "a_frag"}
     held = [b for b in buffers if b.name not in passing]
     total = sum(buffer.elements for buffer in held)
     lines = [f"registers per work-item: {total} = " + " + ".join(f"{b.elements} {b.name}" for b in held)]
     lines += ["  and a_frag in passing: a row is used up before the next has to be there"] if passing else []
-    used, limit, whose = total * spec.dtype.size, target.register_bytes, "a work-item"
+    used, limit, whose = sum(buffer.bytes for buffer in held), target.register_bytes, "a work-item"
     if schedule.sub_group is not None:
         used, limit, whose = used * schedule.sub_group, target.sub_group_register_bytes, "a sub-group"
     lines.append(f"  {used:,} of {limit:,} bytes of {whose} ({used / limit:.0%})")

@@ -10,6 +10,7 @@ from typing import Literal
 
 from gemmgen.backends.files import environment
 from gemmgen.errors import LoweringError, ScheduleError
+from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
 from gemmgen.runtime.cuda_build import GRID_LIMITS
 from gemmgen.source import Argument, Source
@@ -107,6 +108,11 @@ def render_module(source: Source) -> str:
         raise ScheduleError("a Python module takes no batches: leave out --batched, or use gemmgen.compile")
     if len(source.entry_points) > 1:
         raise ScheduleError("a Python module holds one kernel, but split needs two: use split 1, or gemmgen.compile")
+    dtype = source.spec.dtype
+    if source.operation == "gemm" and (source.spec.result != dtype or dtype == BF16):
+        raise ScheduleError(
+            f"a Python module takes matrices of one type that NumPy has, not {source.spec.label()}: use gemmgen.compile"
+        )
     (entry,) = source.entry_points
     operands = _operands(source)
     slow = {x.name: x.slow for x in operands}
@@ -119,6 +125,7 @@ def render_module(source: Source) -> str:
         raise ScheduleError(f"backend {source.backend} has no Python modules: leave out --python") from error
     return skeleton.render(
         name=source.name,
+        dtype=dtype.name,
         computes=head.removeprefix(f"{source.name}:").strip(),
         transpose=source.operation == "transpose",
         options=_list(source.build_options),

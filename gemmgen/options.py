@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Literal, get_args
 
 from gemmgen.errors import ScheduleError, SpecError
+from gemmgen.ir.dtypes import DType, accumulator
 from gemmgen.methods import METHODS, Flat, Pair, Value, change, defaults, flatten, text_of
 from gemmgen.names import name_problem
 from gemmgen.schedule import Memory, Schedule
@@ -67,8 +68,6 @@ FIELDS: dict[str, Field] = {
     "c_width": Field("int", "4", 16),
     **{f"{operand}.{name}": field for operand in "ab" for name, field in _OPERAND.items()},
 }
-#: Of float32, which is every matrix's type so far.
-_LARGEST = 3.4028234663852886e38
 _SPEC_KEYS = tuple(field.name for field in fields(GemmSpec))
 
 
@@ -305,7 +304,9 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
         batched = table.get("batched", False)
         if not isinstance(batched, bool):
             problems.append(f"batched = {batched!r} in [spec] is neither true nor false: give one of them")
-        return build_spec(m, n, k, dtype, ",".join(orders), alpha, beta, multiple_of, ld_multiple, batched is True)
+        c_dtype, layout, many = table.get("c_dtype"), ",".join(orders), batched is True
+        c_type = None if c_dtype is None else str(c_dtype)
+        return build_spec(m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple, many, c_dtype=c_type)
     except SpecError as error:
         problems += error.problems
         return GemmSpec()
@@ -326,6 +327,7 @@ def build_spec(
     ld_multiple: str | None = None,
     batched: bool = False,
     base: GemmSpec | None = None,
+    c_dtype: str | None = None,
 ) -> GemmSpec:
     """A spec from options as they are written; what is not given is as in `base`.
 
@@ -334,14 +336,17 @@ def build_spec(
     base = base or GemmSpec()
     problems: list[str] = []
     sizes = [_size(axis, text, problems) for axis, text in (("M", m), ("N", n), ("K", k))]
-    factors = [_factor(key, text, problems) for key, text in (("alpha", alpha), ("beta", beta))]
     units = base.multiple_of if multiple_of is None else _units(multiple_of, problems)
     lines = _size("leading dimensions' multiple", ld_multiple, problems) or base.ld_multiple
-    element, orders = base.dtype, (base.a_order, base.b_order, base.c_order)
+    element, result = base.dtype, base.c_dtype
+    orders = (base.a_order, base.b_order, base.c_order)
     try:
         element = base.dtype if dtype is None else parse_dtype(dtype)
+        result = base.c_dtype if c_dtype is None else parse_dtype(c_dtype, "c_dtype")
     except SpecError as error:
         problems += error.problems
+    sums = accumulator(element)
+    factors = [_factor(key, text, sums, problems) for key, text in (("alpha", alpha), ("beta", beta))]
     try:
         orders = orders if layout is None else parse_orders(layout.replace(" ", ""))
     except SpecError as error:
@@ -349,8 +354,8 @@ def build_spec(
     alpha_beta = [known if x is None else x for x, known in zip(factors, (base.alpha, base.beta), strict=True)]
     m_n_k = [known if x is None else x for x, known in zip(sizes, (base.m, base.n, base.k), strict=True)]
     try:
-        folded = (alpha_beta[0], alpha_beta[1])
-        sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *folded, units, lines)
+        factor = alpha_beta[0], alpha_beta[1]
+        sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result)
         spec = replace(sized, batched=batched or base.batched)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
@@ -368,14 +373,14 @@ def _size(axis: str, text: str | None, problems: list[str]) -> int | None:
     return int(text)
 
 
-def _factor(key: str, text: str | None, problems: list[str]) -> float | None:
+def _factor(key: str, text: str | None, sums: DType, problems: list[str]) -> float | None:
     try:
         value = None if text is None else float(text)
     except ValueError:
         problems.append(f"{key} = {text!r} is not a number: give one such as 1 or 0.5, or leave it out")
         return None
-    if value is not None and _LARGEST < abs(value) < math.inf:
-        problems.append(f"{key} = {text} > {_LARGEST:g}, the largest number of float32: give a smaller one")
+    if value is not None and sums.largest < abs(value) < math.inf:
+        problems.append(f"{key} = {text} > {sums.largest:g}, the largest number of {sums}: give a smaller one")
         return None
     return value
 

@@ -83,6 +83,10 @@ class Source:
     span: int = 2**31
     workspaces: Mapping[str, Expr] = field(default_factory=dict)
 
+    def dtype_of(self, name: str) -> str:
+        """The element type of an argument, by NumPy's name."""
+        return next(x.dtype for entry in self.entry_points for x in entry.arguments if x.name == name)
+
 
 def span(kernel: Kernel) -> int:
     """What A and B must span less than: 2^31 of what their 32-bit addresses count, elements or bytes."""

@@ -7,18 +7,16 @@ from typing import Literal, cast
 
 from gemmgen.errors import SpecError
 from gemmgen.fields import Kind, field_problems, is_whole
-from gemmgen.ir.dtypes import F32, MATRIX_DTYPES, DType
+from gemmgen.ir.dtypes import ALL_DTYPES, F32, MATRIX_DTYPES, RESULTS, DType, accumulator
 
 Order = Literal["row", "col"]
 ORDERS: tuple[str, ...] = ("row", "col")
-#: Of float32, which is every matrix's type so far.
-LARGEST = 3.4028234663852886e38
 #: A tile beyond it must still be counted by 32-bit integers.
 LARGEST_SIZE = 2**31 - 1025
 _KINDS: dict[str, Kind] = {
     "DType": (
         f"gemmgen.spec.parse_dtype(name) of {', '.join(MATRIX_DTYPES)}",
-        lambda x: isinstance(x, DType) and x in MATRIX_DTYPES.values(),
+        lambda x: isinstance(x, DType) and x in ALL_DTYPES.values(),
     ),
     "Order": ("row or col", lambda x: isinstance(x, str) and x in ORDERS),
     "float": ("a number", lambda x: type(x) in (int, float)),
@@ -35,14 +33,16 @@ class GemmSpec:
 
     Attributes:
         m, n, k: sizes of A [m, k], B [k, n] and C [m, n]; None where they are run-time arguments.
-        dtype: element type of the three matrices and of the accumulators.
+        dtype: element type of A and B. Products of 16-bit floats are summed in float32, those of int8 in int32, others
+            in their own type.
         a_order, b_order, c_order: `row` where the elements of a row are neighbours, else `col`.
         alpha, beta: folded into the source, or None where they are run-time arguments.
         multiple_of: what m, n and k are promised to be divisible by; guards fold away accordingly.
-        batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
-            `stride_c` elements further on.
         ld_multiple: what the leading dimensions, and the strides of a batch, are promised to be divisible by, for
             vectors that need alignment.
+        c_dtype: element type of C; None for A's and B's own, or int32 where they are int8.
+        batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
+            `stride_c` elements further on.
     """
 
     m: int | None = None
@@ -56,6 +56,7 @@ class GemmSpec:
     beta: float | None = None
     multiple_of: tuple[int, int, int] = (1, 1, 1)
     ld_multiple: int = 1
+    c_dtype: DType | None = None
     batched: bool = False
 
     def __post_init__(self) -> None:
@@ -73,14 +74,39 @@ class GemmSpec:
                 problems.append(f"{axis} = {size} is not the multiple of {unit} that was promised")
         if self.ld_multiple < 1:
             problems.append(f"leading dimensions are said to be multiples of {self.ld_multiple} < 1: say 1 if unknown")
+        if problems := [*problems, *self._type_problems()]:
+            raise SpecError(problems)
+
+    def _type_problems(self) -> list[str]:
+        """Types that don't go together, and factors that the type of sums can't hold."""
+        if self.dtype not in RESULTS:
+            return [f"dtype {self.dtype} is no type of A and B: use one of {', '.join(MATRIX_DTYPES)}"]
+        problems = []
+        if self.result not in RESULTS[self.dtype]:
+            known = " or ".join(map(str, RESULTS[self.dtype]))
+            problems.append(f"c_dtype {self.result} is no type of C where A and B are {self.dtype}: use {known}")
+        sums = self.accumulator
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if value is not None and not abs(value) <= LARGEST:
+            if value is None:
+                continue
+            if not abs(value) <= sums.largest:
                 problems.append(
-                    f"{name} = {value} cannot be folded, as it exceeds float32's {LARGEST:g}: "
+                    f"{name} = {value} cannot be folded, as it exceeds {sums}'s {sums.largest:g}: "
                     "leave it out and pass it at run time"
                 )
-        if problems:
-            raise SpecError(problems)
+            elif not sums.is_float and value != int(value):
+                problems.append(f"{name} = {value:g} is no whole number, but sums are {sums}: give one, or use float32")
+        return problems
+
+    @property
+    def result(self) -> DType:
+        """The type of C."""
+        return self.c_dtype or RESULTS[self.dtype][0]
+
+    @property
+    def accumulator(self) -> DType:
+        """The type that sums are made in; also that of alpha and beta."""
+        return accumulator(self.dtype)
 
     def label(self) -> str:
         """The spec in a line, as head comments print it."""
@@ -91,14 +117,23 @@ class GemmSpec:
             if order == "col"
         )
         batched = "a batch, whose matrices lie a stride apart" if self.batched else ""
-        return "; ".join(part for part in (str(self.dtype), sizes, orders, batched) if part)
+        return "; ".join(part for part in (self._types(), sizes, orders, batched) if part)
+
+    def _types(self) -> str:
+        """`float32`, or where other types come in, `float16, sums and C in float32`."""
+        if self.accumulator == self.dtype:
+            return str(self.dtype)
+        with_c = " and C" if self.result == self.accumulator else ""
+        return f"{self.dtype}, sums{with_c} in {self.accumulator}"
 
 
-def parse_dtype(text: str) -> DType:
-    """A matrix dtype by its NumPy name. Raises: SpecError."""
-    if text not in MATRIX_DTYPES:
-        raise SpecError(f"dtype {text!r} is not one of {', '.join(MATRIX_DTYPES)}")
-    return MATRIX_DTYPES[text]
+def parse_dtype(text: str, key: str = "dtype") -> DType:
+    """An element type by its NumPy name, of A and B or (`c_dtype`) of C. Raises: SpecError."""
+    known = MATRIX_DTYPES if key == "dtype" else ALL_DTYPES
+    if text not in known:
+        note = ": multiply real and imaginary parts apart" if text.startswith("complex") else ""
+        raise SpecError(f"{key} {text!r} is not one of {', '.join(known)}{note}")
+    return known[text]
 
 
 def parse_orders(text: str) -> tuple[Order, Order, Order]:

@@ -6,16 +6,16 @@ instructions. No decision about tiling is made here or there.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
+from gemmgen.backends.lines import fold_line
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import DType
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
+from gemmgen.ir.dtypes import F32, DType
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, convert
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Advance,
@@ -207,7 +207,7 @@ class CLike(ABC):
             case Store(buffer, index, value):
                 yield f"{self.element(buffer, index)} = {self.expr(value)};"
             case Move() if stmt.width == 1 and not (any(stmt.atom.lane_step) or stmt.atom.is_async or stmt.atom.adds):
-                yield f"{self.element(stmt.dst, stmt.dst_index)} = {self.element(stmt.src, stmt.src_index)};"
+                yield f"{self.element(stmt.dst, stmt.dst_index)} = {self._moved(stmt)};"
             case Move():
                 yield self.wide_move(stmt)
             case Barrier() | AsyncGroup() | Mbarrier():
@@ -239,9 +239,13 @@ class CLike(ABC):
             match following:
                 case Store(stored, _, value) if stored == buffer:
                     return [f"{name} = {self.expr(value)};"]
-                case Move(stored, _, source, index) if stored == buffer:
-                    return [f"{name} = {self.element(source, index)};"]
+                case Move(stored) if stored == buffer:
+                    return [f"{name} = {self._moved(following)};"]
         return self.declare(buffer)
+
+    def _moved(self, move: Move) -> str:
+        """The element that a move brings, in the type that it has there."""
+        return self.expr(convert(Load(move.src, move.src_index), move.dst.dtype))
 
     def _meeting(self, stmt: Barrier | AsyncGroup | Mbarrier) -> list[str]:
         match stmt:
@@ -301,6 +305,10 @@ class CLike(ABC):
                 return name, POSTFIX
             case Load(buffer, index):
                 return self.element(buffer, index), POSTFIX
+            case Call("convert", (value,), dtype):
+                return self.conversion(value, dtype)
+            case Call("fma", (a, b, c), dtype) if not dtype.is_float:
+                return self._bound(Bin("+", c, Bin("*", a, b)))
             case Call():
                 return self.call(node)
             case Select(condition, then, other):
@@ -314,11 +322,26 @@ class CLike(ABC):
                 right = level if op in ("+", "&&") else level + 1
                 return f"{self.expr(a, level)} {op} {self.expr(b, right)}", level
 
+    def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
+        """A value in another type."""
+        return f"{self.types[dtype.name]}({self.expr(value)})", POSTFIX
+
     def literal(self, value: int | float, dtype: DType) -> tuple[str, int]:
-        """A literal of a type."""
-        suffix = "f" if dtype.size == 4 else ""
+        """A literal of a type; of those that have none, zero as it is made of nothing."""
+        if dtype.is_float and dtype.size < F32.size:
+            if value:
+                raise LoweringError(f"{self.name} has no literal {value} of {dtype}")
+            return f"{self.types[dtype.name]}()", POSTFIX
+        suffix = "f" if dtype == F32 else ""
         text = f"{float(value)!r}{suffix}" if dtype.is_float else str(value)
         return text, UNARY if value < 0 else POSTFIX
+
+
+def way(move: Move) -> Literal["copy", "load", "store"]:
+    """Whether a move changes the elements' type, and in which direction: to that of registers or to that of memory."""
+    if move.src.dtype == move.dst.dtype:
+        return "copy"
+    return "load" if move.dst.space is Space.PRIVATE else "store"
 
 
 def _opens_section(before: Stmt, stmt: Stmt, depth: int) -> bool:
@@ -326,74 +349,3 @@ def _opens_section(before: Stmt, stmt: Stmt, depth: int) -> bool:
     if isinstance(before, Comment):
         return False
     return isinstance(stmt, Comment) or (depth == 1 and isinstance(before, Let) != isinstance(stmt, Let))
-
-
-def fold_line(line: str, limit: int = 100, hang: int = 4) -> list[str]:
-    """A statement over several lines where it is longer than `limit`; those after the first stand `hang` further in."""
-    if len(line) <= limit:
-        return [line]
-    indent = len(line) - len(line.lstrip())
-    inner = " " * (indent + hang)
-    marks = _marks(line)
-    if (equals := marks.get(" = ")) is not None:
-        return [line[: equals + 2], *fold_line(" " * (indent + 4) + line[equals + 3 :], limit)]
-    question, colon = marks.get(" ? "), marks.get(" : ")
-    if question is not None and colon is not None:
-        if colon > limit:
-            parts = (line[:question], line[question + 1 : colon], line[colon + 1 :])
-            return [parts[0], *(part for p in parts[1:] for part in fold_line(" " * (indent + 4) + p, limit))]
-        # `condition ? then` over `: other`, the two signs aligned.
-        return [line[:colon], *fold_line(" " * (question + 1) + line[colon + 1 :], limit)]
-    depth, cut = _cut(line, limit)
-    opening = re.match(r" *\w+\((?=.)", line)
-    if depth > 1 and opening is not None:
-        # Rather each argument whole, on lines of their own.
-        return [opening[0], *fold_line(inner + line[opening.end() :], limit, hang=0)]
-    if cut is None:
-        return [line]
-    if depth > 0 or line.startswith(" + ", cut):
-        inner = " " * (indent + 4)
-    return [line[:cut], *fold_line(inner + line[cut + 1 :], limit, hang=0)]
-
-
-def _cut(line: str, limit: int) -> tuple[int, int | None]:
-    """(depth, place) where the line is cut: after the last comma or before the last plus that fits, of those inside
-    the fewest parentheses; where none fits, at the first one that doesn't.
-    """
-    best: tuple[int, int] | None = None
-    depth, start = 0, len(line) - len(line.lstrip())
-    for i, character in enumerate(line):
-        depth += (character in "([{") - (character in ")]}")
-        place = i + 1 if character == "," else i if line.startswith(" + ", i) and i > start else None
-        if place is None:
-            continue
-        if place > limit:
-            return best or (depth, place)
-        if best is None or depth <= best[0]:
-            best = depth, place
-    return best or (0, None)
-
-
-def _marks(line: str) -> dict[str, int]:
-    """Where the operators that lines are broken at first stand outside of parentheses."""
-    found: dict[str, int] = {}
-    depth = 0
-    for i, character in enumerate(line):
-        depth += (character in "([{") - (character in ")]}")
-        for mark in (" = ", " ? ", " : ") if depth == 0 and character == " " else ():
-            # Not at the line's own beginning, where an earlier fold may have put one.
-            if line.startswith(mark, i) and line[:i].strip():
-                found.setdefault(mark, i)
-    return found
-
-
-def wrapped(opening: str, params: list[str], limit: int = 100) -> list[str]:
-    """A parameter list over as few lines as fit, aligned under the first parameter."""
-    lines, line = [], opening
-    for i, param in enumerate(params):
-        text = param + (", " if i + 1 < len(params) else ")")
-        if len(line) + len(text.rstrip()) > limit:
-            lines.append(line.rstrip())
-            line = " " * len(opening)
-        line += text
-    return [*lines, line]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import POSTFIX, CLike, Words, wrapped
-from gemmgen.backends.files import sections
+from gemmgen.backends.clike import POSTFIX, CLike, Words, way
+from gemmgen.backends.files import section, sections
+from gemmgen.backends.lines import wrapped
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Var, as_int
 from gemmgen.ir.stmt import Alloc, AsyncGroup, Mbarrier, Move, Stmt
 from gemmgen.ir.visit import local_bytes, walk
@@ -18,6 +21,13 @@ WARP = 32
 DIMENSIONS = "xyz"
 #: Shared memory that a kernel may declare with a fixed size; more must be asked for at the launch.
 STATIC_SHARED_BYTES = 48 * 1024
+#: The headers of types that the language itself lacks.
+HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+#: Types whose vectors the language names, and words for as many bytes of others.
+OWN_VECTORS = ("float", "double", "int")
+WORDS = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
+#: Sections of `INTRINSICS` for moves, in the order in which they are printed.
+SECTIONS = ("copy", "load", "store", "atomic_add", "async_copy", "async_copy_inside")
 #: Where the functions stand that kernels are printed with.
 INTRINSICS = "cuda/intrinsics.cu"
 
@@ -29,7 +39,16 @@ class Cuda(CLike):
     suffix: ClassVar[str] = ".cu"
     words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "warp")
     targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_100")
-    types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "int64": "long long", "bool": "bool"}
+    types: ClassVar[dict[str, str]] = {
+        "float64": "double",
+        "float32": "float",
+        "float16": "__half",
+        "bfloat16": "__nv_bfloat16",
+        "int32": "int",
+        "int64": "long long",
+        "int8": "signed char",
+        "bool": "bool",
+    }
 
     # --- the function -----------------------------------------------------------------------------
 
@@ -49,7 +68,18 @@ class Cuda(CLike):
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses, PTX among them."""
         used = {name for stmt in walk(self.kernel.body) for name in _intrinsics_of(stmt)}
-        return ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", "", *sections(INTRINSICS, used)]
+        types = {p.dtype.name for p in self.kernel.matrices}
+        headers = [f"#include <{HEADERS[name]}>" for name in sorted(types & set(HEADERS))]
+        include = ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
+        return [*include, *self._copies(), *sections(INTRINSICS, used)]
+
+    def _copies(self) -> list[str]:
+        """Functions for moves of several elements, by the types and the numbers that occur."""
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move)]
+        found = {_Copy.of(m) for m in moves if m.width > 1 or m.atom.is_async or m.atom.adds}
+        # A copy that converts has one that doesn't inside.
+        found |= {replace(copy, section="copy", to=t, source=t) for copy in found for t in copy.kept()}
+        return [line for copy in sorted(found, key=_Copy.order) for line in copy.lines(self.types)]
 
     def postlude(self, kernels: Sequence[Self]) -> str:
         """The launcher; NVRTC, which compiles for the device alone, does not see it."""
@@ -115,7 +145,8 @@ class Cuda(CLike):
 
     def requirements(self) -> list[str]:
         alignment = self.alignment()
-        return [f"matrices that begin on multiples of {alignment} bytes"] if alignment > 4 else []
+        aligned = alignment > self.spec.dtype.size
+        return [f"matrices that begin on multiples of {alignment} bytes"] if aligned else []
 
     def build_line(self) -> str:
         return f"nvcc -std=c++17 -O3 -arch={self.target.name} -Werror all-warnings -c {self.kernel.name}.cu"
@@ -160,7 +191,7 @@ class Cuda(CLike):
             case "lane_id":
                 return "int(threadIdx.x)", POSTFIX
             case "fma":
-                return f"fmaf({args})", POSTFIX
+                return f"fma{'f' if call.dtype == F32 else ''}({args})", POSTFIX
             case "broadcast":
                 return f"__shfl_sync({self._lanes()}, {args}, {self.kernel.sub_group})", POSTFIX
             case "shuffle_xor":
@@ -211,6 +242,48 @@ class Cuda(CLike):
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A function that moves elements, by the section of `INTRINSICS` that it is made of."""
+
+    section: str
+    width: int
+    to: DType
+    source: DType
+
+    @classmethod
+    def of(cls, move: Move) -> Self:
+        key: str = "atomic_add" if move.atom.adds else way(move)
+        if move.atom.is_async:
+            key = "async_copy" if move.valid is None else "async_copy_inside"
+        return cls(key, move.width, move.dst.dtype, move.src.dtype)
+
+    def kept(self) -> tuple[DType, ...]:
+        """The type in memory, where the elements change theirs."""
+        return {"load": (self.source,), "store": (self.to,)}.get(self.section, ())
+
+    def order(self) -> tuple[int, int, str]:
+        return SECTIONS.index(self.section), self.width, f"{self.to} {self.source}"
+
+    def lines(self, types: Mapping[str, str]) -> list[str]:
+        memory = self.to if self.section == "store" else self.source
+        size = memory.size * self.width
+        element = types[memory.name]
+        adds = self.section == "atomic_add" and self.width > 1
+        return section(
+            INTRINSICS,
+            f"{self.section}{self.width}" if adds else self.section,
+            width=self.width if self.width > 1 else "",
+            elements=f"{self.width} neighbouring elements",
+            bytes=size,
+            size=memory.size,
+            vector=f"{element}{self.width}" if element in OWN_VECTORS else WORDS[size],
+            source=types[self.source.name],
+            to=types[self.to.name],
+            cache="cg" if size == max(WORDS) else "ca",
+        )
+
+
 def _copy_name(move: Move) -> str:
     """The function that moves elements by one instruction, or begins to."""
     name = "async_copy" if move.atom.is_async else "atomic_add" if move.atom.adds else "copy"
@@ -220,8 +293,6 @@ def _copy_name(move: Move) -> str:
 def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
     """The functions that a statement is printed with."""
     match stmt:
-        case Move() if stmt.atom.is_async or stmt.atom.adds or stmt.width > 1:
-            return (_copy_name(stmt),)
         case AsyncGroup(verb, _):
             return (f"async_{verb}",)
         case Mbarrier(verb):

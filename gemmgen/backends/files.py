@@ -38,6 +38,14 @@ def sections(name: str, wanted: Collection[str]) -> list[str]:
     return [line for section in found if section in wanted for line in found[section]]
 
 
+def section(name: str, key: str, **words: object) -> list[str]:
+    """The lines of one section of a text, its words in capitals replaced. Raises: KeyError."""
+    lines = sections(name, {key})
+    for word, value in words.items():
+        lines = [line.replace(word.upper(), str(value)) for line in lines]
+    return lines
+
+
 @cache
 def _sections(name: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}

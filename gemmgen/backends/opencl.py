@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import POSTFIX, UNARY, CLike, Words, wrapped
+from gemmgen.backends.clike import POSTFIX, UNARY, CLike, Words, way
+from gemmgen.backends.files import section
+from gemmgen.backends.lines import wrapped
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
-from gemmgen.ir.expr import Call, Var
+from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.stmt import Move, in_bytes
-from gemmgen.ir.visit import uses_calls, uses_features, walk
+from gemmgen.ir.visit import conversions, uses_calls, uses_features, walk
 
 #: Built-in ids -> what is printed in front of the dimension; they are size_t, gemmgen counts in int.
 IDS = {"group_id": "(int)get_group_id", "local_id": "(int)get_local_id"}
 INTEL_NAMES = {"broadcast": "intel_sub_group_shuffle", "shuffle_xor": "intel_sub_group_shuffle_xor"}
+#: Where the functions stand that kernels are printed with.
+INTRINSICS = "opencl/intrinsics.cl"
+#: (from, to) -> the function that converts; one that ends in a number converts so many elements.
+CONVERSIONS: dict[tuple[str, str], str] = {
+    ("float16", "float32"): "half_to_float",
+    ("float32", "float16"): "float_to_half",
+    ("bfloat16", "float32"): "bfloat16_to_float",
+    ("float32", "bfloat16"): "float_to_bfloat16",
+    ("int8", "int32"): "convert_int",
+}
+#: Those that are OpenCL's own.
+BUILT_IN = frozenset({"convert_int"})
 BLOCK_READ, IMAGE_BLOCK_READ = "block_read", "image_block_read"
 KHR_NAMES = {"broadcast": "sub_group_shuffle", "shuffle_xor": "sub_group_shuffle_xor"}
 
@@ -28,7 +42,17 @@ class OpenCL(CLike):
     suffix: ClassVar[str] = ".cl"
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
     targets: ClassVar[tuple[str, ...]] = ("intel", "khr", "portable")
-    types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "int64": "long", "bool": "bool"}
+    #: Floats of 16 bits are kept in ushort, since half is no type of variables without an extension.
+    types: ClassVar[dict[str, str]] = {
+        "float64": "double",
+        "float32": "float",
+        "float16": "ushort",
+        "bfloat16": "ushort",
+        "int32": "int",
+        "int64": "long",
+        "int8": "char",
+        "bool": "bool",
+    }
 
     # --- the function -----------------------------------------------------------------------------
 
@@ -53,26 +77,38 @@ class OpenCL(CLike):
         return [*self._extensions(), *self._helpers()]
 
     def _extensions(self) -> list[str]:
+        doubles = ["cl_khr_fp64"] if "fp64" in uses_features(self.kernel) else []
+        extensions = [*doubles, *self._of_sub_groups()]
+        return [*(f"#pragma OPENCL EXTENSION {e} : enable" for e in extensions), *([""] if extensions else [])]
+
+    def _of_sub_groups(self) -> list[str]:
         if not self.kernel.sub_group:
             return []
         if "intel_sub_groups" in self.target.features:
-            extensions = ["cl_intel_subgroups"]
-        else:
-            shuffles = uses_calls(self.kernel, KHR_NAMES)
-            extensions = ["cl_khr_subgroups", *(["cl_khr_subgroup_shuffle"] if shuffles else [])]
-        return [f"#pragma OPENCL EXTENSION {e} : enable" for e in extensions] + [""]
+            return ["cl_intel_subgroups"]
+        shuffles = uses_calls(self.kernel, KHR_NAMES)
+        return ["cl_khr_subgroups", *(["cl_khr_subgroup_shuffle"] if shuffles else [])]
 
     def _helpers(self) -> list[str]:
         """Names for the instructions that the kernel uses, so that its text stays legible."""
         lines = []
-        widths = {s.width for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"}
-        for width in sorted(widths):
+        for key, width in sorted({(_function(*change[:2]), change[2]) for change in conversions(self.kernel)}):
+            if key not in BUILT_IN:
+                lines += section(INTRINSICS, key, width=_suffix(width))
+        vectors = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"]
+        for width, verb, function in sorted(
+            {(m.width, way(m).upper(), _function(m.src.dtype, m.dst.dtype)) for m in vectors}
+        ):
             what = f"// {width} neighbouring elements, at any alignment."
-            lines += [what, f"#define COPY{width}(to, from) vstore{width}(vload{width}(0, from), 0, to)", ""]
-        for width in sorted({m.width for m in self._from_local()}):
-            what = f"// {width} neighbouring elements of local memory, from a multiple of {4 * width} bytes."
-            define = f"#define COPY_LOCAL{width}(to, from)"
-            lines += [what, f"{define} vstore{width}(*(const __local float{width} *)(from), 0, to)", ""]
+            define = f"#define {verb}{width}(to, from)"
+            lines += [what, f"{define} vstore{width}({_applied(function, width, f'vload{width}(0, from)')}, 0, to)", ""]
+        for move in sorted({m.width: m for m in self._from_local()}.values(), key=lambda m: m.width):
+            width, function = move.width, _function(move.src.dtype, move.dst.dtype)
+            size, vector = move.src.dtype.size * width, f"{self.types[move.src.dtype.name]}{width}"
+            what = f"// {width} neighbouring elements of local memory, from a multiple of {size} bytes."
+            define = f"#define {way(move).upper()}_LOCAL{width}(to, from)"
+            value = _applied(function, width, f"*(const __local {vector} *)(from)")
+            lines += [what, f"{define} vstore{width}({value}, 0, to)", ""]
         if any(isinstance(s, Move) and s.byte_place and s.atom.name == BLOCK_READ for s in walk(self.kernel.body)):
             lines += [*self._at(), ""]
         for atom in (BLOCK_READ, IMAGE_BLOCK_READ):
@@ -167,6 +203,14 @@ class OpenCL(CLike):
                 return f"{names[call.function]}({args})", POSTFIX
         raise LoweringError(f"OpenCL C has no name for {call.function}")
 
+    def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
+        return _applied(_function(value.dtype, dtype), 1, self.expr(value)), POSTFIX
+
+    def literal(self, value: int | float, dtype: DType) -> tuple[str, int]:
+        if self.types[dtype.name] == "ushort" and not value:
+            return "0", POSTFIX  # the bits of zero
+        return super().literal(value, dtype)
+
     def barrier(self) -> str:
         return "barrier(CLK_LOCAL_MEM_FENCE);"
 
@@ -175,10 +219,10 @@ class OpenCL(CLike):
         match name:
             case "vector":
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-                return f"COPY{width}({to}, {source});"
+                return f"{way(move).upper()}{width}({to}, {source});"
             case "aligned_vector":
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-                return f"COPY_LOCAL{width}({to}, {source});"
+                return f"{way(move).upper()}_LOCAL{width}({to}, {source});"
             case "block_read":
                 value = f"{name}{_suffix(width)}({self._from(move)})"
             case "image_block_read":
@@ -196,6 +240,15 @@ class OpenCL(CLike):
         if move.byte_place is None:
             return self.address(move.src, move.src_index)
         return f"at({move.src.name}, {self.expr(move.byte_place[0])})"
+
+
+def _function(source: DType, target: DType) -> str:
+    """What converts a type to another; empty between equal ones."""
+    return "" if source == target else CONVERSIONS[source.name, target.name]
+
+
+def _applied(function: str, width: int, argument: str) -> str:
+    return f"{function}{_suffix(width)}({argument})" if function else argument
 
 
 def _suffix(width: int) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words, wrapped
+from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words
 from gemmgen.backends.files import sections
+from gemmgen.backends.lines import wrapped
 from gemmgen.backends.sycl_main import program
+from gemmgen.backends.sycl_types import HEADERS, INTRINSICS, TYPES, converter, functions
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Call, Var, as_int
+from gemmgen.ir.dtypes import F32, DType
+from gemmgen.ir.expr import Call, Expr, Var, as_int
 from gemmgen.ir.stmt import Alloc, Barrier, For, Move
 from gemmgen.ir.visit import uses_calls, walk
 
@@ -19,8 +22,6 @@ IDS = {"group_id": "get_group", "local_id": "get_local_id"}
 #: Functions of a sub-group.
 LANES = {"broadcast": "group_broadcast", "shuffle_xor": "permute_group_by_xor"}
 BLOCK_LOAD = "block_load"
-#: Where the functions stand that kernels are printed with.
-INTRINSICS = "sycl/intrinsics.hpp"
 #: Moves of neighbours: what they promise of addresses makes no difference here.
 VECTORS = ("vector", "aligned_vector")
 
@@ -33,7 +34,7 @@ class Sycl(CLike):
     words: ClassVar[Words] = Words("work-item", "group", "USM", "local memory", "sub-group")
     targets: ClassVar[tuple[str, ...]] = ("sycl", "khr", "portable")
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
-    types: ClassVar[dict[str, str]] = {"float32": "float", "int32": "int", "bool": "bool"}
+    types: ClassVar[dict[str, str]] = TYPES
     minimum: ClassVar[str] = "std::min"
 
     def template(self) -> str:
@@ -43,6 +44,8 @@ class Sycl(CLike):
         used = ["algorithm"] if f"{self.minimum}(" in self.function() else []
         match self.form:
             case "main":
+                if self.spec.dtype != F32:
+                    raise ScheduleError(f"form main checks float32, not {self.spec.dtype}: use form header")
                 more = ["cmath", "cstddef", "cstdio", "exception", "vector"]
                 return {"standard": [*used, *more], **program(self.kernel, self.spec)}
             case "kernel":
@@ -62,7 +65,8 @@ class Sycl(CLike):
         if self._block_loads():
             experimental = "ext/oneapi/experimental"
             headers += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
-        return sorted(headers)
+        headers += [header for p in self.kernel.matrices for header in HEADERS.get(p.dtype.name, ())]
+        return sorted(set(headers))
 
     # --- what a work-item runs --------------------------------------------------------------------
 
@@ -89,21 +93,7 @@ class Sycl(CLike):
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name in VECTORS]
-        lines = []
-        for width in sorted({m.width for m in moves}):
-            dtype = moves[0].src.dtype
-            element = self.types[dtype.name]
-            vector, size = f"{element}{width}", width * dtype.size
-            lines += [
-                f"// {width} neighbouring elements, at any alignment; sycl::vec::load would take one after the other.",
-                f"typedef {element} {vector} __attribute__((vector_size({size}), aligned({dtype.size}), may_alias));",
-                f"inline void copy{width}({element} *to, const {element} *from)",
-                "{",
-                f"    *reinterpret_cast<{vector} *>(to) = *reinterpret_cast<const {vector} *>(from);",
-                "}",
-                "",
-            ]
+        lines = functions(self.kernel, VECTORS)
         loads = self._block_loads()
         if any(load.byte_place is not None for load in loads):
             lines += sections(INTRINSICS, {"at"})
@@ -280,6 +270,9 @@ class Sycl(CLike):
             case "broadcast" | "shuffle_xor":
                 return f"sycl::{LANES[call.function]}(sub_group, {args})", POSTFIX
         raise LoweringError(f"SYCL has no name for {call.function}")
+
+    def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
+        return f"{converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
 
     def barrier(self) -> str:
         return "sycl::group_barrier(item.get_group());"

@@ -9,6 +9,7 @@ from typing import TypeVar
 from gemmgen.backends.clike import CLike, Words
 from gemmgen.backends.files import environment
 from gemmgen.ir.atoms import ALIGNED_VECTOR
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes
@@ -99,27 +100,27 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     if schedule.raster:
         text += f", {words.group}s in bands of {schedule.raster} rows"
     if schedule.c_width > 1:
-        text += f", stores of {min(schedule.c_width, max(ALIGNED_VECTOR.widths))} elements"
+        text += f", stores of {ALIGNED_VECTOR.widest(schedule.c_width, spec.result.size)} elements"
     if schedule.snake:
         text += ", every other row of the arithmetic backwards"
     return [
         ("Schedule", wrap(text, WIDTH)),
-        ("A", wrap(_way(schedule.a, spec.a_order, target, words), WIDTH)),
-        ("B", wrap(_way(schedule.b, spec.b_order, target, words), WIDTH)),
+        ("A", wrap(_way(schedule.a, spec.a_order, spec.dtype, target, words), WIDTH)),
+        ("B", wrap(_way(schedule.b, spec.b_order, spec.dtype, target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
     ]
 
 
-def _way(operand: Operand, order: Order, target: Target, words: Words) -> str:
+def _way(operand: Operand, order: Order, dtype: DType, target: Target, words: Words) -> str:
     """How an operand reaches registers."""
     if operand.memory == "image":
         text = f"image, block reads of {operand.width} rows"
-    elif operand.block and "block_read" in target.features:
+    elif operand.block and target.reads_blocks(dtype):
         text = f"{words.buffer}, block reads" + (f" of {operand.width} segments" if operand.width > 1 else "")
     else:
         width = 1 if operand.block else operand.width
         if "unaligned_vectors" not in target.features:
-            width = min(width, max(ALIGNED_VECTOR.widths))
+            width = ALIGNED_VECTOR.widest(width, dtype.size)
         if operand.async_copy and not operand.packed and operand.transposed != (order == "col"):
             width = 1  # neighbours there are no neighbours in the transposed tile
         verb = "asynchronous copies" if operand.async_copy else "loads"
@@ -138,6 +139,6 @@ def _sizes(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     given = [f"{axis} = {size}" for axis, size in zip("mnk", (spec.m, spec.n, spec.k), strict=True) if size]
     lines = f"leading dimensions multiples of {spec.ld_multiple}; " if spec.ld_multiple > 1 else ""
     # Their block reads are addressed in bytes, all others in elements.
-    bytewise = schedule.by_blocks and schedule.a.memory == "global" and "block_read" in target.features
+    bytewise = schedule.by_blocks and schedule.a.memory == "global" and target.reads_blocks(spec.dtype)
     spans = "A and B span less than 2^29 elements, C 2^31" if bytewise else "every matrix spans less than 2^31 elements"
     return f"{', '.join([*given, *promised]) or 'any m, n, k'}; {lines}{spans}"

@@ -189,9 +189,8 @@ def _transpose(
     from gemmgen.names import name_problem
     from gemmgen.options import build_spec
 
-    gemm_only = (
-        "preset schedule_file method tile group k_step sets m n k multiple_of ld_multiple layout alpha beta".split()
-    )
+    how = "preset schedule_file method tile group k_step sets".split()
+    gemm_only = [*how, *"m n k multiple_of ld_multiple layout alpha beta c_dtype".split()]
     given = (_option(name) for name in gemm_only if getattr(request, name) is not None)
     problems += (f"{option} means nothing to --kernel transpose: leave it out" for option in given)
     if request.name is not None and (problem := name_problem(request.name)):

@@ -26,9 +26,11 @@ def poisoned(a: Matrix, b: Matrix, spec: GemmSpec) -> Matrix:
     import numpy as np
 
     from gemmgen.cli.matrices import ordered
+    from gemmgen.ir.numeric import numpy_dtype, poison
 
     batch = max(a.shape[:-2], b.shape[:-2])
-    return ordered(np.full((*batch, a.shape[-2], b.shape[-1]), np.nan, a.dtype), spec.c_order)
+    dtype = numpy_dtype(spec.result)
+    return ordered(np.full((*batch, a.shape[-2], b.shape[-1]), poison(dtype), dtype), spec.c_order)
 
 
 class Engine(Protocol):

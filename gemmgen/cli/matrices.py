@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from gemmgen.cli.request import attempt
 from gemmgen.errors import UserError
+from gemmgen.ir.dtypes import BF16, F32, F64, DType
+from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.options import build_spec
 from gemmgen.spec import GemmSpec
 
 Sizes = tuple[str | None, str | None, str | None]
-Matrix = NDArray[np.floating]
+Matrix = NDArray[np.number]
 _DEFAULT_SIZE = 1024
 
 
@@ -80,9 +82,10 @@ def load_or_random(
     rng = np.random.default_rng(seed)
     given = [x.shape[0] for x in (a, b) if x is not None and x.ndim == 3]
     batch = () if count is None else (max(given, default=count),)
-    a = _random(rng, spec, (*batch, m, k)) if a is None else a
-    b = _random(rng, spec, (*batch, k, n)) if b is None else b
-    return Matrices(a, b, _random(rng, spec, (*batch, m, n)) if any(spec.beta for spec in specs) else None)
+    a = _random(rng, spec.dtype, (*batch, m, k)) if a is None else a
+    b = _random(rng, spec.dtype, (*batch, k, n)) if b is None else b
+    c = _random(rng, spec.result, (*batch, m, n)) if any(spec.beta for spec in specs) else None
+    return Matrices(a, b, c)
 
 
 def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:
@@ -94,8 +97,10 @@ def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:
     return next(iter(known.values()), _DEFAULT_SIZE)
 
 
-def _random(rng: np.random.Generator, spec: GemmSpec, shape: tuple[int, ...]) -> Matrix:
-    return rng.uniform(-1, 1, shape).astype(spec.dtype.name)
+def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Matrix:
+    if not dtype.is_float:
+        return rng.integers(-128, 128, shape).astype(dtype.name)
+    return cast("Matrix", rng.uniform(-1, 1, shape).astype(numpy_dtype(dtype)))
 
 
 def ordered(matrix: Matrix, order: str) -> Matrix:
@@ -110,6 +115,7 @@ def _load(option: str, path: Path | None, spec: GemmSpec, check: bool) -> Matrix
     if path is None:
         return None
     remedy = f"write it by numpy.save(path, matrix.astype('{spec.dtype}'))"
+    dtype = numpy_dtype(spec.dtype)
     try:
         content = np.load(path, allow_pickle=False)
     except OSError as error:
@@ -119,7 +125,9 @@ def _load(option: str, path: Path | None, spec: GemmSpec, check: bool) -> Matrix
     if not isinstance(content, np.ndarray):
         raise UserError(f"{option} {path} is an archive of several arrays: give one as an .npy file; {remedy}")
     problems = []
-    if content.dtype != np.dtype(spec.dtype.name):
+    if content.dtype.kind == dtype.kind == "V" and content.dtype.itemsize == dtype.itemsize:
+        content = content.view(dtype)  # a file of bfloat16 says only how long an element is
+    if content.dtype != dtype:
         problems.append(f"{option} {path} holds {content.dtype}, not {spec.dtype}: {remedy}")
     if content.ndim not in ((2, 3) if spec.batched else (2,)):
         remedy = "give --batch" if content.ndim == 3 else "reshape it to rows and columns"
@@ -145,10 +153,12 @@ class Check:
     Attributes:
         worst: the largest error as a part of its own element's bound; infinite where there is a NaN.
         error: the largest absolute error.
+        bound: what it is called.
     """
 
     worst: float
     error: float
+    bound: str = "gamma_K |A||B|"
 
     @property
     def passed(self) -> bool:
@@ -157,11 +167,14 @@ class Check:
 
     def __str__(self) -> str:
         verdict = "passed" if self.passed else "FAILED"
-        return f"validation {verdict}: error {self.error:.3g} at most, {self.worst:.3g} of the bound gamma_K |A||B|"
+        return f"validation {verdict}: error {self.error:.3g} at most, {self.worst:.3g} of the bound {self.bound}"
 
     @classmethod
     def of(cls, data: Matrices, spec: GemmSpec, result: Matrix) -> Self:
-        """The error of |result - (alpha A B + beta C)| <= gamma_(K+2) (|alpha| |A| |B| + |beta| |C|)."""
+        """The error of |result - (alpha A B + beta C)| <= gamma_(K+2) (|alpha| |A| |B| + |beta| |C|).
+
+        Where C is of fewer digits than sums are, its rounding comes on top; whole numbers allow no error.
+        """
         alpha = 1.0 if spec.alpha is None else spec.alpha
         beta = spec.beta or 0.0
         a, b = data.a.astype(np.float64), data.b.astype(np.float64)
@@ -169,11 +182,24 @@ class Check:
         if data.c is not None:
             c = data.c.astype(np.float64)
             reference, size = reference + beta * c, size + abs(beta) * np.abs(c)
-        limits = np.finfo(spec.dtype.name)
-        # Two roundings more than K: of alpha and of beta * C. What underflows may become zero.
-        steps = data.sizes[2] + 2
-        unit = steps * float(limits.eps) / 2
-        bound = unit / (1 - unit) * size + steps * float(limits.tiny)
         error = np.abs(result.astype(np.float64) - reference)
         error[~np.isfinite(error)] = np.inf
-        return cls(float((error / bound).max()), float(error.max()))
+        sums, stored = spec.accumulator, spec.result
+        if not sums.is_float:
+            largest = float(error.max())
+            return cls(np.inf if largest else 0.0, largest, "0 of whole numbers")
+        # Two roundings more than K: of alpha and of beta * C. What underflows may become zero. The reference is rounded
+        # as well, which shows where sums are float64.
+        steps = (data.sizes[2] + 2) * (2 if sums == F64 else 1)
+        unit = steps * 0.5**sums.digits
+        bound = unit / (1 - unit) * size + steps * smallest(sums)
+        if stored != sums:
+            bound += 0.5**stored.digits * (np.abs(reference) + bound) + smallest(stored)
+        more = "" if stored == sums else f" and of rounding to {stored}"
+        return cls(float((error / bound).max()), float(error.max()), f"gamma_K |A||B|{more}")
+
+
+def smallest(dtype: DType) -> float:
+    """The smallest normal number: below it digits are lost."""
+    # bfloat16 has float32's exponents.
+    return float(np.finfo((F32 if dtype == BF16 else dtype).name).tiny)

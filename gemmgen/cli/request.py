@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
+DTYPES = "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16 or int8."
 HOW, WHAT = "How to compute it", "What to compute"
 
 
@@ -122,7 +123,10 @@ class Request:
     ld_multiple: Annotated[
         str | None, what("--ld-multiple", metavar="N", text="What leading dimensions are promised to be multiples of.")
     ] = None
-    dtype: Annotated[str | None, what("--dtype", metavar="TYPE", text="Element type: float32.")] = None
+    dtype: Annotated[str | None, what("--dtype", metavar="TYPE", text=DTYPES)] = None
+    c_dtype: Annotated[
+        str | None, what("--c-dtype", metavar="TYPE", text="C's: float32 from 16 bits; else A's and B's, or int32.")
+    ] = None
     layout: Annotated[
         str | None, what("--layout", metavar="A[,B[,C]]", text="row or col, for all or for each: row,col.")
     ] = None
@@ -171,8 +175,10 @@ class Request:
 
         start = base.spec if base else None
         sizes = (self.m, self.n, self.k)
-        promises = (self.multiple_of, self.ld_multiple, self.batched)
-        return build_spec(*sizes, self.dtype, self.layout, self.alpha, self.beta, *promises, base=start)
+        promises = (self.multiple_of, self.ld_multiple)
+        factors = (self.alpha, self.beta)
+        known = build_spec(*sizes, self.dtype, self.layout, *factors, *promises, base=start, c_dtype=self.c_dtype)
+        return replace(known, batched=known.batched or self.batched)
 
     def _schedule(self, base: Document | None) -> Schedule:
         from gemmgen.options import build_schedule

@@ -124,6 +124,7 @@ class CopyAtom:
         aligned: whether addresses must be multiples of what one instruction moves.
         is_async: whether it only begins the copy, which `AsyncGroup` statements wait for.
         adds: whether it adds to what is there, in one step that no other work-item's addition can come between.
+        bytes: how many bytes of memory one instruction can move; empty where only elements count.
     """
 
     name: str
@@ -135,6 +136,15 @@ class CopyAtom:
     aligned: bool = False
     is_async: bool = False
     adds: bool = False
+    bytes: tuple[int, ...] = ()
+
+    def moves(self, width: int, size: int) -> bool:
+        """Whether one instruction can move `width` elements of `size` bytes."""
+        return width in self.widths and (not self.bytes or width * size in self.bytes)
+
+    def widest(self, width: int, size: int) -> int:
+        """The most elements, up to `width`, that one instruction moves; 1 where that must be another's."""
+        return max((w for w in self.widths if w <= width and self.moves(w, size)), default=1)
 
     def footprint(self, width: int, sub_group: int) -> tuple[int, int]:
         """Extent (slow, fast) of what one instruction touches, over all lanes that share it."""
@@ -157,12 +167,20 @@ def aligned(atom: CopyAtom, width: int, matrix: Buffer) -> Expr | None:
 SCALAR = CopyAtom("scalar", (0, 1), (0, 0), (1,), "clamp")
 #: `width` neighbours of the fast axis by one vector load or store of a work-item.
 VECTOR = CopyAtom("vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", frozenset({"unaligned_vectors"}))
-#: The same where the hardware's vectors stand on multiples of their size: `float2` and `float4`.
-ALIGNED_VECTOR = CopyAtom("aligned_vector", (0, 1), (0, 0), (2, 4), "guard", aligned=True)
+#: The same where the hardware's vectors stand on multiples of their size, of up to 16 bytes: `float2` and `float4`.
+ALIGNED_VECTOR = CopyAtom("aligned_vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", aligned=True, bytes=(2, 4, 8, 16))
 #: From global to local memory without a register on the way: `cp.async` (PTX ISA, "Data Movement and Conversion
 #: Instructions: cp.async"), of 4, 8 or 16 bytes.
 ASYNC_COPY = CopyAtom(
-    "async_copy", (0, 1), (0, 0), (1, 2, 4), "zero_fill", frozenset({"async_copy"}), aligned=True, is_async=True
+    "async_copy",
+    (0, 1),
+    (0, 0),
+    (1, 2, 4, 8, 16),
+    "zero_fill",
+    frozenset({"async_copy"}),
+    aligned=True,
+    is_async=True,
+    bytes=(4, 8, 16),
 )
 
 

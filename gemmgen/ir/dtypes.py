@@ -13,21 +13,48 @@ class DType:
         name: NumPy's name of it (`float32`), the key that backends and NumPy translate.
         size: bytes.
         is_float: whether it has NaN and infinities.
+        largest: the largest number that it holds.
+        digits: of a float, the bits of its significand: a value is rounded by at most 2^-digits of itself.
+        needs: the feature that a target must have to compute with it, if not all have it.
     """
 
     name: str
     size: int
     is_float: bool
+    largest: float = 0
+    digits: int = 0
+    needs: str | None = None
 
     def __str__(self) -> str:
         return self.name
 
 
-F32 = DType("float32", 4, True)
-I32 = DType("int32", 4, False)
+F64 = DType("float64", 8, True, 1.7976931348623157e308, 53, "fp64")
+F32 = DType("float32", 4, True, 3.4028234663852886e38, 24)
+F16 = DType("float16", 2, True, 65504.0, 11, "fp16")
+BF16 = DType("bfloat16", 2, True, 3.3895313892515355e38, 8)
+I32 = DType("int32", 4, False, 2**31 - 1)
 #: How far apart matrices lie.
-I64 = DType("int64", 8, False)
+I64 = DType("int64", 8, False, 2**63 - 1)
+I8 = DType("int8", 1, False, 127)
 BOOL = DType("bool", 1, False)
 
-#: Element types that a matrix can have.
-MATRIX_DTYPES: dict[str, DType] = {"float32": F32}
+#: Element types that A and B can have -> those that C can have then, the natural one first.
+RESULTS: dict[DType, tuple[DType, ...]] = {
+    F64: (F64,),
+    F32: (F32,),
+    F16: (F16, F32),
+    BF16: (BF16, F32),
+    I8: (I32,),
+}
+#: Element types that A and B can have, by name.
+MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}
+#: Element types that any matrix can have, by name.
+ALL_DTYPES: dict[str, DType] = {dtype.name: dtype for results in ((*RESULTS,), *RESULTS.values()) for dtype in results}
+#: Products of these are summed in another type; others in their own.
+_SUMS: dict[DType, DType] = {F16: F32, BF16: F32, I8: I32}
+
+
+def accumulator(dtype: DType) -> DType:
+    """The type that products of two elements are summed in."""
+    return _SUMS.get(dtype, dtype)

@@ -10,11 +10,12 @@ from typing import NoReturn, TypeVar, cast
 import numpy as np
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.dtypes import BOOL, DType
+from gemmgen.ir.dtypes import BOOL, F32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Lanes, Site, Value
 from gemmgen.ir.memory import Memory
+from gemmgen.ir.numeric import convert
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.stmt import Move, in_bytes
 
@@ -164,15 +165,18 @@ class Evaluator:
     def _call(self, node: Call, scope: Scope, site: Site) -> Code:
         lanes = self._lanes
         match node.function, node.args:
-            case "group_id", (Const(0 | 1 | 2 as axis),):
+            case "group_id", (Const(int(axis)),) if axis in (0, 1, 2):
                 return _per_load(lanes, lambda: lanes.group_id(axis))
-            case "local_id", (Const(0 | 1 as axis),):
+            case "local_id", (Const(int(axis)),) if axis in (0, 1):
                 return _per_load(lanes, lambda: lanes.local_id(axis))
             case "lane_id", ():
                 lanes.lanes_of_sub_group()
                 return _per_load(lanes, lanes.lane_id)
             case "fma", (a, b, c):
-                return _fma(*(self.expr(part, scope, site) for part in (a, b, c)))
+                return _fma(node.dtype, *(self.expr(part, scope, site) for part in (a, b, c)))
+            case "convert", (value,):
+                inner, dtype = self.expr(value, scope, site), node.dtype
+                return lambda active: cast(Value, convert(inner(active), dtype))
             case "broadcast" | "shuffle_xor", (value, lane):
                 exchange = self._broadcast if node.function == "broadcast" else self._shuffle_xor
                 return exchange(self.expr(value, scope, site), self.index(lane, scope, site), site)
@@ -216,7 +220,7 @@ class Evaluator:
 def literal(value: int | float, dtype: DType) -> Value:
     """A constant or a scalar argument, in its type."""
     if dtype.is_float:
-        return cast(np.float32, np.dtype(dtype.name).type(value))
+        return cast(Value, convert(value, dtype))
     return bool(value) if dtype == BOOL else int(value)
 
 
@@ -275,12 +279,15 @@ def _per_load(lanes: Lanes, value: Callable[[], Index]) -> Code:
     return lambda _active: cell.value
 
 
-def _fma(a: Code, b: Code, c: Code) -> Code:
+def _fma(dtype: DType, a: Code, b: Code, c: Code) -> Code:
     """A product of two floats is exact in double precision, so that only the sum is rounded (and then the
-    result, to a float: the rare double rounding is below anything that a device guarantees).
+    result, to a float: the rare double rounding is below anything that a device guarantees). In other types each
+    operation is rounded, as devices without a fused one do.
     """
 
     def fma(active: Active) -> Value:
+        if dtype != F32:
+            return a(active) * b(active) + c(active)
         product = np.multiply(a(active), b(active), dtype=np.float64)
         return cast(Floats, np.add(product, c(active), dtype=np.float64).astype(np.float32))
 

@@ -129,6 +129,7 @@ FUNCTIONS: dict[str, str] = {
     "fma": "a * b + c, rounded once or twice as the device prefers",
     "broadcast": "the value that lane `args[1]` (the same for all lanes) holds",
     "shuffle_xor": "the value that lane `own ^ args[1]` holds",
+    "convert": "the value in the call's type, rounded to nearest",
 }
 
 
@@ -241,6 +242,16 @@ def minimum(a: Expr, b: Expr) -> Expr:
     if x is not None and y is not None:
         return Const(min(x, y))
     return a if a == b else Bin("min", a, b)
+
+
+def convert(value: Expr, dtype: DType) -> Expr:
+    """`value` in another type, or as it is where that is its own."""
+    return value if value.dtype == dtype else Call("convert", (value,), dtype)
+
+
+def number(value: float, dtype: DType) -> Const:
+    """A literal of a matrix' type or of its sums'."""
+    return Const(float(value) if dtype.is_float else int(value), dtype)
 
 
 def compare(op: Literal["<", "<=", "==", "!="], a: Expr | int, b: Expr | int) -> Expr:

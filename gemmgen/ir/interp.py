@@ -11,6 +11,7 @@ accesses on both sides of it still race.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import numpy as np
 
@@ -23,8 +24,9 @@ from gemmgen.ir.expr import Expr
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.lanes import Active, Index, Lanes, Site
+from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
+from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.phases import Phases, runs
 from gemmgen.ir.stmt import (
     Advance,
@@ -333,6 +335,8 @@ class _Run:
                 read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)
                 for e in range(stmt.width)
             ]
+            if stmt.src.dtype != stmt.dst.dtype:
+                values = [cast(Value, convert(value, stmt.dst.dtype)) for value in values]
             for e, value in enumerate(values):
                 index = _neighbour(target, e) if loads else self._element(target, stmt.atom, e)
                 write(index, value, active, site)
@@ -352,7 +356,7 @@ class _Run:
             source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
             valid = stmt.width if inside is None else inside(active)
             for e in range(stmt.width):
-                values = np.zeros(len(active.mask), stmt.dst.dtype.name)
+                values = np.zeros(len(active.mask), numpy_dtype(stmt.dst.dtype))
                 holds, _ = active.split(valid > e if isinstance(valid, np.ndarray) else np.bool_(valid > e))
                 if holds is not None:
                     read = src.read(_neighbour(source, e), holds, site)

@@ -15,17 +15,18 @@ from gemmgen.ir.show import headline
 from gemmgen.ir.stmt import Stmt
 
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
+#: Of any of the types that matrices and sums have.
+Floats = npt.NDArray[np.number]
 Bools = npt.NDArray[np.bool_]
 Array = Ints | Floats | Bools
 
 #: What an expression yields: one value for all lanes, or an array with one value a lane. Arrays are never
 #: changed once made, so that a name and a register can share one.
-Value = int | float | np.float32 | np.bool_ | Array
+Value = int | float | np.number | np.bool_ | Array
 #: An integer value.
 Index = int | Ints
 
-_Element = TypeVar("_Element", np.int64, np.float32, np.bool_)
+_Element = TypeVar("_Element", bound=np.generic)
 _Number = TypeVar("_Number", int, Ints)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, cast
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
+from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.races import Accesses, Conflict
 from gemmgen.ir.visit import evaluate
 
@@ -31,7 +32,7 @@ class _Base:
     def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
         self._lanes, self._name, self._sites = lanes, buffer.name, sites
         self._shape = tuple(evaluate(extent, sizes) for extent in buffer.shape)
-        self._dtype = np.dtype(buffer.dtype.name)
+        self._dtype = numpy_dtype(buffer.dtype)
 
     def _inside(self, axis: int, coordinate: Index, active: Active) -> Index | None:
         """The active lanes' coordinates, or None if one of them is outside."""
@@ -124,7 +125,7 @@ class PrivateMemory(_Strided):
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """The same for stores."""
         if not isinstance(value, np.ndarray):
-            value = self._dtype.type(value)
+            value = cast(Value, self._dtype.type(value))
         elif self._dtype.kind == "i":
             value = self._whole(value, active, site)
         elif value.dtype != self._dtype:
@@ -222,7 +223,8 @@ class LocalMemory(_Shared):
         addresses = address + self._base[active.lanes]
         if self._written[addresses].all():
             return self.read_at(address, index, active, site)
-        return active.spread(np.where(self._written[addresses], self._data[addresses], self._dtype.type(np.nan)))
+        nothing = self._dtype.type(poison(self._dtype))
+        return active.spread(np.where(self._written[addresses], self._data[addresses], nothing))
 
     def locate(self, index: Sequence[Index], active: Active, site: Site) -> Index:
         """The active lanes' addresses in their group's memory, without gaps."""
@@ -380,7 +382,7 @@ class ImageMemory(_Base):
         row, column = (np.broadcast_to(active.pick(i), shape) for i in index)
         rows, columns = (min(a, b) for a, b in zip(self._shape, self._data.shape, strict=True))
         inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
-        out = np.full(shape, np.nan, self._data.dtype)
+        out = np.full(shape, poison(self._data.dtype), self._data.dtype)
         out[inside] = self._data[row[inside], column[inside]]
         return active.spread(out)
 

@@ -83,6 +83,8 @@ def _expr(node: Expr, binding: int) -> str:
             return name
         case Load(buffer, index):
             return show_index(buffer, index)
+        case Call("convert", (value,), dtype):
+            return f"{dtype}({show_expr(value)})"
         case Call(function, args, _):
             return f"{function}({', '.join(map(show_expr, args))})"
         case Bin("min", a, b):

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gemmgen.ir.dtypes import DType
+
+#: Bytes of an element of block reads.
+BLOCK_ELEMENT = 4
+
 #: Every feature a target can have -> what it means.
 FEATURES: dict[str, str] = {
     "sub_groups": "work-items of a sub-group exchange registers (broadcast, shuffle)",
@@ -15,6 +20,8 @@ FEATURES: dict[str, str] = {
     "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
     "reused_local_memory": "buffers of local memory can lie where others were",
     "atomic_vectors": "up to four neighbours are added to global memory in one step",
+    "fp64": "arithmetic in float64",
+    "fp16": "loads and stores of float16",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
 }
 
@@ -41,11 +48,15 @@ class Target:
     register_bytes: int = 1024
     sub_group_register_bytes: int = 4096
 
+    def reads_blocks(self, dtype: DType) -> bool:
+        """Whether sub-groups read neighbouring elements of a type by one instruction."""
+        return "block_read" in self.features and dtype.size == BLOCK_ELEMENT
+
 
 _INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory", "atomic_vectors"}
 #: SYCL names neither Intel's own functions nor block reads from images.
 _SYCL = _INTEL - {"intel_sub_groups", "image_block_read"}
-_WARP = frozenset({"sub_groups", "reused_local_memory"})
+_WARP = frozenset({"sub_groups", "reused_local_memory", "fp64", "fp16"})
 
 
 def _nvidia(name: str, shared_bytes: int) -> Target:
@@ -65,9 +76,10 @@ def _nvidia(name: str, shared_bytes: int) -> Target:
 #: need alignment lack `unaligned_vectors`.
 TARGETS: dict[str, Target] = {
     "intel": Target("intel", _INTEL, (8, 16, 32), max_group=1024),
-    "khr": Target("khr", frozenset({"sub_groups", "unaligned_vectors"}), (8, 16, 32, 64)),
+    "khr": Target("khr", frozenset({"sub_groups", "unaligned_vectors", "fp64", "fp16"}), (8, 16, 32, 64)),
     "sycl": Target("sycl", _SYCL, (8, 16, 32)),
-    "portable": Target("portable", frozenset({"unaligned_vectors"})),
+    # OpenCL C converts float16 where it has no arithmetic on it; float64 is an option.
+    "portable": Target("portable", frozenset({"unaligned_vectors", "fp16"})),
     "sm_75": _nvidia("sm_75", 65536),
     "sm_80": _nvidia("sm_80", 166912),
     "sm_86": _nvidia("sm_86", 101376),

@@ -42,7 +42,9 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.visit import exprs, walk_expr
 
 #: How many arguments each function takes.
-_ARITY: dict[str, int] = {"group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2}
+_ARITY: dict[str, int] = {
+    "group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2, "convert": 1
+}  # fmt: skip
 _OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
 #: Calls whose value differs between the work-items of a group.
 _VARYING = frozenset({"local_id", "lane_id", "shuffle_xor", "broadcast"})
@@ -213,8 +215,8 @@ class _Verifier:
     def _move(self, stmt: Move, scope: _Scope) -> None:
         self._element(stmt.src, stmt.src_index, scope)
         self._element(stmt.dst, stmt.dst_index, scope, written=True)
-        self._same(stmt.dst.dtype, stmt.src.dtype, "both sides of the move")
-        self._atom_width(stmt, stmt.src)
+        self._convertible(stmt.dst, stmt.src, "both sides of the move")
+        self._atom_width(stmt, stmt.src if stmt.src.space is not Space.PRIVATE else stmt.dst)
         self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
         if any(stmt.atom.lane_step):
             self._sub_group(f"atom {stmt.atom.name}")
@@ -234,9 +236,16 @@ class _Verifier:
             there = (stmt.src.space, stmt.dst.space) == (Space.GLOBAL, Space.LOCAL)
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")
 
+    def _convertible(self, dst: Buffer, src: Buffer, what: str) -> None:
+        """Elements change their type on the way into registers or out of them."""
+        if Space.PRIVATE not in (dst.space, src.space) or BOOL in (dst.dtype, src.dtype):
+            self._same(dst.dtype, src.dtype, what)
+
     def _atom_width(self, stmt: Move | Copy, src: Buffer) -> None:
         atom, width = stmt.atom, stmt.width
-        self._require(width in atom.widths, f"atom {atom.name} moves {_listed(atom.widths)} elements, not {width}")
+        what = f"{width} of {src.dtype}" if width in atom.widths else f"{width}"
+        moves = atom.moves(width, src.dtype.size)
+        self._require(moves, f"atom {atom.name} moves {_listed(atom.widths)} elements, not {what}")
         reads_image = "image_block_read" in atom.needs
         self._require(not reads_image or src.space is Space.IMAGE, f"{src.name} is no image")
 
@@ -250,7 +259,7 @@ class _Verifier:
             case Copy(dst, src, atom, _):
                 self._registers(dst, scope)
                 self._tile(src, scope)
-                self._same(dst.buffer.dtype, src.buffer.dtype, "both sides of the copy")
+                self._convertible(dst.buffer, src.buffer, "both sides of the copy")
                 self._atom_width(stmt, src.buffer)
                 self._needs(atom.needs, f"atom {atom.name}")
             case Stage(dst, src):
@@ -335,6 +344,9 @@ class _Verifier:
             self._require(known, f"{show_expr(node)} has no constant dimension of {_listed(dimensions)}")
         if name in ("broadcast", "shuffle_xor"):
             self._integer(args[1])
+        if name == "convert":
+            self._require(args[0].dtype not in (BOOL, node.dtype), f"{show_expr(node)} converts nothing")
+            return
         values = {"fma": args, "broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)
         for dtype in (I32,) if values is None else (value.dtype for value in values):
             self._same(node.dtype, dtype, f"{name} and its arguments")

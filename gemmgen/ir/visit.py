@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Space
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import (
     Bin,
     Call,
@@ -285,9 +286,18 @@ def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
     return any(isinstance(node, Call) and node.function in functions for node in nodes)
 
 
+def conversions(kernel: Kernel) -> set[tuple[DType, DType, int]]:
+    """Every change of type in a kernel of instructions: from what, to what, and how many elements at a time."""
+    moves = {(s.src.dtype, s.dst.dtype, s.width) for s in walk(kernel.body) if isinstance(s, Move)}
+    nodes = (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
+    calls = {(n.args[0].dtype, n.dtype, 1) for n in nodes if isinstance(n, Call) and n.function == "convert"}
+    return {change for change in moves | calls if change[0] != change[1]}
+
+
 def uses_features(kernel: Kernel) -> frozenset[str]:
     """The features of a target that the kernel's instructions need."""
     needs = frozenset({"sub_groups"} if kernel.sub_group else ())
+    needs |= {p.dtype.needs for p in kernel.params if p.dtype.needs is not None}
     if any(isinstance(s, Mbarrier) for s in walk(kernel.body)):
         needs |= {"mbarrier"}
     return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gemmgen.ir.atoms import ATOMIC_ADD, BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.expr import Const, Expr, Var, all_of, both
+from gemmgen.ir.expr import Const, Expr, Var, all_of, both, number
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.stmt import (
     Alloc,
@@ -148,7 +148,7 @@ class _Gemm(Plan):
         step = self.schedule.k_step
         has_rest = not self.exact_k and self.k_stop != self.k_end
         main = For(K0, self.k_start, self.k_stop, step, self._step(K0), exact=self.exact_k or has_rest)
-        out: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, Const(0.0, self.spec.dtype))]
+        out: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
         if has_rest:
             out.append(Comment(f"Whole steps of {step} along K."))
         elif not self.exact_k:
@@ -160,17 +160,18 @@ class _Gemm(Plan):
 
     def _store(self) -> Body:
         """C, from the accumulators or from the sum over slices."""
-        vector = self.vector(self.schedule.c_width)
-        one, zero = Const(1.0, self.spec.dtype), Const(0.0, self.spec.dtype)
+        vector = self.vector(self.schedule.c_width, self.spec.result)
+        one, zero = number(1, self.sums), number(0, self.sums)
         tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.schedule.block_tile)
         tile = replace(tile, transposed=self.spec.c_order == "col")
         comment, beta = Comment(_update_comment(self.spec)), self.beta
         if self.schedule.atomic:
             comment, beta = Comment("This part's share is added to C."), zero
-            vector = ATOMIC_ADD, min(self.schedule.c_width, max(ATOMIC_ADD.widths))
+            vector = ATOMIC_ADD, ATOMIC_ADD.widest(self.schedule.c_width, self.spec.result.size)
         elif self.schedule.split > 1:
-            tile = Tile(self.sums, (PART, ROW0, COL0), *self.schedule.block_tile)
+            tile = Tile(self.result, (PART, ROW0, COL0), *self.schedule.block_tile)
             comment, beta = Comment("This part's share of C."), zero
+            vector = self.vector(self.schedule.c_width, self.sums)
         if self.schedule.slices == 1:
             return (comment, Update(tile, self.acc, self.alpha, beta, *vector))
         partial, total = self.partial, self.total
@@ -181,12 +182,12 @@ class _Gemm(Plan):
             Barrier(),
             Alloc(partial, reuses=True),
             # Scaled here, so that the sums may lie in any registers.
-            Update(own, self.acc, self.alpha, zero, *self.vector(self.schedule.run[1])),
+            Update(own, self.acc, self.alpha, zero, *self.vector(self.schedule.run[1], self.sums)),
             Barrier(),
             Let(SUM_ROW, LOCAL_INDEX // self.sum_across),
             Let(SUM_COL, LOCAL_INDEX % self.sum_across),
             Alloc(total.buffer),
-            Sum(total, planes, self.schedule.slices, *self.vector(total.fragment.cols.run)),
+            Sum(total, planes, self.schedule.slices, *self.vector(total.fragment.cols.run, self.sums)),
             comment,
             Update(tile, total, one, beta, *vector),
         )
@@ -228,7 +229,7 @@ class _Gemm(Plan):
     # --- the kernel -------------------------------------------------------------------------------
 
     @property
-    def sums(self) -> Buffer:
+    def result(self) -> Buffer:
         """Where the kernel leaves what it sums."""
         in_parts = self.schedule.split > 1 and not self.schedule.atomic
         return self.workspace(writable=True) if in_parts else self.c
@@ -237,7 +238,7 @@ class _Gemm(Plan):
         """All of it."""
         s = self.schedule
         body = self._product()
-        to_product = self.to_product(self.a.matrix, self.b.matrix, self.sums)
+        to_product = self.to_product(self.a.matrix, self.b.matrix, self.result)
         if s.tile == (1, 1) and s.method == "naive" and not s.barrier:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
@@ -257,7 +258,7 @@ class _Gemm(Plan):
         order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha]
         order += self.per_matrix(self.a.matrix, self.b.matrix)
         order += [] if self.schedule.split > 1 else [self.beta]
-        order += self.per_matrix(self.c) if self.sums == self.c else [self.sums]
+        order += self.per_matrix(self.c) if self.result == self.c else [self.result]
         return tuple(p for p in order if isinstance(p, Buffer | Var))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, Spread, aligned
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, is_const, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, convert, is_const, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -127,8 +127,7 @@ class _Expander:
             return self._add(update, names, row)
         if update.width > 1:
             return self._update_vectors(update, names, row)
-        store = Store(dst.buffer, place, _blend(update, Load(dst.buffer, place)))
-        columns = loop(COL, fragment.cols.values, (store,))
+        columns = loop(COL, fragment.cols.values, (_new_element(update, Load(dst.buffer, place), COL),))
         return loop(ROW, fragment.rows.values, (*names, *columns))
 
     def _add(self, update: Update, names: Body, line: Expr) -> Body:
@@ -146,7 +145,7 @@ class _Expander:
     def _scaled(self, update: Update) -> tuple[Buffer, Body]:
         """alpha * acc for one vector, in registers of its own, so that accumulators may lie in any."""
         c, acc, width = update.dst.buffer, update.acc, update.width
-        values = Buffer(f"{c.name}_values", c.dtype, Space.PRIVATE, Layout.packed(width))
+        values = Buffer(f"{c.name}_values", acc.buffer.dtype, Space.PRIVATE, Layout.packed(width))
         product = Load(acc.buffer, acc.at(ROW, COL * width + ELEMENT))
         scaled = product if is_const(update.alpha, 1.0) else Bin("*", update.alpha, product)
         return values, (Alloc(values), *loop(ELEMENT, width, (Store(values, (ELEMENT,), scaled),)))
@@ -162,7 +161,7 @@ class _Expander:
             columns = loop(COL, spread.values // width, body)
             return loop(ROW, update.acc.fragment.rows.values, (*names, *columns))
         place = (*planes, line, start + ELEMENT)
-        single = Store(dst.buffer, place, _blend(update, Load(dst.buffer, place), COL * width + ELEMENT))
+        single = _new_element(update, Load(dst.buffer, place), COL * width + ELEMENT)
         column = If(
             _fits(update, start),
             self._update_vector(update, (*planes, line, start)),
@@ -173,7 +172,7 @@ class _Expander:
 
     def _update_vector(self, update: Update, place: tuple[Expr, ...]) -> Body:
         """One vector of c."""
-        c, width, dtype = update.dst.buffer, update.width, update.dst.buffer.dtype
+        c, width, dtype = update.dst.buffer, update.width, update.acc.buffer.dtype
         old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
         values, body = self._scaled(update)
         if not is_const(update.beta, 0.0):
@@ -184,7 +183,7 @@ class _Expander:
                 *loop(ELEMENT, width, (Store(values, (ELEMENT,), sum_),)),
             )
             always = isinstance(update.beta, Const)
-            body = (*body, *add_old) if always else (*body, If(compare("!=", update.beta, Const(0.0, dtype)), add_old))
+            body = (*body, *add_old) if always else (*body, If(compare("!=", update.beta, number(0, dtype)), add_old))
         return (*body, Move(c, place, values, (Const(0),), update.atom, width))
 
     def _sum(self, total: Sum) -> Body:
@@ -262,7 +261,13 @@ def _fits(update: Update, start: Expr) -> Expr:
     return inside if alignment is None else both(inside, alignment)
 
 
-def _blend(update: Update, old: Expr, column: Expr = COL) -> Expr:
+def _new_element(update: Update, old: Load, column: Expr) -> Store:
+    """Stores an element of C where the old one is."""
+    value = _blend(update, convert(old, update.acc.buffer.dtype), column)
+    return Store(old.buffer, old.index, convert(value, old.dtype))
+
+
+def _blend(update: Update, old: Expr, column: Expr) -> Expr:
     """alpha * acc + beta * old for one element; factors of zero and one leave nothing behind."""
     value: Expr = Load(update.acc.buffer, update.acc.at(ROW, column))
     dtype = update.acc.buffer.dtype
@@ -273,7 +278,7 @@ def _blend(update: Update, old: Expr, column: Expr = COL) -> Expr:
     if is_const(update.beta, 1.0):
         return Bin("+", value, old)
     blended = Call("fma", (update.beta, old, value), dtype)
-    return select(compare("==", update.beta, Const(0.0, dtype)), value, blended)
+    return select(compare("==", update.beta, number(0, dtype)), value, blended)
 
 
 def _stage_vector(stage: Stage, src_at: tuple[Expr, ...], dst_at: tuple[Expr, ...], along: bool) -> Body:

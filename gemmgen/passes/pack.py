@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Load, Var, both, ceil_div, select
+from gemmgen.ir.expr import Const, Expr, Load, Var, both, ceil_div, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Barrier, Body, Comment, For, If, Let, Stmt, Store
 from gemmgen.passes.plan import Plan
@@ -119,7 +119,7 @@ class _Job:
     def _element(self, at: tuple[Expr, Expr]) -> Expr:
         """An element of the matrix; zero past its edges."""
         rows, cols = self.source.shape
-        return select(both(at[0] < rows, at[1] < cols), Load(self.source, at), Const(0.0, self.source.dtype))
+        return select(both(at[0] < rows, at[1] < cols), Load(self.source, at), number(0, self.source.dtype))
 
 
 def _blocks(slow: Expr, fast: Expr) -> Expr:

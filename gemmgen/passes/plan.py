@@ -17,8 +17,8 @@ from gemmgen.ir.atoms import (
     block_read,
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import I64
-from gemmgen.ir.expr import Const, Expr, Var, as_int, ceil_div, compare
+from gemmgen.ir.dtypes import I64, DType
+from gemmgen.ir.expr import Const, Expr, Var, as_int, ceil_div, compare, number
 from gemmgen.ir.stmt import Advance, Body, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.passes.positions import BATCH, LANE, SUM_COL, SUM_ROW, Positions
@@ -30,6 +30,8 @@ MOST_UNROLLED = 16
 #: Steps that read both operands from local memory, at a time: of more, a compiler begins with all reads, which takes
 #: twice the registers and leaves room for half the waves.
 UNROLLED_FROM_LOCAL = 8
+#: Local memory is read by vectors of up to so many bytes.
+VECTOR_BYTES = 16
 #: Widths of vectors, for what is promised of leading dimensions.
 WIDTHS = (2, 4, 8, 16)
 
@@ -64,8 +66,10 @@ class Plan(Positions):
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(spec, schedule)
         self.target = target
-        self.alpha: Expr = Var("alpha", spec.dtype) if spec.alpha is None else Const(spec.alpha, spec.dtype)
-        self.beta: Expr = Var("beta", spec.dtype) if spec.beta is None else Const(spec.beta, spec.dtype)
+        #: The type of everything in registers; elements are converted as they are loaded and stored.
+        self.sums = spec.accumulator
+        self.alpha: Expr = Var("alpha", self.sums) if spec.alpha is None else number(spec.alpha, self.sums)
+        self.beta: Expr = Var("beta", self.sums) if spec.beta is None else number(spec.beta, self.sums)
         sync: Sync = "mbarrier" if schedule.mbarrier else "async_group" if schedule.asynchronous else "barrier"
         self.pipe = Pipe("tiles", schedule.stages, sync, schedule.prefetch, batch=max(1, schedule.mbarrier))
         self.register_pipe = Pipe("fragments", schedule.register_stages, "none", across=schedule.across)
@@ -90,7 +94,8 @@ class Plan(Positions):
         axis = {"": None, "rows": int(order == "col"), "cols": int(order == "row")}[contracted]
         layout = Layout.pitched(slow, fast, Var(f"ld{name}"))
         step = Var(f"stride_{name}", I64) if self.spec.batched else None
-        return Buffer(name, self.spec.dtype, space, layout, writable=name == "c", contracted=axis, step=step)
+        dtype = self.spec.result if name == "c" else self.spec.dtype
+        return Buffer(name, dtype, space, layout, writable=name == "c", contracted=axis, step=step)
 
     def given(self, name: str) -> Buffer:
         """An operand as the caller has it."""
@@ -171,7 +176,7 @@ class Plan(Positions):
         shape = tuple(v.value for v in values if isinstance(v, Const) and isinstance(v.value, int))
         ring = self.schedule.register_stages > 1 and not operand.share
         slots = (self.schedule.register_stages,) if ring else ()
-        buffer = Buffer(f"{name}_frag", self.spec.dtype, Space.PRIVATE, Layout.packed(*slots, *shape))
+        buffer = Buffer(f"{name}_frag", self.sums, Space.PRIVATE, Layout.packed(*slots, *shape))
         registers = Registers(buffer, fragment, Const(0), self.register_pipe) if ring else Registers(buffer, fragment)
         return Path(name, matrix, transposed, staged, registers, atom, width, operand.share)
 
@@ -181,31 +186,30 @@ class Plan(Positions):
             return IMAGE_BLOCK_READ, operand.width
         if operand.block:
             # Where a target has no block reads, lanes next to each other load what a block read would bring them.
-            has = "block_read" in self.target.features
+            has = self.target.reads_blocks(self.spec.dtype)
             return (block_read(self.schedule.sub_group or 1), operand.width) if has else (SCALAR, 1)
         width = operand.width
         if staged is not None:
             axis = fragment.rows if fragment.transposed else fragment.cols
             run = axis.run if axis.lanes > 1 else axis.values
-            width = next(w for w in (4, 2, 1) if run % w == 0)
+            width = next(w for w in (4, 2, 1) if run % w == 0 and w * self.spec.dtype.size <= VECTOR_BYTES)
             between_rows = as_int(staged.buffer.layout.strides[-2])
             if width > 1 and between_rows is not None and between_rows % width == 0:
                 return ALIGNED_VECTOR, width
-        return self.vector(width)
+        return self.vector(width, self.spec.dtype)
 
     def stage_atom(self, path: Path, operand: Operand) -> tuple[CopyAtom, int]:
         """The instruction that fills local memory, and how many neighbours it moves."""
         if not operand.async_copy:
-            return self.vector(operand.width)
+            return self.vector(operand.width, self.spec.dtype)
         along = path.staged is not None and path.staged.transposed == path.transposed
-        return ASYNC_COPY, min(operand.width, max(ASYNC_COPY.widths)) if along else 1
+        return ASYNC_COPY, ASYNC_COPY.widest(operand.width, self.spec.dtype.size) if along else 1
 
-    def vector(self, width: int) -> tuple[CopyAtom, int]:
+    def vector(self, width: int, dtype: DType) -> tuple[CopyAtom, int]:
         """The instruction of a single work-item that moves `width` neighbours, or as many as the target can."""
-        if width == 1:
-            return SCALAR, 1
         atom = VECTOR if "unaligned_vectors" in self.target.features else ALIGNED_VECTOR
-        return atom, min(width, max(atom.widths))
+        width = atom.widest(width, dtype.size)
+        return (atom, width) if width > 1 else (SCALAR, 1)
 
     def via(self, path: Path, width: int) -> Buffer | None:
         if not self.schedule.prefetch or path.staged is None:
@@ -217,7 +221,7 @@ class Plan(Positions):
     @cached_property
     def acc(self) -> Registers:
         rows, cols = self.schedule.tile
-        buffer = Buffer("acc", self.spec.dtype, Space.PRIVATE, Layout.packed(rows, cols))
+        buffer = Buffer("acc", self.sums, Space.PRIVATE, Layout.packed(rows, cols))
         return Registers(buffer, Fragment(self.rows, self.cols))
 
     def to_product(self, *matrices: Buffer | None) -> Body:
@@ -255,7 +259,7 @@ class Plan(Positions):
         """The sums of K's parts between two kernels: planes of rows that begin on multiples of four elements."""
         pitch = ceil_div(self.n, 4) * 4
         layout = Layout((Const(self.schedule.split), self.m, self.n), (self.m * pitch, pitch, Const(1)))
-        return Buffer("workspace", self.spec.dtype, Space.GLOBAL, layout, writable=writable)
+        return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
 
     @property
     def slice_depth(self) -> int:
@@ -266,7 +270,7 @@ class Plan(Positions):
     def partial(self) -> Buffer:
         """The slices' sums, in local memory."""
         layout = Layout.packed(self.schedule.slices, *self.schedule.block_tile)
-        return Buffer("partial", self.spec.dtype, Space.LOCAL, layout)
+        return Buffer("partial", self.sums, Space.LOCAL, layout)
 
     @property
     def sum_across(self) -> int:
@@ -281,7 +285,7 @@ class Plan(Positions):
         across = self.sum_across
         down = s.all_work_items[0] * s.all_work_items[1] // across
         fragment = Fragment(Spread(rows // down, down, 1, SUM_ROW), Spread(run, across, run, SUM_COL))
-        buffer = Buffer("total", self.spec.dtype, Space.PRIVATE, Layout.packed(rows // down, run))
+        buffer = Buffer("total", self.sums, Space.PRIVATE, Layout.packed(rows // down, run))
         return Registers(buffer, fragment)
 
     @cached_property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gemmgen.ir.affine import Scope
 from gemmgen.ir.atoms import SCALAR, aligned
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Load, Var, all_of, is_const, minimum, select, wrap
+from gemmgen.ir.expr import Const, Expr, Load, Var, all_of, convert, is_const, minimum, number, select, wrap
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Stmt, Store
 from gemmgen.ir.visit import walk_expr
@@ -158,11 +158,11 @@ class _Guard:
 
 
 def _zero(move: Move) -> Const:
-    return Const(0.0, move.dst.dtype)
+    return number(0, move.dst.dtype)
 
 
-def _load_of(move: Move) -> Load:
-    return Load(move.src, move.src_index)
+def _load_of(move: Move) -> Expr:
+    return convert(Load(move.src, move.src_index), move.dst.dtype)
 
 
 def _only_where(conditions: tuple[Expr | None, ...], body: Body) -> Body:

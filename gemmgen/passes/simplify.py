@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, both, convert
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Block, Body, Comment, For, If, Let, Move, Point, Stmt, Store
 from gemmgen.ir.visit import exprs, map_body, map_body_exprs, substitute, walk, walk_expr
@@ -26,8 +26,11 @@ def simplify(kernel: Kernel) -> Kernel:
 
 
 def _fold(stmt: Stmt) -> Body:
-    """Loops of no or one round, decided branches."""
+    """Loops of no or one round, decided branches; a value of many parts gets a name before its type changes."""
     match stmt:
+        case Store(buffer, _, Call("convert", (Bin() | Select() | Call() as value,), dtype)):
+            name = Var(f"{buffer.name}_value", value.dtype)
+            return (Block((Let(name, value), replace(stmt, value=convert(name, dtype)))),)
         case For(var, Const(int(start)), Const(int(stop)), step, body):
             if start >= stop:
                 return ()
@@ -165,7 +168,7 @@ def _bound(stmt: Stmt, buffer: Buffer) -> Expr | None:
         case Store(written, _, value) if written == buffer:
             return value
         case Move() if stmt.dst == buffer and not any(stmt.atom.lane_step):
-            return Load(stmt.src, stmt.src_index)
+            return convert(Load(stmt.src, stmt.src_index), buffer.dtype)
     return None
 
 

@@ -70,14 +70,14 @@ def across_in(body: Body) -> For | None:
 
 def whole_or_part(body: Body, whole: Expr) -> If:
     """A producer's half in two versions: for what lies inside the range, by vectors where lines begin on multiples of
-    them, and for the rest, element by element.
+    them, and for the rest, element by element. What no single element can be copied by is told how many are inside.
     """
     stages = [s for s in walk(body) if isinstance(s, Stage)]
     lines = dict.fromkeys(c for s in stages if (c := aligned(s.atom, s.width, s.src.buffer)) is not None)
 
     def narrow(stmt: Stmt) -> Body:
         match stmt:
-            case Stage():
+            case Stage() if stmt.atom.moves(1, stmt.src.buffer.dtype.size):
                 return (replace(stmt, width=1),)
             case For():
                 return (replace(stmt, unroll=False),)

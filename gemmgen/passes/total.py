@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gemmgen.ir.atoms import Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Var, both, ceil_div
+from gemmgen.ir.expr import Const, Var, both, ceil_div, number
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, If, Let, Registers, Sum, Tile, Update
 from gemmgen.passes.plan import Plan
@@ -17,7 +17,7 @@ GROUP = 256
 def build_total(plan: Plan) -> Kernel:
     """Adds up the workspace's planes, one after the other, so that the same parts give the same bits."""
     parts, total = plan.workspace(writable=False), _single(plan, "total")
-    add_up = Sum(total, Tile(parts, (Const(0), ROW, COL), 1, 1), plan.schedule.split, *plan.vector(1))
+    add_up = Sum(total, Tile(parts, (Const(0), ROW, COL), 1, 1), plan.schedule.split, *plan.vector(1, plan.sums))
     comment = Comment("The parts of K, one after the other.")
     return _elementwise(plan, "total", (comment, Alloc(total.buffer), add_up, _update(plan, total)), parts)
 
@@ -25,20 +25,20 @@ def build_total(plan: Plan) -> Kernel:
 def build_start(plan: Plan) -> Kernel:
     """beta * C, to which parts are added."""
     zero = _single(plan, "zero")
-    start = (Alloc(zero.buffer), Fill(zero, Const(0.0, plan.spec.dtype)), _update(plan, zero))
+    start = (Alloc(zero.buffer), Fill(zero, number(0, plan.sums)), _update(plan, zero))
     return _elementwise(plan, "start", (Comment("What the parts of K are added to."), *start))
 
 
 def _single(plan: Plan, name: str) -> Registers:
     one = Spread(1)
-    return Registers(Buffer(name, plan.spec.dtype, Space.PRIVATE, Layout.packed(1, 1)), Fragment(one, one))
+    return Registers(Buffer(name, plan.sums, Space.PRIVATE, Layout.packed(1, 1)), Fragment(one, one))
 
 
 def _update(plan: Plan, value: Registers) -> Update:
     """value + beta * C for a work-item's element."""
     order = plan.spec.c_order
     c = Tile(plan.c, (ROW, COL) if order == "row" else (COL, ROW), 1, 1, order == "col")
-    return Update(c, value, Const(1.0, plan.spec.dtype), plan.beta, *plan.vector(1))
+    return Update(c, value, number(1, plan.sums), plan.beta, *plan.vector(1, plan.spec.result))
 
 
 def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = None) -> Kernel:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.atoms import SCALAR
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import BOOL, I32
+from gemmgen.ir.dtypes import BOOL, F32, I32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, ceil_div, compare, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, Let, Move, Stmt, Store
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
 from gemmgen.passes.expand import loop
+from gemmgen.passes.types import lacking
 from gemmgen.spec import GemmSpec
 
 ROWS, COLS, ROW0, COL0, LANE, INDEX = (Var(n) for n in ("rows", "cols", "row0", "col0", "lane", "i"))
@@ -25,8 +26,8 @@ ROWS, COLS, ROW0, COL0, LANE, INDEX = (Var(n) for n in ("rows", "cols", "row0", 
 
 def build_transpose(spec: GemmSpec, block: int, target: Target, name: str | None = None) -> Kernel:
     """The kernel that transposes a matrix of `rows` x `cols`. Raises: ScheduleError."""
-    _validate(block, target, name)
     dtype = spec.dtype
+    _validate(block, dtype, target, name)
     a = Buffer("a", dtype, Space.GLOBAL, Layout.pitched(ROWS, COLS, Var("lda")), writable=False)
     b = Buffer("b", dtype, Space.GLOBAL, Layout.pitched(COLS, ROWS, Var("ldb")))
     tile = Buffer("tile", dtype, Space.PRIVATE, Layout.packed(block))
@@ -75,10 +76,13 @@ def _exchange(tile: Buffer, bit: int) -> Body:
     )
 
 
-def _validate(block: int, target: Target, name: str | None) -> None:
+def _validate(block: int, dtype: DType, target: Target, name: str | None) -> None:
     problems = []
     if name is not None and (problem := name_problem(name)) is not None:
         problems.append(problem)
+    problems += lacking(dtype, target)
+    if dtype.size < F32.size:
+        problems.append(f"dtype {dtype}, but lanes exchange registers of 4 or 8 bytes: use float32 or float64")
     if block < 2 or block & (block - 1):
         problems.append(f"sub-group size {block} is not a power of two from 2 up: use 8, 16 or 32")
     if "sub_groups" not in target.features:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
+from gemmgen.passes.types import type_problems
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -37,6 +38,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _alignment(schedule, target)
         problems += _async(schedule, target)
         problems += _depths(spec, schedule)
+        problems += type_problems(spec, schedule, target)
     if not problems:
         problems += _capacity(spec, schedule, target)
     if problems:
@@ -362,7 +364,7 @@ def _capacity(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     if used > limit:
         yield (
             f"registers {used:,} B per work-item > {limit:,} B on this target "
-            f"(C alone takes {s.tile[0] * s.tile[1] * spec.dtype.size:,} B): use a smaller tile"
+            f"(C alone takes {s.tile[0] * s.tile[1] * spec.accumulator.size:,} B): use a smaller tile"
         )
 
 
@@ -373,7 +375,7 @@ def local_bytes(spec: GemmSpec, s: Schedule) -> int:
         if o.memory == "local":
             slow, fast = (cols, rows) if o.transposed else (rows, cols)
             total += s.stages * slow * (fast + o.pad) * spec.dtype.size
-    partial = s.slices * s.block_tile[0] * s.block_tile[1] * spec.dtype.size if s.slices > 1 else 0
+    partial = s.slices * s.block_tile[0] * s.block_tile[1] * spec.accumulator.size if s.slices > 1 else 0
     return max(total, partial) + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
 
 
@@ -391,7 +393,7 @@ def register_bytes(spec: GemmSpec, s: Schedule) -> int:
     if s.prefetch:
         for o, count in ((s.a, s.block_tile[0] * s.k_step), (s.b, s.k_step * s.block_tile[1])):
             via += -(-count // work_items) if o.memory == "local" else 0
-    return (rows * cols + a + b + via) * spec.dtype.size
+    return (rows * cols + a + b) * spec.accumulator.size + via * spec.dtype.size
 
 
 def _divisors(number: int, among: tuple[int, ...] | None = None) -> str:

@@ -6,16 +6,15 @@ import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from gemmgen.errors import SpecError
-from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.ir.dtypes import DType
+from gemmgen.runtime.overlaps import ArrayLike, meets_itself, overlap
 from gemmgen.runtime.views import (
     LIMIT,
-    ArrayLike,
     View,
     check_spans,
     check_view,
@@ -25,15 +24,6 @@ from gemmgen.runtime.views import (
     shape,
 )
 from gemmgen.spec import GemmSpec, Order
-
-
-class _DeviceArray(ArrayLike, Protocol):
-    """What tells where a pyopencl array lies."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def base_data(self) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +60,8 @@ def check_gemm(
     """Check the arguments of C = alpha * A @ B + beta * C.
 
     Args:
-        a, b, c: [m, k], [k, n] and [m, n] of `spec.dtype`; c may be None. Of a batch, c has a dimension before these,
-            and a and b have it where they are not one matrix for all.
+        a, b, c: [m, k] and [k, n] of `spec.dtype`, [m, n] of `spec.result`; c may be None. Of a batch, c has a
+            dimension before these, and a and b have it where they are not one matrix for all.
         alpha, beta: real numbers; None for what is folded in the spec, else 1 and 0.
         kinds: what is wrong with the kinds of arrays; None for `check_kinds`.
         span: elements that A and B must span less than.
@@ -79,16 +69,20 @@ def check_gemm(
     Raises: SpecError with every problem.
     """
     problems = (kinds or check_kinds)({"a": a, "b": b, "c": c})
-    alpha_value = check_scalar("alpha", alpha, spec.alpha, 1.0, problems)
-    beta_value = check_scalar("beta", beta, spec.beta, 0.0, problems)
+    alpha_value = check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems)
+    beta_value = check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems)
     if c is None and beta_value != 0:
         problems.append(f"beta = {beta_value:g} adds to a c that was not given: pass c, or beta = 0")
     check_shapes(spec, a, b, c, problems)
     inputs = (2, 3) if spec.batched else (2,)
     orders: dict[str, Order] = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
     views = {
-        name: check_view(name, value, orders[name], spec.dtype.name, problems, f"a GemmSpec with {name}_order", ranks)
-        for name, value, ranks in (("a", a, inputs), ("b", b, inputs), ("c", c, inputs[-1:]))
+        name: check_view(name, value, orders[name], dtype, problems, f"a GemmSpec with {name}_order", ranks)
+        for name, value, dtype, ranks in (
+            ("a", a, spec.dtype, inputs),
+            ("b", b, spec.dtype, inputs),
+            ("c", c, spec.result, inputs[-1:]),
+        )
         if is_array(value)
     }
     check_output("c", c, {"a": a, "b": b}, problems)
@@ -99,7 +93,8 @@ def check_gemm(
     assert view_a is not None
     assert view_b is not None
     count = max(array.shape[0] if len(array.shape) == 3 else 1 for array in (cast(ArrayLike, a), cast(ArrayLike, b)))
-    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, count if spec.batched else None)
+    many = count if spec.batched else None
+    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, many)
     batch = {"batch_count": count} if spec.batched else {}
     check_spans({"a": view_a, "b": view_b, "c": view_c}, {"a": span, "b": span})
     return Request(
@@ -131,7 +126,7 @@ def pitch_problems(views: Mapping[str, View | None], unit: int) -> list[str]:
     ]
 
 
-def check_transpose(dtype: str, a: object, out: object = None) -> Request:
+def check_transpose(dtype: DType | str, a: object, out: object = None) -> Request:
     """Check the arguments of `out = transpose(a)`: a is [rows, cols], out [cols, rows], both row-major.
 
     Raises: SpecError with every problem.
@@ -145,7 +140,7 @@ def check_transpose(dtype: str, a: object, out: object = None) -> Request:
     if problems:
         raise SpecError(problems)
     assert view is not None
-    into = into or new_view(view.cols, view.rows, "row")
+    into = into or new_view(view.cols, view.rows, "row", dtype)
     check_spans({"a": view, "out": into})
     return Request(
         inputs={"a": (cast(ArrayLike, a), view)},
@@ -180,8 +175,10 @@ def check_kinds(values: Mapping[str, object]) -> list[str]:
     return problems
 
 
-def check_scalar(name: str, value: object, folded: float | None, default: float, problems: list[str]) -> float:
-    """The value that alpha or beta has in this call."""
+def check_scalar(
+    name: str, value: object, folded: float | None, default: float, sums: DType, problems: list[str]
+) -> float:
+    """The value that alpha or beta has in this call, where `sums` are multiplied by it."""
     if value is None:
         return default if folded is None else folded
     if not isinstance(value, numbers.Real | np.bool_):
@@ -190,10 +187,12 @@ def check_scalar(name: str, value: object, folded: float | None, default: float,
     try:
         number = float(value)
     except OverflowError:  # of an int or a Fraction beyond float64
-        problems.append(f"{name} exceeds float32's {np.finfo(np.float32).max:g}: scale a or b instead")
+        problems.append(f"{name} exceeds {sums}'s {sums.largest:g}: scale a or b instead")
         return default
-    if math.isfinite(number) and abs(number) > float(np.finfo(np.float32).max):
-        problems.append(f"{name} = {number:g} exceeds float32's {np.finfo(np.float32).max:g}: scale a or b instead")
+    if math.isfinite(number) and abs(number) > sums.largest:
+        problems.append(f"{name} = {number:g} exceeds {sums}'s {sums.largest:g}: scale a or b instead")
+    elif not sums.is_float and not number.is_integer():
+        problems.append(f"{name} = {number:g} is no whole number, but sums are {sums}: pass one, or use float32")
     elif folded is not None and number != folded:
         problems.append(
             f"{name} = {number:g}, but the kernel has {name} = {folded:g} folded into it: "
@@ -253,51 +252,3 @@ def check_output(name: str, output: object, inputs: Mapping[str, object], proble
     for other, value in inputs.items():
         if is_array(value) and overlap(output, value):
             problems.append(f"{name} overlaps {other} in memory: pass another {name}, or {other}.copy()")
-
-
-def meets_itself(array: ArrayLike) -> bool:
-    """Whether two elements of a batch may be one: unless each axis steps over all that shorter steps reach."""
-    reach = array.dtype.itemsize
-    for step, extent in sorted((abs(s), e) for s, e in zip(array.strides, array.shape, strict=True) if e > 1):
-        if step < reach and len(array.shape) > 2:
-            return True
-        reach += (extent - 1) * step
-    return False
-
-
-def overlap(x: ArrayLike, y: ArrayLike) -> bool:
-    """Whether two arrays share an element; says yes where finding out would take long."""
-    (memory_x, outline_x), (memory_y, outline_y) = outline(x), outline(y)
-    if memory_x != memory_y or not np.may_share_memory(outline_x, outline_y):
-        return False
-    try:
-        # The stub allows only two of the limits that NumPy takes.
-        return bool(np.shares_memory(outline_x, outline_y, max_work=cast("Literal[0]", 10_000)))
-    except (RuntimeError, ValueError, OverflowError):
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Outline:
-    """Lets NumPy reason about a device array's elements as if they lay at an address; nothing is ever read there."""
-
-    __array_interface__: dict[str, object]
-
-
-def outline(array: ArrayLike) -> tuple[int, npt.NDArray[np.generic]]:
-    """A number for the memory that an array lies in (0 for the host's), and its place there as a NumPy array."""
-    if isinstance(array, np.ndarray):
-        return 0, array
-    if isinstance(array, GpuMatrix):
-        memory, address = -1 - array.device, array.pointer
-    else:
-        device_array = cast(_DeviceArray, array)
-        memory, address = getattr(device_array.base_data, "int_ptr", id(array)), (1 << 30) + device_array.offset
-    place = {
-        "version": 3,
-        "data": (address, True),
-        "shape": array.shape,
-        "strides": array.strides,
-        "typestr": array.dtype.str,
-    }
-    return memory, np.asarray(_Outline(place))

@@ -92,9 +92,9 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         """C = alpha * A @ B + beta * C.
 
         Args:
-            a, b: [m, k] and [k, n], float32, of a kind that the class names. Lines may lie apart (slices), elements of
-                a line may not. A matrix that the spec calls column-major must be Fortran-ordered.
-            c: [m, n], written in place; None allocates it. It must share no memory with a or b.
+            a, b: [m, k] and [k, n], of the spec's dtype and a kind that the class names. Lines may lie apart (slices),
+                elements of a line may not. A matrix that the spec calls column-major must be Fortran-ordered.
+            c: [m, n], of the spec's result, written in place; None allocates it. It must share no memory with a or b.
             alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
             queue, wait_for: OpenCL's: where to queue, and events that must have passed before the kernel starts. None
                 for the arrays' queue, or the kernel's own for NumPy arrays.

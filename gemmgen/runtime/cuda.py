@@ -17,7 +17,7 @@ from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placeme
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
-from gemmgen.runtime.variants import LD_MULTIPLE, Variants
+from gemmgen.runtime.variants import ALIGNMENT, Variants
 from gemmgen.runtime.views import View, workspace_problem
 from gemmgen.source import EntryPoint, Source
 from gemmgen.spec import GemmSpec
@@ -112,7 +112,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         """The transposed matrix, for a kernel whose operation that is.
 
         Args:
-            a: [rows, cols], float32, row-major.
+            a: [rows, cols], row-major.
             out: [cols, rows], written in place; None allocates it.
 
         Raises: SpecError, DeviceError, ScheduleError.
@@ -124,7 +124,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         found += self._misplaced(wrapped, "out")
         if found:
             raise SpecError(found)
-        request = check_transpose(self.source.spec.dtype.name, wrapped["a"], wrapped["out"])
+        request = check_transpose(self.source.spec.dtype, wrapped["a"], wrapped["out"])
         result, _ = self._run(request, Place(stream=stream))
         return cast("Matrix", result)
 
@@ -239,16 +239,16 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         key = device, stream, name, elements
         with self._lock:
             if key not in self._workspaces:
-                self._workspaces[key] = cupy.empty(elements, self.source.spec.dtype.name)
+                self._workspaces[key] = cupy.empty(elements, self.source.dtype_of(name))
             return int(self._workspaces[key].data.ptr)
 
     def _allocate(self, view: View, like: GpuMatrix, stream: int) -> GpuMatrix:
         """An empty matrix without gaps, of the library that `like` belongs to, on the stream."""
-        dtype = self.source.spec.dtype.name
+        dtype = str(view.dtype)
         if like.maker != "torch":
             import cupy
 
-            array = cupy.empty(_stored(view), dtype)
+            array = cupy.empty(_stored(view), view.dtype)
             array = array if view.order == "row" else array.swapaxes(-1, -2)
             return GpuMatrix(array.shape, array.strides, array.dtype, array.data.ptr, like.device, "cupy", False, array)
         import torch
@@ -261,9 +261,9 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             first = str(error).splitlines()[0]
             raise DeviceError(f"GPU {like.device} is out of memory ({first}): use smaller matrices") from error
         tensor = tensor if view.order == "row" else tensor.mT
-        strides = tuple(int(step) * 4 for step in tensor.stride())
+        strides = tuple(int(step) * view.item for step in tensor.stride())
         pointer = int(tensor.data_ptr())
-        return GpuMatrix(tuple(tensor.shape), strides, np.dtype(dtype), pointer, like.device, "torch", False, tensor)
+        return GpuMatrix(tuple(tensor.shape), strides, view.dtype, pointer, like.device, "torch", False, tensor)
 
 
 class CupyLibrary:
@@ -304,7 +304,8 @@ def _leading_dimension(view: View) -> int:
     """That of a single line is free, but lines past the matrix, of which nothing is read, get addresses by it too: a
     copy of 16 bytes must not be given one that is no multiple of 16, even if it copies nothing.
     """
-    return view.ld if view.slow > 1 else -(-view.ld // LD_MULTIPLE) * LD_MULTIPLE
+    unit = max(1, ALIGNMENT // view.item)
+    return view.ld if view.slow > 1 else -(-view.ld // unit) * unit
 
 
 def arguments(entry: EntryPoint, values: Mapping[str, object]) -> tuple[object, ...]:

@@ -9,6 +9,8 @@ from typing import Literal, Protocol, cast
 
 import numpy as np
 
+from gemmgen.ir.numeric import numpy_dtype
+
 Maker = Literal["cupy", "torch", "other"]
 #: A preset whose kernel takes matrices at any address, for remedies.
 UNALIGNED_PRESET = "lds_8x8_16x16_k1"
@@ -130,9 +132,9 @@ def _from_torch(name: str, value: TorchTensor, problems: list[str]) -> GpuMatrix
     if value.is_neg():
         problems.append(f"{name} is a negated view, which memory does not show: pass {name}.resolve_neg()")
     try:
-        element: np.dtype[np.generic] = np.dtype(dtype)
+        element = numpy_dtype(dtype)
     except TypeError:
-        problems.append(f"{name} has dtype {dtype}, not float32: pass {name}.float()")
+        problems.append(f"{name} has dtype {dtype}, which no kernel takes: pass {name}.float(), say")
         return None
     size = value.element_size()
     strides = tuple(step * size for step in value.stride())

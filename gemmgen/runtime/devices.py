@@ -114,7 +114,9 @@ def features_of(device: cl.Device) -> frozenset[str]:
         "required_sub_group_size": "cl_intel_required_subgroup_size" in extensions,
         "block_read": intel,
         "image_block_read": intel and bool(device.image_support),
-        "unaligned_vectors": True,  # vloadN, by the language
+        "fp64": "cl_khr_fp64" in extensions,
+        "fp16": True,  # vload_half and vstore_half, by the language
+        "unaligned_vectors": True,  # vloadN, too
     }
     return frozenset(name for name, there in has.items() if there)
 

@@ -86,13 +86,13 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         """The transposed matrix, for a kernel whose operation that is.
 
         Args:
-            a: [rows, cols], float32, row-major.
+            a: [rows, cols], row-major.
             out: [cols, rows], written in place; None allocates it.
 
         Raises: SpecError, DeviceError, ScheduleError.
         """
         self._expect("transpose")
-        request = check_transpose(self.source.spec.dtype.name, a, out)
+        request = check_transpose(self.source.spec.dtype, a, out)
         result, _ = self._run(request, Place(queue))
         return cast("Matrix", result)
 
@@ -116,7 +116,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         if self.source.operation == "gemm":
             request = check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span)
         else:
-            request = check_transpose(self.source.spec.dtype.name, a, b)
+            request = check_transpose(self.source.spec.dtype, a, b)
         queue = self._queue_for(request, queue)
         if not queue.properties & PROFILING:
             raise DeviceError("the queue measures no time: make it with command_queue_properties.PROFILING_ENABLE")
@@ -190,7 +190,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         """Memory between two kernels; OpenCL keeps it until they are through. Raises: SpecError."""
         if elements >= 2**31:
             raise SpecError(workspace_problem(name, elements))
-        size = elements * self.source.spec.dtype.size
+        size = elements * np.dtype(self.source.dtype_of(name)).itemsize
         return cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size=size)
 
     def _launch(self, built: Built, stage: Stage[object], values: Mapping[str, object]) -> list[cl.Event]:

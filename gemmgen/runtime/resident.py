@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.runtime.devices import IMAGE_PITCH_ALIGNMENT, raw_info
-from gemmgen.runtime.staging import ITEM, Stage, image_descriptor, image_format
+from gemmgen.runtime.staging import Stage, image_descriptor, image_format
 from gemmgen.runtime.views import View
 
 
@@ -41,7 +40,7 @@ class ResidentStage(Stage[DeviceArray]):
     def input(self, array: DeviceArray, view: View) -> tuple[cl.Buffer, View]:
         self.wait_for += array.events
         base = base_buffer(array)
-        if (buffer := self._region(base, array.offset, view.span * ITEM)) is not None:
+        if (buffer := self._region(base, array.offset, view.span * view.item)) is not None:
             return buffer, view
         return self._gather(base, array.offset, view), view.without_gaps()
 
@@ -64,7 +63,7 @@ class ResidentStage(Stage[DeviceArray]):
         result = self._empty(view) if array is None else array
         self.wait_for += result.events
         base = base_buffer(result)
-        buffer = self._region(base, result.offset, view.span * ITEM)
+        buffer = self._region(base, result.offset, view.span * view.item)
         if buffer is not None:
             self._result = result, view, None
             return result, buffer, view
@@ -89,8 +88,8 @@ class ResidentStage(Stage[DeviceArray]):
 
         if view.order == "row" or view.count is None:
             order = "C" if view.order == "row" else "F"
-            return cast("DeviceArray", cl_array.empty(self.queue, view.shape, np.dtype(np.float32), order=order))
-        turned = cl_array.empty(self.queue, (view.count, view.cols, view.rows), np.dtype(np.float32))
+            return cast("DeviceArray", cl_array.empty(self.queue, view.shape, view.dtype, order=order))
+        turned = cl_array.empty(self.queue, (view.count, view.cols, view.rows), view.dtype)
         return cast("DeviceArray", turned.transpose((0, 2, 1)))
 
     def _region(self, base: cl.Buffer, offset: int, size: int) -> cl.Buffer | None:
@@ -122,16 +121,17 @@ class ResidentStage(Stage[DeviceArray]):
     ) -> cl.Event:
         """From one place to another, matrix by matrix; offsets in bytes."""
         # The origin's first coordinate may be any number of bytes, pitches only matter from the second line on.
-        source_pitch, target_pitch = source_view.ld * ITEM, target_view.ld * ITEM
+        item = source_view.item
+        source_pitch, target_pitch = source_view.ld * item, target_view.ld * item
         for (begin, one), (to, _) in zip(source_view.each(), target_view.each(), strict=True):
-            here, there = source_offset + begin * ITEM, target_offset + to * ITEM
+            here, there = source_offset + begin * item, target_offset + to * item
             event = cl.enqueue_copy(
                 self.queue,
                 target,
                 source,
                 src_origin=(here % source_pitch, here // source_pitch),
                 dst_origin=(there % target_pitch, there // target_pitch),
-                region=(one.fast * ITEM, one.slow),
+                region=(one.fast * item, one.slow),
                 src_pitches=(source_pitch,),
                 dst_pitches=(target_pitch,),
                 wait_for=wait_for,
@@ -142,14 +142,14 @@ class ResidentStage(Stage[DeviceArray]):
     def _image_over(self, base: cl.Buffer, offset: int, view: View) -> cl.Image | None:
         """An image in the buffer's own memory, or None where the device can't (cl_khr_image2d_from_buffer)."""
         alignment = next(iter(raw_info(self.device, IMAGE_PITCH_ALIGNMENT)), 0)
-        size = view.ld * view.slow * ITEM
+        size = view.ld * view.slow * view.item
         if not alignment or view.ld % alignment or base.size - offset < size:
             return None
         buffer = self._region(base, offset, size)
         if buffer is None:
             return None
         try:
-            descriptor = image_descriptor(view, view.ld * ITEM, buffer)
+            descriptor = image_descriptor(view, view.ld * view.item, buffer)
             image = cl.Image(self.queue.context, cl.mem_flags.READ_ONLY, image_format(), desc=descriptor)
         except cl.Error:  # the base address may have to be aligned more strictly
             return None

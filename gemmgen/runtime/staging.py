@@ -17,8 +17,6 @@ import pyopencl as cl
 from gemmgen.errors import DeviceError
 from gemmgen.runtime.views import View
 
-ITEM = 4  # bytes of a float32, the one matrix dtype so far
-
 
 class Memory(Protocol):
     """A buffer or an image, which can be given back."""
@@ -77,7 +75,7 @@ class Stage(ABC, Generic[A]):
 
     def allocate(self, view: View, access: cl.mem_flags) -> cl.Buffer:
         """A buffer for the matrix without gaps between its lines."""
-        size, limit = view.without_gaps().span * ITEM, self.device.max_mem_alloc_size
+        size, limit = view.without_gaps().span * view.item, self.device.max_mem_alloc_size
         if size > limit:
             raise DeviceError(
                 f"an array of {'x'.join(map(str, view.shape))} takes {size:,} B > {limit:,} B, the largest buffer of "

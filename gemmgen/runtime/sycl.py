@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
+from gemmgen.ir.dtypes import F64
+from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
@@ -23,7 +25,7 @@ from gemmgen.source import EntryPoint, Source
 #: A NumPy array, or one that offers `__sycl_usm_array_interface__`; what goes in comes out.
 Matrix = TypeVar("Matrix")
 Floats = npt.NDArray[np.float32]
-INTEGER, NUMBER, ADDRESS = 0, 1, 2
+INTEGER, FLOAT, ADDRESS, DOUBLE = 0, 1, 2, 3
 
 
 class SyclKernel:
@@ -67,10 +69,13 @@ class SyclKernel:
         """Compile now; later calls find it done. Raises: DeviceError, ScheduleError."""
         self._own_kernel()
 
-    def empty(self, shape: tuple[int, int], order: str = "C") -> UsmArray:
-        """A matrix in shared USM, which calls take without a copy; `numpy.asarray(x)` is a view of it."""
+    def empty(self, shape: tuple[int, int], order: str = "C", dtype: str | None = None) -> UsmArray:
+        """A matrix in shared USM, of A's type if none is said, which calls take without a copy; `numpy.asarray(x)` is
+        a view of it.
+        """
         rows, cols = shape
-        return UsmArray(own_queue(self.device), rows, cols, "col" if order == "F" else "row")
+        element = numpy_dtype(dtype or self.source.spec.dtype)
+        return UsmArray(own_queue(self.device), rows, cols, "col" if order == "F" else "row", element)
 
     def __repr__(self) -> str:
         return f"<gemmgen kernel {self.source.name}>"
@@ -87,10 +92,10 @@ class SyclKernel:
         """C = alpha * A @ B + beta * C.
 
         Args:
-            a, b: [m, k] and [k, n], float32, all NumPy's or all in USM. Lines may lie apart (slices), elements of a
-                line may not. A matrix that the spec calls column-major must be Fortran-ordered. NumPy's are used in
-                place where the device reaches the host's memory, else copied to USM and back.
-            c: [m, n], written in place; None allocates it. It must share no memory with a or b.
+            a, b: [m, k] and [k, n], of the spec's dtype, all NumPy's or all in USM. Lines may lie apart (slices),
+                elements of a line may not. A matrix that the spec calls column-major must be Fortran-ordered. NumPy's
+                are used in place where the device reaches the host's memory, else copied to USM and back.
+            c: [m, n], of the spec's result, written in place; None allocates it. It must share no memory with a or b.
             alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
 
         Returns: c; of arrays in USM a `UsmArray` where c was None.
@@ -104,7 +109,7 @@ class SyclKernel:
         """The transposed matrix, for a kernel whose operation that is.
 
         Args:
-            a: [rows, cols], float32, row-major.
+            a: [rows, cols], row-major.
             out: [cols, rows], written in place; None allocates it.
 
         Raises: SpecError, DeviceError, ScheduleError.
@@ -147,7 +152,7 @@ class SyclKernel:
         known = as_matrices({"a": a, "out": out}, found)
         if found:
             raise SpecError(found)
-        return check_transpose(self.source.spec.dtype.name, known["a"], known["out"])
+        return check_transpose(self.source.spec.dtype, known["a"], known["out"])
 
     def _expect(self, operation: str) -> None:
         if self.source.operation != operation:
@@ -172,7 +177,7 @@ class SyclKernel:
                 place = stack.enter_context(_shared(request) if own.info.system else _copied(request, own))
                 values, result = place
             sizes = {name: value for name, value in values.items() if isinstance(value, int)}
-            arguments = [_argument(entry, a.name, a.kind, values) for a in entry.arguments]
+            arguments = [_argument(entry, a.name, a.kind, a.dtype, values) for a in entry.arguments]
             groups = entry.groups(sizes)
             times = [helper().launch(queue.handle, kernel, arguments, groups, entry.group) for _ in range(iterations)]
         return result, times
@@ -234,14 +239,14 @@ def _in_place(request: Request, queue: SyclQueue) -> tuple[dict[str, object], ob
     places = {name: (cast(GpuMatrix, array).pointer, view.ld) for name, (array, view) in request.inputs.items()}
     name, output, view = request.output
     if output is None:
-        made = UsmArray(queue, view.rows, view.cols, view.order)
+        made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype)
         return _values(request, {**places, name: (made.address, view.ld)}), made
     matrix = cast(GpuMatrix, output)
     return _values(request, {**places, name: (matrix.pointer, view.ld)}), matrix.array
 
 
 def _fresh(view: View) -> Floats:
-    return np.empty((view.rows, view.cols), np.float32, order="C" if view.order == "row" else "F")
+    return np.empty((view.rows, view.cols), view.dtype, order="C" if view.order == "row" else "F")
 
 
 @contextmanager
@@ -259,30 +264,31 @@ def _copied(request: Request, queue: SyclQueue) -> Iterator[tuple[dict[str, obje
     with ExitStack() as stack:
 
         def allocate(view: View) -> UsmArray:
-            made = UsmArray(queue, view.rows, view.cols, view.order)
+            made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype)
             stack.callback(made.release)
             return made
 
         places: dict[str, tuple[int, int]] = {}
         for name, (array, view) in request.inputs.items():
-            inside = np.asarray(allocate(view))
+            inside = np.asarray(allocate(view)).view(view.dtype)
             inside[...] = cast(Floats, array)
             places[name] = inside.ctypes.data, view.fast
         name, output, view = request.output
         result = _fresh(view) if output is None else cast(Floats, output)
-        back = np.asarray(allocate(view))
+        back = np.asarray(allocate(view)).view(view.dtype)
         if request.loads_output:
             back[...] = result
         yield _values(request, {**places, name: (back.ctypes.data, view.fast)}), result
         result[...] = back
 
 
-def _argument(entry: EntryPoint, name: str, kind: str, values: Mapping[str, object]) -> Argument:
+def _argument(entry: EntryPoint, name: str, kind: str, dtype: str, values: Mapping[str, object]) -> Argument:
     if name not in values:
         raise LoweringError(f"{entry.name} has an argument {name!r} that the runtime knows nothing of")
     value = values[name]
     if isinstance(value, _Address):
         return Argument(kind=ADDRESS, address=value.value)
     if kind == "int":
-        return Argument(kind=INTEGER, integer=cast(int, value))
-    return Argument(kind=NUMBER, number=cast(float, value))
+        return Argument(kind=INTEGER, integer=int(cast(float, value)))
+    kind_of_number = DOUBLE if dtype == F64.name else FLOAT
+    return Argument(kind=kind_of_number, number=cast(float, value))

@@ -21,7 +21,6 @@ from gemmgen.runtime.sycl_library import helper
 INTERFACE = "__sycl_usm_array_interface__"
 #: What a capsule with a `sycl::queue *` is called.
 QUEUE_CAPSULE = b"SyclQueueRef"
-F32 = np.dtype(np.float32)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -45,17 +44,21 @@ def own_queue(info: SyclDeviceInfo) -> SyclQueue:
 
 
 class UsmArray:
-    """A float32 matrix in shared USM: the device works in it, and `numpy.asarray(x)` is a view of it.
+    """A matrix in shared USM: the device works in it, and `numpy.asarray(x)` is a view of it.
 
     Attributes:
         shape: rows and columns.
+        dtype: NumPy's.
         address: of the first element.
     """
 
-    def __init__(self, queue: SyclQueue, rows: int, cols: int, order: Literal["row", "col"] = "row") -> None:
+    def __init__(
+        self, queue: SyclQueue, rows: int, cols: int, order: Literal["row", "col"], dtype: np.dtype[np.generic]
+    ) -> None:
         self.shape = (rows, cols)
         self.queue = queue
-        size = F32.itemsize
+        self.dtype = dtype
+        size = dtype.itemsize
         self.strides = (cols * size, size) if order == "row" else (size, rows * size)
         self.address = helper().allocate(queue.handle, rows * cols * size)
         self._finalizer = finalize(self, _free, queue, self.address)
@@ -67,11 +70,11 @@ class UsmArray:
     @property
     def __array_interface__(self) -> dict[str, object]:
         place = (self.address, False)
-        return {"version": 3, "shape": self.shape, "strides": self.strides, "typestr": F32.str, "data": place}
+        return {"version": 3, "shape": self.shape, "strides": self.strides, "typestr": self.dtype.str, "data": place}
 
     @property
     def __sycl_usm_array_interface__(self) -> dict[str, object]:
-        strides = tuple(step // F32.itemsize for step in self.strides)
+        strides = tuple(step // self.dtype.itemsize for step in self.strides)
         return {**self.__array_interface__, "version": 1, "strides": strides, "offset": 0, "syclobj": None}
 
 
@@ -108,7 +111,8 @@ def _matrix(name: str, value: object, problems: list[str]) -> object:
     try:
         interface = cast("Mapping[str, object]", getattr(value, INTERFACE))
         shape = tuple(int(x) for x in cast("Sequence[int]", interface["shape"]))
-        dtype: np.dtype[np.generic] = np.dtype(cast("str", interface["typestr"]))
+        known = getattr(value, "dtype", None)  # which says more of bfloat16 than the protocol can
+        dtype = known if isinstance(known, np.dtype) else np.dtype(cast("str", interface["typestr"]))
         pointer, readonly = cast("tuple[int, bool]", interface["data"])
         offset = int(cast("int", interface.get("offset", 0)))
         steps = cast("Sequence[int] | None", interface.get("strides"))

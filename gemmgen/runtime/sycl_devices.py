@@ -28,6 +28,7 @@ class SyclDeviceInfo:
         system: whether it reaches all of the host's memory, NumPy arrays too.
         compiles: whether kernels can be compiled for it at run time.
         standard: whether SYCL's default selector chooses it.
+        fp16, fp64: whether it computes in those types.
     """
 
     number: int
@@ -44,6 +45,8 @@ class SyclDeviceInfo:
     system: bool
     compiles: bool
     standard: bool
+    fp16: bool
+    fp64: bool
 
     def __str__(self) -> str:
         return f"{self.number}: {self.name} ({self.type}, {self.platform})"
@@ -75,15 +78,16 @@ def _remedy(everything: tuple[SyclDeviceInfo, ...]) -> str:
 def _parsed(number: int, fields: list[str]) -> SyclDeviceInfo:
     name, kind, platform, backend, driver, vendor, sizes, local, group, *flags = fields
     lanes = tuple(sorted(int(size) for size in sizes.split(",") if size))
-    usm, system, compiles, standard = (flag == "1" for flag in flags)
+    usm, system, compiles, standard, fp16, fp64 = (flag == "1" for flag in flags)
     texts = (name.strip(), kind, platform.strip(), backend, driver.strip(), vendor.strip())
-    return SyclDeviceInfo(number, *texts, lanes, int(local), int(group), usm, system, compiles, standard)
+    return SyclDeviceInfo(number, *texts, lanes, int(local), int(group), usm, system, compiles, standard, fp16, fp64)
 
 
 def target_of(info: SyclDeviceInfo) -> Target:
     """The limits and features that passes ask for."""
     sizes = tuple(size for size in info.sub_group_sizes if size > 1)
     features = {"unaligned_vectors"}
+    features |= {name for name, there in (("fp16", info.fp16), ("fp64", info.fp64)) if there}
     if sizes:
         features |= {"sub_groups", "required_sub_group_size"}
     if sizes and "Intel" in info.vendor and info.backend in BLOCK_READERS:

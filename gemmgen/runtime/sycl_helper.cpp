@@ -78,7 +78,8 @@ void describe(sycl::device device, bool standard, std::ostream &out)
         << device.get_info<sycl::info::device::max_work_group_size>() << '\t'
         << device.has(sycl::aspect::usm_shared_allocations) << '\t'
         << device.has(sycl::aspect::usm_system_allocations) << '\t'
-        << device.ext_oneapi_can_build(syclex::source_language::sycl) << '\t' << standard << '\n';
+        << device.ext_oneapi_can_build(syclex::source_language::sycl) << '\t' << standard << '\t'
+        << device.has(sycl::aspect::fp16) << '\t' << device.has(sycl::aspect::fp64) << '\n';
 }
 
 struct Kernel {
@@ -92,9 +93,9 @@ extern "C" {
 
 // One argument of a kernel.
 struct gemmgen_argument {
-    std::int32_t kind; // 0: integer, 1: float, 2: address
+    std::int32_t kind; // 0: integer, 1: float, 2: address, 3: double
     std::int32_t integer;
-    float number;
+    double number;
     void *address;
 };
 
@@ -263,6 +264,9 @@ int gemmgen_launch(sycl::queue *queue, const Kernel *kernel, const gemmgen_argum
                     handler.set_arg(i, arguments[i].integer);
                     break;
                 case 1:
+                    handler.set_arg(i, float(arguments[i].number));
+                    break;
+                case 3:
                     handler.set_arg(i, arguments[i].number);
                     break;
                 default:

@@ -153,7 +153,7 @@ class Argument(ctypes.Structure):
     _fields_ = (
         ("kind", ctypes.c_int32),
         ("integer", ctypes.c_int32),
-        ("number", ctypes.c_float),
+        ("number", ctypes.c_double),
         ("address", ctypes.c_void_p),
     )
 

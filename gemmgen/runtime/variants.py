@@ -21,8 +21,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
-#: What twins are promised: leading dimensions in elements, and the first element's address in bytes.
-LD_MULTIPLE = 4
+#: What twins are promised, in bytes: where lines begin, the first one's too.
 ALIGNMENT = 16
 
 
@@ -74,7 +73,7 @@ class Variants:
 
 def promises(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, ...]:
     """What a spec could be promised besides: aligned lines and whole tiles, or aligned lines alone."""
-    aligned = replace(spec, ld_multiple=LD_MULTIPLE)
+    aligned = replace(spec, ld_multiple=ALIGNMENT // spec.dtype.size)
     if any(size is not None for size in (spec.m, spec.n, spec.k)):
         return (aligned,)
     units = (*schedule.block_tile, schedule.round_depth)
@@ -87,7 +86,7 @@ def keeps_promise(request: Request, spec: GemmSpec) -> bool:
     if any(request.sizes[axis] % unit for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1):
         return False
     name, output, view = request.output
-    if pitch_problems({**{x: v for x, (_, v) in request.inputs.items()}, name: view}, LD_MULTIPLE):
+    if pitch_problems({**{x: v for x, (_, v) in request.inputs.items()}, name: view}, spec.ld_multiple):
         return False
     given = [matrix for matrix, _ in request.inputs.values()] + ([output] if output is not None else [])
     return all(cast(GpuMatrix, matrix).pointer % ALIGNMENT == 0 for matrix in given)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Protocol, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import SpecError
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.numeric import numpy_dtype, numpy_name
 from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.overlaps import ArrayLike
 from gemmgen.spec import Order
 
 #: Kernels index with 32-bit integers.
@@ -20,22 +23,12 @@ LIMIT = 2**31
 _SHAPES = {2: "rows, cols", 3: "batch, rows, cols"}
 
 
-class ArrayLike(Protocol):
-    """What NumPy arrays and pyopencl arrays have in common."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def strides(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype[np.generic]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class View:
     """A matrix as it lies in memory: `slow` lines of `fast` neighbouring elements, `ld` elements apart.
 
     Attributes:
+        dtype: of the elements, as NumPy has it.
         count: matrices of a batch, `stride` elements apart; None for one that is of no batch. One that serves all of a
             batch has count 1 and stride 0.
     """
@@ -44,6 +37,7 @@ class View:
     cols: int
     order: Order
     ld: int
+    dtype: np.dtype[np.generic] = field(default_factory=lambda: np.dtype(np.float32))
     count: int | None = None
     stride: int = 0
 
@@ -51,6 +45,11 @@ class View:
     def shape(self) -> tuple[int, ...]:
         """As its array has it."""
         return (self.rows, self.cols) if self.count is None else (self.count, self.rows, self.cols)
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
 
     @property
     def fast(self) -> int:
@@ -99,16 +98,16 @@ def is_array(value: object) -> TypeGuard[ArrayLike]:
     return isinstance(value, np.ndarray) or is_device_array(value)
 
 
-def new_view(rows: int, cols: int, order: Order, count: int | None = None) -> View:
+def new_view(rows: int, cols: int, order: Order, dtype: DType | str, count: int | None = None) -> View:
     """A matrix, or a batch of them, without gaps."""
-    return View(rows, cols, order, cols if order == "row" else rows, count).without_gaps()
+    return View(rows, cols, order, cols if order == "row" else rows, numpy_dtype(dtype), count).without_gaps()
 
 
-def new_array(view: View, dtype: str) -> npt.NDArray[np.generic]:
+def new_array(view: View) -> npt.NDArray[np.generic]:
     """A NumPy array without gaps, of no particular content."""
     if view.order == "row":
-        return np.empty(view.shape, dtype)
-    return np.empty((*view.shape[:-2], view.cols, view.rows), dtype).swapaxes(-1, -2)
+        return np.empty(view.shape, view.dtype)
+    return np.empty((*view.shape[:-2], view.cols, view.rows), view.dtype).swapaxes(-1, -2)
 
 
 def shape(array: ArrayLike) -> str:
@@ -120,7 +119,7 @@ def check_view(
     name: str,
     array: ArrayLike,
     order: Order,
-    dtype: str,
+    dtype: DType | str,
     problems: list[str],
     order_option: str = "",
     ranks: tuple[int, ...] = (2,),
@@ -131,10 +130,10 @@ def check_view(
         ranks: how many dimensions it may have: 2, or 3 for a batch.
     """
     before = len(problems)
-    if array.dtype != np.dtype(dtype):
+    if array.dtype != numpy_dtype(dtype):
         real = f"{name}.real" if array.dtype.kind == "c" else name
         note = " (drops the imaginary part)" if array.dtype.kind == "c" else ""
-        problems.append(f"{name} has dtype {array.dtype}, not {dtype}: pass {real}.astype(np.{dtype}){note}")
+        problems.append(f"{name} has dtype {array.dtype}, not {dtype}: pass {real}.astype({numpy_name(dtype)}){note}")
     if len(array.shape) not in ranks:
         wanted, remedy = " or ".join(map(str, ranks)), f"pass {name}.reshape({_SHAPES[ranks[-1]]})"
         if len(array.shape) == 3:
@@ -153,7 +152,8 @@ def check_view(
     if len(problems) > before or ld is None:
         return None
     rows, cols = map(int, array.shape[-2:])
-    return View(rows, cols, order, ld, (array.shape[0] if step else 1) if 3 in ranks else None, step)
+    count = (array.shape[0] if step else 1) if 3 in ranks else None
+    return View(rows, cols, order, ld, numpy_dtype(dtype), count, step)
 
 
 def _step_of_batch(name: str, array: ArrayLike, problems: list[str]) -> int:

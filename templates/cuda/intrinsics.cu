@@ -1,15 +1,50 @@
-//: copy2
-// 2 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy2(float *to, const float *from)
+//: copy
+// ELEMENTS; both addresses are multiples of BYTES bytes.
+__device__ __forceinline__ void copyWIDTH(TO *to, const SOURCE *from)
 {
-    *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
+    *reinterpret_cast<VECTOR *>(to) = *reinterpret_cast<const VECTOR *>(from);
 }
 
-//: copy4
-// 4 neighbouring elements; both addresses are multiples of 16 bytes.
-__device__ __forceinline__ void copy4(float *to, const float *from)
+//: load
+// ELEMENTS to registers, in their type; `from` is a multiple of BYTES bytes.
+__device__ __forceinline__ void copyWIDTH(TO *to, const SOURCE *from)
 {
-    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+    __align__(BYTES) SOURCE elements[WIDTH];
+    copyWIDTH(elements, from);
+    #pragma unroll
+    for (int e = 0; e < WIDTH; ++e) {
+        to[e] = TO(elements[e]);
+    }
+}
+
+//: store
+// ELEMENTS from registers, in the type of memory; `to` is a multiple of BYTES bytes.
+__device__ __forceinline__ void copyWIDTH(TO *to, const SOURCE *from)
+{
+    __align__(BYTES) TO elements[WIDTH];
+    #pragma unroll
+    for (int e = 0; e < WIDTH; ++e) {
+        elements[e] = TO(from[e]);
+    }
+    copyWIDTH(to, elements);
+}
+
+//: async_copy
+// Begins a copy of BYTES bytes to shared memory.
+__device__ __forceinline__ void async_copyWIDTH(TO *to, const SOURCE *from)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.CACHE.shared.global [%0], [%1], BYTES;"
+                 ::"r"(address), "l"(from) : "memory");
+}
+
+//: async_copy_inside
+// Begins a copy of BYTES bytes to shared memory; past `inside` elements it writes zeros.
+__device__ __forceinline__ void async_copyWIDTH_inside(TO *to, const SOURCE *from, int inside)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.CACHE.shared.global [%0], [%1], BYTES, %2;"
+                 ::"r"(address), "l"(from), "r"(inside * SIZE) : "memory");
 }
 
 //: atomic_add
@@ -33,60 +68,6 @@ __device__ __forceinline__ void atomic_add4(float *to, const float *from)
 {
     asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
                  ::"l"(to), "f"(from[0]), "f"(from[1]), "f"(from[2]), "f"(from[3]) : "memory");
-}
-
-//: async_copy
-// Begins a copy of 4 bytes to shared memory.
-__device__ __forceinline__ void async_copy(float *to, const float *from)
-{
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
-                 ::"r"(address), "l"(from) : "memory");
-}
-
-//: async_copy2
-// Begins a copy of 8 bytes to shared memory.
-__device__ __forceinline__ void async_copy2(float *to, const float *from)
-{
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;"
-                 ::"r"(address), "l"(from) : "memory");
-}
-
-//: async_copy4
-// Begins a copy of 16 bytes to shared memory.
-__device__ __forceinline__ void async_copy4(float *to, const float *from)
-{
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                 ::"r"(address), "l"(from) : "memory");
-}
-
-//: async_copy_inside
-// Begins a copy of 4 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy_inside(float *to, const float *from, int inside)
-{
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
-}
-
-//: async_copy2_inside
-// Begins a copy of 8 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy2_inside(float *to, const float *from, int inside)
-{
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
-}
-
-//: async_copy4_inside
-// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
-__device__ __forceinline__ void async_copy4_inside(float *to, const float *from, int inside)
-{
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 ::"r"(address), "l"(from), "r"(inside * 4) : "memory");
 }
 
 //: async_commit

@@ -89,4 +89,4 @@ def test_arguments_have_to_fit() -> None:
         run(tiny(), {"m": 1})
     doubles = np.zeros(1)
     with pytest.raises(ValueError, match="argument a is not an array of float32"):
-        run(tiny(), {"m": 1, "n": 1, "k": 1, "a": doubles, "b": doubles, "c": doubles})  # type: ignore[dict-item]
+        run(tiny(), {"m": 1, "n": 1, "k": 1, "a": doubles, "b": doubles, "c": doubles})

@@ -9,7 +9,7 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.ir.target import Target
-from gemmgen.runtime.variants import LD_MULTIPLE
+from gemmgen.runtime.variants import ALIGNMENT
 from gemmgen.schedule import Schedule
 from tests.support.cuda import names, vectors
 from tests.support.problems import Problem, interpret
@@ -35,7 +35,7 @@ def target_of(name: str) -> Target:
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 def test_aligned_sizes(name: str, pad: int, size: tuple[int, int, int], rng: np.random.Generator) -> None:
     preset = presets.load(name)
-    spec = replace(preset.spec, ld_multiple=LD_MULTIPLE)
+    spec = replace(preset.spec, ld_multiple=ALIGNMENT // preset.spec.dtype.size)
     kernel = driver.lower_program(spec, light(preset), target_of(name))
     for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
         problem = Problem.random(rng, *size, alpha, beta)
@@ -46,7 +46,7 @@ def test_aligned_sizes(name: str, pad: int, size: tuple[int, int, int], rng: np.
 def test_a_single_line_may_have_any_length(name: str, rng: np.random.Generator) -> None:
     """Its leading dimension is never used, so that nothing is promised of it."""
     preset = presets.load(name)
-    spec = replace(preset.spec, ld_multiple=LD_MULTIPLE)
+    spec = replace(preset.spec, ld_multiple=ALIGNMENT // preset.spec.dtype.size)
     problem = Problem.random(rng, 1, 64, 9)
     kernel = driver.lower_program(spec, light(preset), target_of(name))
     problem.check(interpret(kernel, spec, problem, 0))

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemmgen.ir.buffer import Space
+from gemmgen.ir.dtypes import F64, DType
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel, Program
+from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.visit import evaluate
 from gemmgen.spec import GemmSpec, Order
 
-Matrix = NDArray[np.float32]
+Matrix = NDArray[np.float32]  # or another of the types that a spec can have
 
 #: What stands in the padding of a leading dimension: nothing may be made of it, nothing written over it.
 CANARY = np.float32(7.0)
@@ -22,13 +25,14 @@ CANARY = np.float32(7.0)
 
 @dataclass(frozen=True)
 class Problem:
-    """One product with its data; c is what C holds before."""
+    """One product with its data; c is what C holds before, in the spec's types."""
 
     a: Matrix
     b: Matrix
     c: Matrix
     alpha: float
     beta: float
+    spec: GemmSpec = field(default_factory=GemmSpec)
 
     @staticmethod
     def random(rng: np.random.Generator, m: int, n: int, k: int, alpha: float = 1.0, beta: float = 0.0) -> Problem:
@@ -39,6 +43,18 @@ class Problem:
         return Problem(a, b, c, alpha, beta)
 
     @staticmethod
+    def of(rng: np.random.Generator, spec: GemmSpec, m: int, n: int, k: int, alpha: float, beta: float) -> Problem:
+        """Numbers of the spec's types: normal ones, or whole ones where sums are whole."""
+
+        def draw(dtype: DType, rows: int, cols: int) -> Matrix:
+            if spec.accumulator.is_float:
+                return cast("Matrix", rng.standard_normal((rows, cols)).astype(numpy_dtype(dtype)))
+            return cast("Matrix", rng.integers(-128, 128, (rows, cols)).astype(numpy_dtype(dtype)))
+
+        a, b, c = draw(spec.dtype, m, k), draw(spec.dtype, k, n), draw(spec.result, m, n)
+        return Problem(a, b, c, alpha, beta, spec)
+
+    @staticmethod
     def integers(rng: np.random.Generator, m: int, n: int, k: int) -> Problem:
         """Small integers, whose product float32 holds exactly whatever the order of summation."""
         a, b = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((m, k), (k, n)))
@@ -46,25 +62,36 @@ class Problem:
 
     @property
     def expected(self) -> NDArray[np.float64]:
-        result: NDArray[np.float64] = self.alpha * np.matmul(self.a, self.b, dtype=np.float64)
-        return result + self.beta * self.c if self.beta else result
+        result: NDArray[np.float64] = self.alpha * np.matmul(wide(self.a), wide(self.b))
+        return result + self.beta * wide(self.c) if self.beta else result
 
     @property
     def bound(self) -> NDArray[np.float64]:
         """The componentwise bound gamma_(K+3) * (|alpha| |A| |B| + |beta| |C|): K products and sums, then alpha,
-        beta and their sum (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5).
+        beta and their sum (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5). The answer, in
+        float64, has an error of its own that shows where sums are float64; where C has fewer digits than the sums, its
+        rounding comes on top. Whole numbers allow no error.
         """
-        steps = (self.a.shape[1] + 3) * 2.0**-24
-        size: NDArray[np.float64] = abs(self.alpha) * np.matmul(np.abs(self.a), np.abs(self.b), dtype=np.float64)
+        sums, stored = self.spec.accumulator, self.spec.result
+        if not sums.is_float:
+            return np.zeros(self.c.shape)
+        steps = (self.a.shape[1] + 3) * 2.0**-sums.digits * (2 if sums == F64 else 1)
+        size: NDArray[np.float64] = abs(self.alpha) * np.matmul(np.abs(wide(self.a)), np.abs(wide(self.b)))
         if self.beta:
-            size += abs(self.beta) * np.abs(self.c).astype(np.float64)
+            size += abs(self.beta) * np.abs(wide(self.c))
         bound: NDArray[np.float64] = steps / (1 - steps) * size
-        return bound
+        return bound if stored == sums else bound + 2.0**-stored.digits * (np.abs(self.expected) + bound) + 2.0**-24
 
-    def check(self, result: NDArray[np.float32]) -> None:
+    def check(self, result: Matrix) -> None:
         """A NaN is never within a bound."""
-        inside = np.abs(result - self.expected) <= self.bound
+        assert result.dtype == numpy_dtype(self.spec.result)
+        inside = np.abs(wide(result) - self.expected) <= self.bound
         assert inside.all(), f"{(~inside).sum()} of {inside.size} elements off, the first at {np.argwhere(~inside)[0]}"
+
+
+def wide(matrix: Matrix) -> NDArray[np.float64]:
+    """In float64, which holds elements of every type as they are."""
+    return matrix.astype(np.float64)
 
 
 def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:
@@ -84,8 +111,10 @@ def interpret(kernel: Kernel | Program, spec: GemmSpec, problem: Problem, pad: i
         memory = stored(matrix, order, 0 if name in images else pad)
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)
+    types = {p.name: p.dtype for kernel in program.kernels for p in kernel.matrices}
     for between, elements in program.workspace_elements.items():
-        known[between] = np.full(evaluate(elements, {"m": m, "n": n, "k": k}), np.nan, np.float32)
+        dtype = numpy_dtype(types[between])
+        known[between] = np.full(evaluate(elements, {"m": m, "n": n, "k": k}), poison(dtype), dtype)
     for one in program.kernels:
         run(one, {p.name: known[p.name] for p in one.params})
     lines = np.asarray(known["c"]).reshape(-1, pad + (n if spec.c_order == "row" else m))

@@ -93,7 +93,7 @@ def test_a_broken_library_is_told(tmp_path: Path) -> None:
 
 def test_other_types_are_refused_with_the_reason() -> None:
     check_dtype("float32")
-    with pytest.raises(SpecError, match="float16 can't be measured: kernels hold and sum float32 alone"):
+    with pytest.raises(SpecError, match="float16 can't be measured: peers are called for float32 alone"):
         check_dtype("float16")
 
 

@@ -1,0 +1,64 @@
+"""Element types in SYCL: their names, and the functions that move and convert them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gemmgen.backends.clike import way
+from gemmgen.backends.files import section, sections
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Move
+from gemmgen.ir.visit import conversions, walk
+
+TYPES = {
+    "float64": "double",
+    "float32": "float",
+    "float16": "sycl::half",
+    "bfloat16": "sycl::ext::oneapi::bfloat16",
+    "int32": "int",
+    "int8": "signed char",
+    "bool": "bool",
+}
+#: Where the functions stand that kernels are printed with.
+INTRINSICS = "sycl/intrinsics.hpp"
+#: What vectors of a class are made of, and called.
+WORDS = {
+    "float16": ("unsigned short", "ushort"),
+    "bfloat16": ("unsigned short", "ushort"),
+    "int8": ("signed char", "schar"),
+}
+#: The run-time compiler's headers of types that the language itself lacks.
+HEADERS = {"float16": ("half_type.hpp",), "bfloat16": ("bit_cast.hpp", "ext/oneapi/bfloat16.hpp")}
+#: (from, to) -> the function that converts, where that is not the type's own.
+CONVERSIONS = {("bfloat16", "float32"): "bfloat16_to_float", ("float32", "bfloat16"): "float_to_bfloat16"}
+
+
+def converter(source: DType, to: DType) -> str:
+    """What is called to change a type."""
+    return CONVERSIONS.get((source.name, to.name), TYPES[to.name])
+
+
+def functions(kernel: Kernel, vectors: Collection[str]) -> list[str]:
+    """The functions that a kernel converts by, and moves neighbours by, where its atoms are `vectors`."""
+    changes = {(source.name, to.name) for source, to, _ in conversions(kernel)}
+    lines = sections(INTRINSICS, {CONVERSIONS[change] for change in changes & set(CONVERSIONS)})
+    moves = [s for s in walk(kernel.body) if isinstance(s, Move) and s.atom.name in vectors]
+    found = {(way(m), m.width, m.src.dtype, m.dst.dtype) for m in moves}
+    # A copy that converts has one that doesn't inside.
+    found |= {("copy", width, t, t) for key, width, *types in found for t in types[key == "store" :][:1]}
+    for key, width, source, to in sorted(found, key=lambda x: (*x[:2], str(x[2:]))):
+        word, vector = WORDS.get(source.name, (TYPES[source.name],) * 2)
+        lines += section(
+            INTRINSICS,
+            key,
+            width=width,
+            bytes=width * source.size,
+            size=source.size,
+            word=word,
+            vector=f"{vector}{width}",
+            source=TYPES[source.name],
+            to=TYPES[to.name],
+            convert=converter(source, to),
+        )
+    return lines

@@ -1,0 +1,34 @@
+"""Scalar types as NumPy has them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from gemmgen.ir.dtypes import BF16, DType
+
+
+def numpy_dtype(dtype: DType | str) -> np.dtype[np.generic]:
+    """NumPy's type of that name; bfloat16 is the one of ml_dtypes, which is what NumPy arrays of it are made of."""
+    if str(dtype) == BF16.name:
+        import ml_dtypes
+
+        return cast("np.dtype[np.generic]", np.dtype(ml_dtypes.bfloat16))
+    return np.dtype(str(dtype))
+
+
+def numpy_name(dtype: DType | str) -> str:
+    """What a program calls NumPy's type."""
+    return f"{'ml_dtypes' if str(dtype) == BF16.name else 'np'}.{dtype}"
+
+
+def convert(value: object, dtype: DType) -> object:
+    """A number or an array in another type, rounded to nearest, ties to even."""
+    target = numpy_dtype(dtype)
+    return value.astype(target) if isinstance(value, np.ndarray) else cast("type", target.type)(value)
+
+
+def poison(dtype: np.dtype[np.generic]) -> object:
+    """What nobody may use, so that a use shows: NaN, or the least of the integers."""
+    return np.iinfo(str(dtype)).min if dtype.kind == "i" else np.nan

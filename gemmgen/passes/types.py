@@ -1,0 +1,53 @@
+"""Refuse element types that a target lacks, or that an instruction of the schedule can't move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.ir.atoms import ASYNC_COPY
+from gemmgen.ir.dtypes import F32, DType
+from gemmgen.ir.target import FEATURES, TARGETS, Target
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import GemmSpec, Order
+
+
+def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with the spec's types, each with a remedy."""
+    yield from lacking(spec.dtype, target)
+    for name, operand, order in (("a", s.a, spec.a_order), ("b", s.b, spec.b_order)):
+        if operand.memory == "image" and spec.dtype != F32:
+            (rows, cols), (high, wide) = s.tile, s.group
+            yield (
+                f"{name}.memory = 'image', whose pixels are float32, but dtype is {spec.dtype}: read a buffer, by "
+                f"--method simd --tile {rows}x{cols} --group {high}x{wide}"
+            )
+        if operand.async_copy:
+            yield from _async(name, operand, order, spec)
+    if s.atomic and spec.result != F32:
+        yield f"atomic adds float32 to C, which is {spec.result}: drop it, and a second kernel adds up the parts"
+
+
+def lacking(dtype: DType, target: Target) -> Iterator[str]:
+    """That a target has no such type."""
+    if dtype.needs is not None and dtype.needs not in target.features:
+        others = [name for name, other in TARGETS.items() if dtype.needs in other.features]
+        having = f"use target {' or '.join(others[:2])}, " if target.name in TARGETS else "use another device, "
+        yield f"dtype {dtype}, but target {target.name!r} has no {FEATURES[dtype.needs]}: {having}or dtype float32"
+
+
+def _async(name: str, operand: Operand, order: Order, spec: GemmSpec) -> Iterator[str]:
+    """Where a line's start is not known to be aligned, or lines become columns, elements are copied one by one."""
+    size = spec.dtype.size
+    if ASYNC_COPY.moves(1, size):
+        return
+    listed = ", ".join(map(str, ASYNC_COPY.bytes))
+    whole = f"{name}.async_copy moves {listed} bytes at a time"
+    if operand.transposed != (order == "col"):
+        yield f"{whole}, but a transposed tile takes {spec.dtype} one by one: set {name}.transposed the other way"
+    elif not ASYNC_COPY.moves(operand.width, size):
+        yield f"{whole}, not {operand.width} of {spec.dtype}: use {name}.width {max(ASYNC_COPY.bytes) // size}"
+    elif spec.ld_multiple % operand.width:
+        yield (
+            f"{whole}, and lines that begin anywhere take {spec.dtype} one by one: promise --ld-multiple "
+            f"{operand.width}, or use a schedule without async_copy"
+        )

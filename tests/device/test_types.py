@@ -1,0 +1,139 @@
+"""Element types other than float32 on the devices of this machine, against float64; and that compilers take them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.errors import DeviceError
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, DType
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.methods import defaults
+from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.sycl import SyclKernel
+from gemmgen.runtime.sycl_devices import SyclDeviceInfo
+from gemmgen.schedule import Operand
+from gemmgen.spec import GemmSpec
+from tests.device.naive import DEVICES
+from tests.support.problems import Problem
+from tests.support.sycl import devices as sycl_devices
+
+PAIRS: list[tuple[DType, DType]] = [(F64, F64), (F16, F16), (F16, F32), (BF16, BF16), (BF16, F32), (I8, I32)]
+SPECS = [GemmSpec(dtype=dtype, c_dtype=result) for dtype, result in PAIRS]
+
+
+#: Small, so that compilers are quick: single loads; a sub-group's shared registers; local memory by vectors, twice.
+SCHEDULES = {
+    "naive": defaults("naive", (1, 1), (4, 4)),
+    "simd": defaults("simd", (2, 1), (1, 8), 8),
+    "slm": replace(defaults("slm", (4, 4), (4, 4), 4), b=Operand("local", 4), stages=2, c_width=4),
+}
+
+
+def label(spec: object) -> str:
+    return f"{spec.dtype}-{spec.result}" if isinstance(spec, GemmSpec) else str(spec)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_opencl(name: str, spec: GemmSpec, device: DeviceInfo, rng: np.random.Generator) -> None:
+    schedule = SCHEDULES[name]
+    if schedule.sub_group is not None and "sub_groups" not in device.features:
+        pytest.skip("no sub-groups: the interpreter's word stands")
+    gemm = CompiledKernel.from_source(driver.emit(spec, schedule, target=target_of(device.handle)), device)
+    for size in ((33, 17, 9), (65, 70, 37)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        problem.check(gemm(problem.a, problem.b, problem.c.copy(), alpha=-2, beta=3))
+    problem = Problem.of(rng, spec, 20, 30, 40, 1.0, 0.0)
+    problem.check(gemm(problem.a, problem.b))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rounding_is_numpys(device: DeviceInfo) -> None:
+    """Of every 16-bit pattern, and of floats between them: ties to even, overflow, infinities, zeros; NaN stays NaN."""
+    for dtype in (F16, BF16):
+        spec = GemmSpec(dtype=dtype, beta=0.0, alpha=1.0)
+        gemm = CompiledKernel.from_source(driver.emit(spec, SCHEDULES["naive"]), device)
+        known = numpy_dtype(dtype)
+        every = np.arange(2**16, dtype=np.uint16).view(known).reshape(256, 256)
+        one, factor = np.ones((1, 1), known), np.array([[1 + 2.0 ** -(dtype.digits - 1)]], known)
+        for scale in (one, factor):
+            column = np.ascontiguousarray(every.reshape(-1, 1))
+            got = gemm(column, scale).astype(np.float32)
+            with np.errstate(all="ignore"):
+                expected = (column.astype(np.float32) * scale.astype(np.float32)).astype(known).astype(np.float32)
+            assert np.array_equal(got, expected, equal_nan=True)
+
+
+def test_pyopencl_arrays_of_other_types() -> None:
+    import pyopencl.array as cl_array
+
+    spec = GemmSpec(dtype=F16, c_dtype=F32)
+    gemm = CompiledKernel(driver.emit(spec, SCHEDULES["naive"]))
+    a, b = np.full((5, 6), 2, np.float16), np.full((6, 7), 3, np.float16)
+    there = gemm(cl_array.to_device(gemm.queue, a), cl_array.to_device(gemm.queue, b))
+    assert there.dtype == np.float32
+    assert np.array_equal(there.get(), np.full((5, 7), 36.0))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_device_without_doubles_is_told_before_it_compiles(
+    device: DeviceInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No device here lacks them, so that one is described as if it did."""
+    source = driver.emit(GemmSpec(dtype=F64), SCHEDULES["naive"])
+    monkeypatch.setattr("gemmgen.runtime.programs.features_of", lambda _: device.features - {"fp64"})
+    with pytest.raises(DeviceError, match=r"needs fp64 \(arithmetic in float64\), which .* lacks"):
+        CompiledKernel.from_source(source, device)
+
+
+@pytest.mark.parametrize("device", sycl_devices())
+@pytest.mark.parametrize("spec", [SPECS[i] for i in (0, 1, 4, 5)], ids=label)
+def test_sycl(spec: GemmSpec, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
+    source = driver.emit(spec, SCHEDULES["slm"], "sycl", form="kernel")
+    gemm = SyclKernel(source, device)
+    problem = Problem.of(rng, spec, 33, 17, 9, -2.0, 3.0)
+    problem.check(gemm(problem.a, problem.b, problem.c.copy(), alpha=-2, beta=3))
+
+
+CLANG = ("-x", "cl", "-target", "spir64", "-cl-no-stdinc", "-Xclang", "-finclude-default-header", "-fsyntax-only")
+STRICT = ("-Wall", "-Wextra", "-Werror")
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=label)
+def test_clang_takes_them_without_warnings(spec: GemmSpec, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    for name, schedule in SCHEDULES.items():
+        source = driver.emit(spec, schedule)
+        file = tmp_path / f"{name}.cl"
+        file.write_text(source.text)
+        command = [needs_tool("clang"), *CLANG, *source.build_options, *STRICT, str(file)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("dtype", [F64, F16, BF16, I8], ids=str)
+def test_nvcc_takes_them_without_warnings_or_spills(
+    dtype: DType, needs_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    spec = GemmSpec(dtype=dtype, a_order="col", ld_multiple=8)
+    slm = SCHEDULES["slm"]
+    a, b = replace(slm.a, async_copy=True, transposed=True, width=4), replace(slm.b, async_copy=True)
+    file = tmp_path / "both.cu"
+    both = (replace(slm, name="plain"), replace(slm, name="asynchronous", a=a, b=b))
+    texts = [driver.emit(spec, schedule, "cuda").text for schedule in both]
+    assert "cp.async" in texts[1]
+    flags = ["-std=c++17", "-O3", "-arch=sm_90", "-Werror", "all-warnings", "-Xptxas", "-v", "-cubin"]
+    for text in texts:
+        file.write_text(text)
+        command = [needs_tool("nvcc"), *flags, "-o", str(tmp_path / "x.cubin"), str(file)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        assert " 0 bytes spill stores" in result.stderr

@@ -1,0 +1,64 @@
+"""Element types other than float32, run by the interpreter: presets of each way to memory, against float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, DType
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.target import TARGETS
+from gemmgen.methods import defaults
+from gemmgen.spec import GemmSpec
+from tests.support.problems import Problem, interpret
+
+#: What C can be, for each type of A and B.
+PAIRS: list[tuple[DType, DType]] = [(F64, F64), (F16, F16), (F16, F32), (BF16, BF16), (BF16, F32), (I8, I32)]
+#: Loads of single elements; vectors; a sub-group's shared registers; local memory by vectors, through registers.
+SCHEDULES = {name: presets.load(name).schedule for name in ("naive", "vec4_4x4", "smem_8x8_double")}
+SCHEDULES["simd"] = defaults("simd", (8, 2), (2, 8), 16)
+
+pytestmark = pytest.mark.parametrize("types", PAIRS, ids=lambda pair: f"{pair[0]}-{pair[1]}")
+
+
+def spec_of(types: tuple[DType, DType]) -> GemmSpec:
+    return GemmSpec(dtype=types[0], c_dtype=types[1])
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_ways_to_memory(name: str, types: tuple[DType, DType], rng: np.random.Generator) -> None:
+    spec = spec_of(types)
+    program = driver.lower_program(spec, SCHEDULES[name], TARGETS["intel"])
+    for size in ((33, 18, 19), (1, 1, 1)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        problem.check(interpret(program, spec, problem))
+
+
+@pytest.mark.parametrize("target", ["intel", "sm_80"])
+def test_vectors_of_c_and_parts_of_k(target: str, types: tuple[DType, DType], rng: np.random.Generator) -> None:
+    """Vector stores change the type, too; the parts of K meet in the type of sums."""
+    spec = spec_of(types)
+    schedule = replace(presets.load("smem_8x8_double").schedule, name=None, c_width=4, split=2)
+    program = driver.lower_program(spec, schedule, TARGETS[target])
+    problem = Problem.of(rng, spec, 37, 44, 29, 2.0, -1.0)
+    problem.check(interpret(program, spec, problem))
+
+
+def test_asynchronous_copies(types: tuple[DType, DType], rng: np.random.Generator) -> None:
+    """They move 4, 8 or 16 bytes: lines of small elements must be promised to begin where those may."""
+    spec = replace(spec_of(types), a_order="col", ld_multiple=4)
+    schedule = replace(presets.load("async_8x8_16x16").schedule, stages=2)
+    problem = Problem.of(rng, spec, 41, 37, 35, 1.0, 0.0)
+    problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["sm_90"]), spec, problem, pad=3))
+
+
+def test_beta_of_zero_never_reads_c(types: tuple[DType, DType], rng: np.random.Generator) -> None:
+    spec = spec_of(types)
+    problem = Problem.of(rng, spec, 9, 10, 8, 1.0, 0.0)
+    if spec.result.is_float:
+        problem = replace(problem, c=np.full((9, 10), np.nan).astype(numpy_dtype(spec.result)))
+    program = driver.lower_program(spec, presets.load("naive").schedule, TARGETS["intel"])
+    problem.check(interpret(program, spec, problem))

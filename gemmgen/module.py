@@ -13,7 +13,7 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
 from gemmgen.runtime.cuda_build import GRID_LIMITS
-from gemmgen.source import Argument, Source
+from gemmgen.source import Argument, EntryPoint, Source
 from gemmgen.spec import GemmSpec, Order
 
 #: C's operators as Python spells them -> how tightly they bind (integers are never negative here).
@@ -97,6 +97,22 @@ class _Operand:
         return "np.ascontiguousarray" if self.order == "row" else "np.asfortranarray"
 
 
+def _only_kernel(source: Source) -> EntryPoint:
+    """Raises: ScheduleError for what a module does not launch."""
+    if source.operation == "gemm" and source.spec.batched:
+        raise ScheduleError("a Python module takes no batches: leave out --batched, or use gemmgen.compile")
+    if len(source.entry_points) > 1:
+        raise ScheduleError(
+            "a Python module holds one kernel, but split and packed need more: drop them, or use gemmgen.compile"
+        )
+    dtype = source.spec.dtype
+    if source.operation == "gemm" and (source.spec.result != dtype or dtype == BF16):
+        raise ScheduleError(
+            f"a Python module takes matrices of one type that NumPy has, not {source.spec.label()}: use gemmgen.compile"
+        )
+    return source.entry_points[0]
+
+
 def render_module(source: Source) -> str:
     """A module of one function named as the kernel, which needs numpy and pyopencl or CuPy, but no gemmgen.
 
@@ -104,16 +120,8 @@ def render_module(source: Source) -> str:
     """
     if source.name in _TAKEN or keyword.iskeyword(source.name):
         raise ScheduleError(f"name {source.name!r} has a meaning in the Python module: choose another name")
-    if source.operation == "gemm" and source.spec.batched:
-        raise ScheduleError("a Python module takes no batches: leave out --batched, or use gemmgen.compile")
-    if len(source.entry_points) > 1:
-        raise ScheduleError("a Python module holds one kernel, but split needs two: use split 1, or gemmgen.compile")
+    entry = _only_kernel(source)
     dtype = source.spec.dtype
-    if source.operation == "gemm" and (source.spec.result != dtype or dtype == BF16):
-        raise ScheduleError(
-            f"a Python module takes matrices of one type that NumPy has, not {source.spec.label()}: use gemmgen.compile"
-        )
-    (entry,) = source.entry_points
     operands = _operands(source)
     slow = {x.name: x.slow for x in operands}
     head = source.text.split("\n", 1)[0].removeprefix("//").strip()

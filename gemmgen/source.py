@@ -81,7 +81,7 @@ class Source:
     requires: frozenset[str] = frozenset()
     alignment: int = 1
     span: int = 2**31
-    workspaces: Mapping[str, Expr] = field(default_factory=dict)
+    workspaces: Mapping[str, Expr] = field(default_factory=dict, hash=False)
 
     def dtype_of(self, name: str) -> str:
         """The element type of an argument, by NumPy's name."""

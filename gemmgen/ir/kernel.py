@@ -86,7 +86,7 @@ class Program:
     """
 
     kernels: tuple[Kernel, ...]
-    workspaces: Mapping[str, Expr] = field(default_factory=dict)
+    workspaces: Mapping[str, Expr] = field(default_factory=dict, hash=False)
 
     @property
     def main(self) -> Kernel:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NoReturn
 
 from gemmgen.errors import LoweringError
@@ -39,6 +38,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
+from gemmgen.ir.visible import Visible
 from gemmgen.ir.visit import exprs, walk_expr
 
 #: How many arguments each function takes.
@@ -46,8 +46,6 @@ _ARITY: dict[str, int] = {
     "group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2, "convert": 1
 }  # fmt: skip
 _OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
-#: Calls whose value differs between the work-items of a group.
-_VARYING = frozenset({"local_id", "lane_id", "shuffle_xor", "broadcast"})
 
 
 def verify(kernel: Kernel, target: Target) -> None:
@@ -56,41 +54,6 @@ def verify(kernel: Kernel, target: Target) -> None:
     Raises: LoweringError that names the kernel, the statement and the invariant that is broken.
     """
     _Verifier(kernel, target).check()
-
-
-@dataclass(slots=True)
-class _Scope:
-    """What is visible at a place.
-
-    Attributes:
-        variables: names -> type.
-        buffers: names -> the declaration.
-        varying: variables that differ between the work-items of a group.
-        divergent: whether work-items of a group may part ways before they get here.
-    """
-
-    variables: dict[str, DType] = field(default_factory=dict)
-    buffers: dict[str, Buffer] = field(default_factory=dict)
-    varying: set[str] = field(default_factory=set)
-    divergent: bool = False
-
-    def inner(self, divergent: bool = False) -> _Scope:
-        """A block inside: what it adds ends with it."""
-        return _Scope(
-            dict(self.variables), dict(self.buffers), set(self.varying), divergent=self.divergent or divergent
-        )
-
-    def varies(self, node: Expr) -> bool:
-        """Whether the value may differ between the work-items of a group, as far as can be told."""
-        for part in walk_expr(node):
-            match part:
-                case Var(name, _) if name in self.varying:
-                    return True
-                case Call(function, _, _) if function in _VARYING:
-                    return True
-                case Load(buffer, _) if buffer.space is Space.PRIVATE:
-                    return True
-        return False
 
 
 class _Verifier:
@@ -103,7 +66,7 @@ class _Verifier:
 
     def check(self) -> None:
         """All of the kernel."""
-        scope = _Scope()
+        scope = Visible()
         for param in self._kernel.params:
             self._bind(param, scope)
         for param in self._kernel.matrices:
@@ -127,13 +90,13 @@ class _Verifier:
 
     # --- statements -------------------------------------------------------------------------------
 
-    def _body(self, body: Body, scope: _Scope) -> None:
+    def _body(self, body: Body, scope: Visible) -> None:
         for stmt in body:
             self._at = f"`{headline(stmt)}`"
             self._exprs(exprs(stmt), scope)
             self._stmt(stmt, scope)
 
-    def _stmt(self, stmt: Stmt, scope: _Scope) -> None:
+    def _stmt(self, stmt: Stmt, scope: Visible) -> None:
         match stmt:
             case Alloc(buffer):
                 self._alloc(buffer, scope)
@@ -168,7 +131,7 @@ class _Verifier:
             case Comment(text):
                 self._require("\n" not in text, "a comment of more than one line")
 
-    def _sync(self, stmt: AsyncGroup | Mbarrier | Barrier, scope: _Scope) -> None:
+    def _sync(self, stmt: AsyncGroup | Mbarrier | Barrier, scope: Visible) -> None:
         if isinstance(stmt, AsyncGroup):
             self._needs(frozenset({"async_copy"}), "an asynchronous group")
             self._require(stmt.pending >= 0, f"{stmt.pending} groups cannot be pending")
@@ -179,7 +142,7 @@ class _Verifier:
             self._integer(stmt.index)
             self._integer(stmt.parity)
 
-    def _alloc(self, buffer: Buffer, scope: _Scope) -> None:
+    def _alloc(self, buffer: Buffer, scope: Visible) -> None:
         self._require(
             buffer.space in (Space.LOCAL, Space.PRIVATE), f"{buffer.space.value} buffer {buffer.name} is declared"
         )
@@ -188,7 +151,7 @@ class _Verifier:
             self._require(size is not None and size > 0, f"{buffer.name} has extent {show_expr(extent)}")
         self._bind(buffer, scope)
 
-    def _view(self, stmt: Point | Advance, scope: _Scope) -> None:
+    def _view(self, stmt: Point | Advance, scope: Visible) -> None:
         if isinstance(stmt, Advance):
             self._require(stmt.view.space in (Space.VIEW, Space.GLOBAL), f"{stmt.view.name} cannot be moved")
             self._declared(stmt.view, scope)
@@ -200,7 +163,7 @@ class _Verifier:
         self._element(stmt.buffer, stmt.index, scope)
         self._bind(stmt.view, scope)
 
-    def _for(self, stmt: For, scope: _Scope) -> None:
+    def _for(self, stmt: For, scope: Visible) -> None:
         self._require(stmt.step >= 1, f"step {stmt.step} < 1")
         self._integer(stmt.start)
         self._integer(stmt.stop)
@@ -212,7 +175,7 @@ class _Verifier:
             inner.varying.add(stmt.var.name)
         self._body(stmt.body, inner)
 
-    def _move(self, stmt: Move, scope: _Scope) -> None:
+    def _move(self, stmt: Move, scope: Visible) -> None:
         self._element(stmt.src, stmt.src_index, scope)
         self._element(stmt.dst, stmt.dst_index, scope, written=True)
         self._convertible(stmt.dst, stmt.src, "both sides of the move")
@@ -251,7 +214,7 @@ class _Verifier:
 
     # --- statements on tiles ----------------------------------------------------------------------
 
-    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | Sum | Update, scope: _Scope) -> None:
+    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | Sum | Update, scope: Visible) -> None:
         match stmt:
             case Fill(dst, value):
                 self._registers(dst, scope)
@@ -286,7 +249,7 @@ class _Verifier:
                 for factor in (alpha, beta):
                     self._same(acc.buffer.dtype, factor.dtype, f"{acc.buffer.name} and {show_expr(factor)}")
 
-    def _registers(self, registers: Registers, scope: _Scope) -> None:
+    def _registers(self, registers: Registers, scope: Visible) -> None:
         buffer = registers.buffer
         self._declared(buffer, scope)
         self._require(buffer.space is Space.PRIVATE, f"{buffer.name} is {buffer.space.value}, not private")
@@ -295,17 +258,17 @@ class _Verifier:
             self._exprs((registers.slot,), scope)
             self._integer(registers.slot)
 
-    def _tile(self, tile: Tile, scope: _Scope, written: bool = False) -> None:
+    def _tile(self, tile: Tile, scope: Visible, written: bool = False) -> None:
         self._element(tile.buffer, tile.origin, scope, written=written)
 
     # --- expressions ------------------------------------------------------------------------------
 
-    def _exprs(self, roots: Iterable[Expr], scope: _Scope) -> None:
+    def _exprs(self, roots: Iterable[Expr], scope: Visible) -> None:
         for root in roots:
             for node in walk_expr(root):
                 self._expr(node, scope)
 
-    def _expr(self, node: Expr, scope: _Scope) -> None:
+    def _expr(self, node: Expr, scope: Visible) -> None:
         match node:
             case Const(value, dtype):
                 self._require(dtype.is_float or isinstance(value, int), f"{value} is not of type {dtype}")
@@ -353,7 +316,7 @@ class _Verifier:
 
     # --- buffers and names ------------------------------------------------------------------------
 
-    def _element(self, buffer: Buffer, index: tuple[Expr, ...], scope: _Scope, written: bool = False) -> None:
+    def _element(self, buffer: Buffer, index: tuple[Expr, ...], scope: Visible, written: bool = False) -> None:
         self._declared(buffer, scope)
         self._rank(buffer, len(index))
         for coordinate in index:
@@ -361,7 +324,7 @@ class _Verifier:
         if written:
             self._require(buffer.writable and buffer.space is not Space.IMAGE, f"{buffer.name} is read only")
 
-    def _declared(self, buffer: Buffer, scope: _Scope) -> None:
+    def _declared(self, buffer: Buffer, scope: Visible) -> None:
         declaration = scope.buffers.get(buffer.name)
         self._require(declaration is not None, f"{buffer.name} is not declared")
         self._require(declaration == buffer, f"{buffer.name} is not used as it was declared")
@@ -370,7 +333,7 @@ class _Verifier:
         rank = len(buffer.shape)
         self._require(coordinates == rank, f"{buffer.name} has {rank} dimensions, its index {coordinates}")
 
-    def _bind(self, name: Var | Buffer, scope: _Scope) -> None:
+    def _bind(self, name: Var | Buffer, scope: Visible) -> None:
         taken = name.name in scope.variables or name.name in scope.buffers
         self._require(not taken, f"{name.name} already has a meaning here")
         if isinstance(name, Var):

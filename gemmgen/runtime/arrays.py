@@ -74,17 +74,7 @@ def check_gemm(
     if c is None and beta_value != 0:
         problems.append(f"beta = {beta_value:g} adds to a c that was not given: pass c, or beta = 0")
     check_shapes(spec, a, b, c, problems)
-    inputs = (2, 3) if spec.batched else (2,)
-    orders: dict[str, Order] = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
-    views = {
-        name: check_view(name, value, orders[name], dtype, problems, f"a GemmSpec with {name}_order", ranks)
-        for name, value, dtype, ranks in (
-            ("a", a, spec.dtype, inputs),
-            ("b", b, spec.dtype, inputs),
-            ("c", c, spec.result, inputs[-1:]),
-        )
-        if is_array(value)
-    }
+    views = _views(spec, a, b, c, problems)
     check_output("c", c, {"a": a, "b": b}, problems)
     problems += pitch_problems(views, spec.ld_multiple)
     if problems:
@@ -105,6 +95,21 @@ def check_gemm(
         loads_output=beta_value != 0,
         on_device=is_device_array(a),
     )
+
+
+def _views(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> dict[str, View | None]:
+    """How the matrices lie in memory, of those that are arrays."""
+    inputs = (2, 3) if spec.batched else (2,)
+    orders: dict[str, Order] = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
+    return {
+        name: check_view(name, value, orders[name], dtype, problems, f"a GemmSpec with {name}_order", ranks)
+        for name, value, dtype, ranks in (
+            ("a", a, spec.dtype, inputs),
+            ("b", b, spec.dtype, inputs),
+            ("c", c, spec.result, inputs[-1:]),
+        )
+        if is_array(value)
+    }
 
 
 def pitch_problems(views: Mapping[str, View | None], unit: int) -> list[str]:

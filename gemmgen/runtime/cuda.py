@@ -292,7 +292,8 @@ def sizes_of(request: Request) -> dict[str, int]:
     name, _, output = request.output
     views = {x: view for x, (_, view) in request.inputs.items()} | {"b" if name == "out" else name: output}
     pitches = {f"ld{x}": _leading_dimension(view) for x, view in views.items()}
-    return {**request.sizes, **pitches, **{f"stride_{x}": view.stride for x, view in views.items()}}
+    steps = {f"stride_{x}": view.stride for x, view in views.items() if view.count is not None}
+    return {**request.sizes, **pitches, **steps}
 
 
 def _stored(view: View) -> tuple[int, ...]:

@@ -178,7 +178,7 @@ class SyclKernel:
                 values, result = place
             sizes = {name: value for name, value in values.items() if isinstance(value, int)}
             arguments = [_argument(entry, a.name, a.kind, a.dtype, values) for a in entry.arguments]
-            groups = entry.groups(sizes)
+            _, *groups = entry.groups(sizes)
             times = [helper().launch(queue.handle, kernel, arguments, groups, entry.group) for _ in range(iterations)]
         return result, times
 

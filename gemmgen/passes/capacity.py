@@ -1,0 +1,55 @@
+"""What a schedule takes of local memory and of registers, against what a target has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.ir.target import Target
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+
+def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What a schedule takes more of than the target has."""
+    local = local_bytes(spec, s)
+    if local > target.local_bytes:
+        fewer = f"{s.stages - 1} stages instead of {s.stages}, or " if s.stages > 1 else ""
+        yield (
+            f"local memory {local:,} B > {target.local_bytes:,} B on this target: use {fewer}k_step "
+            f"{max(1, s.k_step // 2)} instead of {s.k_step}, or a smaller tile"
+        )
+    used = register_bytes(spec, s)
+    limit = target.sub_group_register_bytes // s.sub_group if s.sub_group else target.register_bytes
+    if used > limit:
+        yield (
+            f"registers {used:,} B per work-item > {limit:,} B on this target "
+            f"(C alone takes {s.tile[0] * s.tile[1] * spec.accumulator.size:,} B): use a smaller tile"
+        )
+
+
+def local_bytes(spec: GemmSpec, s: Schedule) -> int:
+    """Local memory of a group, in bytes."""
+    total = 0
+    for o, rows, cols in ((s.a, s.block_tile[0], s.k_step), (s.b, s.k_step, s.block_tile[1])):
+        if o.memory == "local":
+            slow, fast = (cols, rows) if o.transposed else (rows, cols)
+            total += s.stages * slow * (fast + o.pad) * spec.dtype.size
+    partial = s.slices * s.block_tile[0] * s.block_tile[1] * spec.accumulator.size if s.slices > 1 else 0
+    return max(total, partial) + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
+
+
+def register_bytes(spec: GemmSpec, s: Schedule) -> int:
+    """Registers that the tiles of a work-item need, in bytes: a lower bound of what a compiler takes."""
+    rows, cols = s.tile
+    work_items = s.all_work_items[0] * s.all_work_items[1]
+    depth = s.k_step if s.whole_steps else 1
+    a = rows * s.k_step // (s.sub_group or 1) if s.a.share else rows * s.register_stages
+    if s.by_blocks:
+        # The rows of A that one read brings are used up before the next have to be there.
+        a = s.a.width * s.k_step // (s.sub_group or 1) if s.a.memory == "image" else 0
+    b = cols * max(depth, s.b.width if s.b.memory == "image" else 1) * s.register_stages
+    via = 0
+    if s.prefetch:
+        for o, count in ((s.a, s.block_tile[0] * s.k_step), (s.b, s.k_step * s.block_tile[1])):
+            via += -(-count // work_items) if o.memory == "local" else 0
+    return (rows * cols + a + b) * spec.accumulator.size + via * spec.dtype.size

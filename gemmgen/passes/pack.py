@@ -47,6 +47,8 @@ def build_pack(plan: Plan) -> Kernel:
             Let(LOCAL_ROW, call("local_id", 1)),
             Let(LOCAL_COL, call("local_id", 0)),
             *plan.to_product(*(x for job in jobs for x in (job.source, job.target))),
+            # OpenCL C has local memory at the top of a kernel only.
+            *(Alloc(job.tile) for job in jobs if job.turned),
             *work,
         ),
         group=(ROWS, SIDE),
@@ -91,6 +93,11 @@ class _Job:
         """How many blocks it has, by the sizes alone."""
         return _blocks(*self.target.shape)
 
+    @property
+    def tile(self) -> Buffer:
+        """Where a block is turned."""
+        return Buffer(f"{self.name}_tile", self.source.dtype, Space.LOCAL, Layout.packed(SIDE, SIDE, pad=1))
+
     def body(self) -> Body:
         """What a group does with one block."""
         slow0, fast0 = Var(f"{self.name}_slow"), Var(f"{self.name}_fast")
@@ -100,12 +107,11 @@ class _Job:
         at = (slow0 + down, fast0 + LOCAL_COL)
         if not self.turned:
             return (*starts, _parts(self._inside(at, Store(self.target, at, self._element(at)))))
-        tile = Buffer(f"{self.name}_tile", self.source.dtype, Space.LOCAL, Layout.packed(SIDE, SIDE, pad=1))
+        tile = self.tile
         read = (fast0 + down, slow0 + LOCAL_COL)
         return (
             *starts,
             Comment("Read by lines, written by lines: turned in between."),
-            Alloc(tile),
             _parts(Store(tile, (down, LOCAL_COL), self._element(read))),
             Barrier(),
             _parts(self._inside(at, Store(self.target, at, Load(tile, (LOCAL_COL, down))))),

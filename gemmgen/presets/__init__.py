@@ -47,6 +47,7 @@ _ORDER = (
     "smem_8x8_transposed",
     "smem_8x8_reg_double",
     "smem_8x8_double",
+    "smem_8x8_double_packed",
     "async_8x8_16x16",
     "async_8x8_8x16",
     "async_8x4_8x16",

@@ -21,6 +21,8 @@ from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
+#: Bytes of a register of Xe-HPC, twice those of all other Intel GPUs here.
+WIDE_REGISTER = 64
 LANGUAGES: dict[str, Language] = {".cl": "OpenCL C", ".cu": "CUDA C++", ".spv": "SPIR-V"}
 
 
@@ -50,7 +52,10 @@ def target_of(machine: Machine) -> tuple[str, Target]:
     if machine.vendor == "nvidia":
         name = machine.target if machine.target in TARGETS else machine.target.rstrip("af")
         return "cuda", TARGETS[name]
-    return "opencl", TARGETS["portable" if machine.vendor == "amd" else "intel"]
+    if machine.vendor == "amd":
+        return "opencl", TARGETS["portable"]
+    is_xe_hpc = machine.figures.register_bytes == WIDE_REGISTER
+    return "opencl", TARGETS["xe_hpc" if is_xe_hpc else "intel"]
 
 
 def jobs(spec: GemmSpec, schedule: Schedule, chosen: Sequence[Machine]) -> list[Job | Failure]:

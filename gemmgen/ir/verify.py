@@ -227,6 +227,10 @@ class _Verifier:
             for number in stmt.byte_place:
                 self._integer(number)
                 self._expr(number, scope)
+        if stmt.from_element is not None:
+            self._require(stmt.byte_place is not None and stmt.src.space is Space.GLOBAL, "an element to count from")
+            self._integer(stmt.from_element)
+            self._expr(stmt.from_element, scope)
         if stmt.atom.is_async:
             there = (stmt.src.space, stmt.dst.space) == (Space.GLOBAL, Space.LOCAL)
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")

@@ -56,7 +56,7 @@ def _positive(s: Schedule) -> Iterator[str]:
     for name, value in numbers.items():
         if value < 1:
             yield f"{name} = {value} < 1: give a positive number"
-    for name, value in (("a.pad", s.a.pad), ("b.pad", s.b.pad), ("mbarrier", s.mbarrier)):
+    for name, value in (("a.pad", s.a.pad), ("b.pad", s.b.pad), ("mbarrier", s.mbarrier), ("b_step", s.b_step)):
         if value < 0:
             yield f"{name} = {value} < 0: give 0 or more"
 
@@ -327,6 +327,10 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     deep = max(a, b)
     if s.k_step % deep:
         yield _divide("the depth of one load", deep, "k_step", s.k_step, WIDTHS)
+    if s.b_step and not (s.by_blocks and s.b.memory == "global"):
+        yield f"b_step = {s.b_step} deals out B's block reads from a buffer, but there are none: use 0, or method simd"
+    elif s.b_step and s.k_step % s.b_step:
+        yield _divide("b_step", s.b_step, "k_step", s.k_step)
     if s.register_stages > 1 and deep > 1:
         yield f"register_stages = {s.register_stages} moves single steps of K, but a load brings {deep}: use width 1"
     if s.across and s.register_stages != 2:
@@ -377,9 +381,9 @@ def register_bytes(spec: GemmSpec, s: Schedule) -> int:
     """Registers that the tiles of a work-item need, in bytes: a lower bound of what a compiler takes."""
     rows, cols = s.tile
     work_items = s.all_work_items[0] * s.all_work_items[1]
-    depth = s.k_step if s.whole_steps else 1
+    depth = s.k_step if s.whole_steps else s.b_step or 1
     a = rows * s.k_step // (s.sub_group or 1) if s.a.share else rows * s.register_stages
-    if s.by_blocks:
+    if s.by_blocks and not s.b_step:
         # The rows of A that one read brings are used up before the next have to be there.
         a = s.a.width * s.k_step // (s.sub_group or 1) if s.a.memory == "image" else 0
     b = cols * max(depth, s.b.width if s.b.memory == "image" else 1) * s.register_stages
@@ -394,5 +398,5 @@ def _divisors(number: int, among: tuple[int, ...] | None = None) -> str:
     return ", ".join(str(d) for d in (among or range(1, number + 1)) if number % d == 0)
 
 
-def _divide(what: str, value: int, whole: str, number: int, among: tuple[int, ...]) -> str:
+def _divide(what: str, value: int, whole: str, number: int, among: tuple[int, ...] | None = None) -> str:
     return f"{what} = {value} does not divide {whole} = {number}: use one of {_divisors(number, among)}"

@@ -50,9 +50,7 @@ def _positive(s: Schedule) -> Iterator[str]:
             yield f"{name} {rows}x{cols} has an extent below 1: give two positive numbers"
     numbers = {"k_step": s.k_step, "stages": s.stages, "register_stages": s.register_stages}
     numbers |= {"slices": s.slices, "split": s.split, "c_width": s.c_width}
-    numbers |= {"a.width": s.a.width, "b.width": s.b.width}
-    if s.sub_group is not None:
-        numbers["sub_group"] = s.sub_group
+    numbers |= {"a.width": s.a.width, "b.width": s.b.width, "sub_group": 1 if s.sub_group is None else s.sub_group}
     for name, value in numbers.items():
         if value < 1:
             yield f"{name} = {value} < 1: give a positive number"

@@ -155,7 +155,7 @@ def raw_info(device: cl.Device, query: int) -> tuple[int, ...]:
 
 
 def register_bytes(target: Target) -> int:
-    """Registers of a sub-group on a GPU: Intel's without sub-groups of 8 have wider ones (Xe-HPC and its successors)."""
+    """Registers of a sub-group on a GPU: Intel's without sub-groups of 8 have wide ones (Xe-HPC, its successors)."""
     is_wide = "block_read" in target.features and 8 not in target.sub_group_sizes
     return TARGETS["xe_hpc" if is_wide else "intel"].sub_group_register_bytes
 

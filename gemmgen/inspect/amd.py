@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from gemmgen.inspect.code import Access, Builder, Compiled, Instruction, Kind, Listing, Resources
 
@@ -94,6 +95,7 @@ def _instructions(match: re.Match[str], wave: int, line: int) -> list[Instructio
     return [Instruction(opcode, kind, text, fmas, _access(opcode, first, kind, wave), targets, stays, line)]
 
 
+@cache
 def _kind(opcode: str) -> Kind:
     if opcode.endswith("_dpp") and opcode.startswith("v_mov"):
         return Kind.SHUFFLE
@@ -127,6 +129,7 @@ def _access(opcode: str, rest: str, kind: Kind, wave: int) -> Access | None:
     return Access("scratch" if scratch else "global", how, size, " lds" in rest or "_lds_" in opcode)
 
 
+@cache
 def _width(opcode: str) -> int | None:
     """Bytes for one lane."""
     twice = 2 if re.match(r"ds_(read|write|load|store)_?2", opcode) else 1

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from gemmgen import driver
-from gemmgen.errors import ScheduleError, ToolError, UserError
+from gemmgen.errors import ToolError, UserError
 from gemmgen.inspect.machine import Machine
 from gemmgen.inspect.report import Report, Subject, report
 from gemmgen.inspect.toolchains import Input, Language, compile_for
@@ -59,32 +59,25 @@ def target_of(machine: Machine) -> tuple[str, Target]:
 
 
 def jobs(spec: GemmSpec, schedule: Schedule, chosen: Sequence[Machine]) -> list[Job | Failure]:
-    """A schedule's kernels; each target's text is emitted once."""
-    made: dict[tuple[str, str], tuple[Source, Kernel] | ScheduleError] = {}
+    """A schedule's kernels. Targets that can do the same get the same text, which is emitted once."""
+    made: dict[tuple[str, frozenset[str]], tuple[Source, Kernel]] = {}
     out: list[Job | Failure] = []
     for machine in chosen:
         backend, target = target_of(machine)
-        key = (backend, target.name)
+        if problems := driver.refusals(spec, schedule, backend, target):
+            out.append(Failure(machine, problems))
+            continue
+        key = (backend, target.features)
         if key not in made:
-            made[key] = _emit(spec, schedule, backend, target)
-        found = made[key]
-        if isinstance(found, ScheduleError):
-            out.append(Failure(machine, found.problems))
-        else:
-            out.append(_job(machine, *found, spec, schedule))
+            source, program = driver.emit_program(spec, schedule, backend, target)
+            made[key] = source, program.main
+        out.append(_job(machine, *made[key], spec, schedule))
     return out
 
 
-def _emit(spec: GemmSpec, schedule: Schedule, backend: str, target: Target) -> tuple[Source, Kernel] | ScheduleError:
-    try:
-        return driver.emit(spec, schedule, backend, target), driver.lower(spec, schedule, target)
-    except ScheduleError as error:
-        return error
-
-
 def _job(machine: Machine, source: Source, kernel: Kernel, spec: GemmSpec, schedule: Schedule) -> Job:
-    # A sum over parts of K may follow; the product comes first.
-    entry = source.entry_points[0]
+    # What scales C before parts of K are added to it comes first, a sum over such parts last.
+    entry = next(e for e in source.entry_points if e.name == kernel.name)
     group = entry.group[0] * entry.group[1]
     options = source.build_options if machine.vendor != "nvidia" else ()
     given = Input(
@@ -94,14 +87,20 @@ def _job(machine: Machine, source: Source, kernel: Kernel, spec: GemmSpec, sched
         options,
         group,
         source.name,
+        entry.dynamic_bytes,
     )
     accesses: dict[str, tuple[LocalAccess, ...]] = {}
     if machine.figures.banks is not None:
         lanes = 32 if machine.vendor == "nvidia" or machine.figures.simds == 2 else 64
-        accesses[machine.target] = local_accesses(kernel, lanes, int(machine.figures.banks))
+        accesses[machine.target] = _accesses(kernel, lanes, int(machine.figures.banks))
     sizes = tuple(size or 4096 for size in (spec.m, spec.n, spec.k))
     fmas = schedule.tile[0] * schedule.tile[1] * schedule.k_step
     return Job(machine, given, Subject(source.name, accesses, fmas, (sizes[0], sizes[1], sizes[2])), source.text)
+
+
+@lru_cache(maxsize=8)
+def _accesses(kernel: Kernel, lanes: int, banks: int) -> tuple[LocalAccess, ...]:
+    return local_accesses(kernel, lanes, banks)
 
 
 def file_jobs(path: Path, kernel: str | None, chosen: Sequence[Machine]) -> list[Job | Failure]:

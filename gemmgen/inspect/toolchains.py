@@ -33,6 +33,7 @@ class Input:
         kernel: the one that is meant; None for the only one.
         options: that the compiler must be told.
         group: work-items of a group, where the host decides.
+        launch_bytes: local memory that the launch asks for, of which the compiler knows nothing.
         where: a name for messages.
     """
 
@@ -42,6 +43,7 @@ class Input:
     options: tuple[str, ...] = ()
     group: int | None = None
     where: str = "kernel"
+    launch_bytes: int = 0
 
 
 def compile_for(machine: Machine, source: Input) -> Compiled:
@@ -64,7 +66,8 @@ def compile_for(machine: Machine, source: Input) -> Compiled:
         raise ToolError(f"{machine.target}: {compiled.kernel} came out empty: a built-in that {machine.target} lacks?")
     known = compiled.resources
     group = known.group if known.group is not None else source.group
-    return replace(compiled, resources=replace(known, group=group))
+    local = None if known.local_bytes is None else known.local_bytes + source.launch_bytes
+    return replace(compiled, resources=replace(known, group=group, local_bytes=local))
 
 
 def _write(folder: Path, source: Input) -> Path:

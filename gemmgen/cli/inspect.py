@@ -58,7 +58,8 @@ def _files(*names: str, metavar: str, text: str) -> object:
 def inspect(
     request: Request,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A file of your own: .cl, .cu or .spv.", show_default=False)
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A file of your own: .cl, .cu, .hpp or .spv.", show_default=False),
     ] = None,
     kernel: Annotated[str | None, typer.Option("--kernel", metavar="NAME", help="The kernel in FILE.")] = None,
     preset: Annotated[

@@ -167,6 +167,7 @@ def resources(text: str, name: str) -> Resources:
         scratch=number("private_segment_fixed_size"),
         spills=f"{vector} vector, {scalar} scalar registers" if vector or scalar else "",
         local_bytes=number("group_segment_fixed_size"),
+        at_launch="dynamic_shared_pointer" in entry,
         group=int(group[1]) * int(group[2]) * int(group[3]) if group else None,
         occupancy=int(said[1]) if said else None,
     )

@@ -121,9 +121,10 @@ class Resources:
         registers: per work-item (NVIDIA, AMD) or per thread (Intel: of 32 or 64 bytes).
         scratch: bytes of memory per work-item that stand in for registers.
         spills: registers or bytes spilled, in the compiler's own words; empty if none.
-        local_bytes: local memory of a group.
+        local_bytes: local memory of a group, as far as the compiler knows.
         group: work-items of a group.
         occupancy: waves, where the compiler says it itself.
+        at_launch: whether the launch adds local memory of a size that the compiler does not know.
     """
 
     lanes: int | None = None
@@ -133,6 +134,7 @@ class Resources:
     local_bytes: int | None = None
     group: int | None = None
     occupancy: int | None = None
+    at_launch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from gemmgen.spec import GemmSpec
 
 #: Bytes of a register of Xe-HPC, twice those of all other Intel GPUs here.
 WIDE_REGISTER = 64
-LANGUAGES: dict[str, Language] = {".cl": "OpenCL C", ".cu": "CUDA C++", ".spv": "SPIR-V"}
+LANGUAGES: dict[str, Language] = {".cl": "OpenCL C", ".cu": "CUDA C++", ".hpp": "SYCL", ".spv": "SPIR-V"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,14 @@ def _accesses(kernel: Kernel, lanes: int, banks: int) -> tuple[LocalAccess, ...]
 def file_jobs(path: Path, kernel: str | None, chosen: Sequence[Machine]) -> list[Job | Failure]:
     """A user's file, for each target. Raises: UserError if it can't be read or is of no kind that is known."""
     if path.suffix not in LANGUAGES:
-        remedy = "compile SYCL to SPIR-V first, and give the .spv" if path.suffix in (".hpp", ".cpp") else ""
         listed = ", ".join(f"{suffix} ({name})" for suffix, name in LANGUAGES.items())
-        raise UserError(f"{path}: of which language is it? Its name must end in {listed}{remedy and '; ' + remedy}")
+        raise UserError(f"{path}: of which language is it? Its name must end in {listed}")
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
     source = Input(LANGUAGES[path.suffix], content, kernel, (), None, path.name)
+    # What a binary was made of is not at hand.
     text = "" if path.suffix == ".spv" else content.decode("utf-8", "replace")
     return [Job(machine, source, Subject(path.name), text) for machine in chosen]
 

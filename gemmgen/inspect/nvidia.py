@@ -92,6 +92,8 @@ def _instruction(match: re.Match[str], line: int) -> Instruction:
         kind = Kind.UNKNOWN
     text = " ".join(match[0].split())
     fmas = _fmas(first, modifiers) if kind in MATH else 0
+    if first == "HFMA2" and len(re.findall(r"\.H[01]_H[01]", rest)) > 2:
+        fmas = WARP  # both halves of each operand are one number: a multiply-add of single ones
     return Instruction(opcode, kind, text, fmas, _access(first, modifiers, kind), targets, not leaves, line)
 
 

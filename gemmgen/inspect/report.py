@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from gemmgen.inspect.machine import Machine
 from gemmgen.inspect.traffic import LocalAccess
 
 _SHOWN = 5
+_CALL = re.compile(r"s_swappc|s_call|calla?$|CALL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,11 @@ class Report:
 def report(machine: Machine, compiled: Compiled, subject: Subject) -> Report:
     """Everything that is said of a kernel on a target."""
     loops = find_loops(compiled.listing)
-    room = bounds.occupancy(machine, compiled.resources)
+    r = compiled.resources
+    room = None if r.at_launch and r.local_bytes is None else bounds.occupancy(machine, r)
     code = compiled.listing.instructions
     members = tuple(code[i] for i in loops.hot.own) if loops.hot else ()
-    doubts = tuple(_doubts(compiled.listing, loops, members))
+    doubts = (*_doubts(compiled.listing, loops, members), *_calls(compiled.listing, loops))
     hot = _hot(compiled.listing, loops.hot) if loops.hot and not doubts else None
     accesses = None if subject.accesses is None else subject.accesses.get(machine.target, ())
     always = [code[i] for i in loops.hot.own if i in loops.hot.always] if loops.hot else []
@@ -145,15 +148,30 @@ def _doubts(listing: Listing, loops: Loops, members: Sequence[Instruction]) -> l
     if unknown:
         shown = "; ".join(f"`{x.text}`" for x in unknown[:_SHOWN])
         doubts.append(f"{len(unknown)} instructions are not known here: {shown}")
+    nowhere = {label for x in listing.instructions for label in x.targets if label not in listing.labels}
+    if nowhere:
+        doubts.append(f"branches lead where no label is: {', '.join(f'`{x}`' for x in sorted(nowhere)[:_SHOWN])}")
     if not loops.regular:
         doubts.append("a loop has several entrances: which instructions it repeats is not certain")
     return doubts
 
 
+def _calls(listing: Listing, loops: Loops) -> list[str]:
+    """A loop is not known by its own instructions where each round also runs those of a function."""
+    called = {listing.instructions[i].text for i in (loops.hot.always if loops.hot else ()) if _is_call(listing, i)}
+    shown = "; ".join(f"`{text}`" for text in sorted(called)[:_SHOWN])
+    return [f"the loop calls functions, whose instructions stand elsewhere: {shown}"] if called else []
+
+
+def _is_call(listing: Listing, number: int) -> bool:
+    return _CALL.match(listing.instructions[number].opcode) is not None
+
+
 def _notes(listing: Listing, loops: Loops) -> list[str]:
+    calling = sum(any(_is_call(listing, i) for i in loop.body) for loop in loops.all)
+    notes = [f"in {calling} of {len(loops.all)} loops functions are called, which are not counted"] if calling else []
     if loops.hot is None:
-        return [f"{len(loops.all)} loops, none of which multiplies and adds" if loops.all else "no loop"]
-    notes = []
+        return [f"{len(loops.all)} loops, none of which multiplies and adds" if loops.all else "no loop", *notes]
     code = listing.instructions
     if loops.rivals:
         others = ", ".join(f"{x.math / len(x.own):.3f} of {len(x.own)}" for x in loops.rivals[:_SHOWN])

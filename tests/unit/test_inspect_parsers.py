@@ -177,6 +177,55 @@ def test_what_is_not_known_outside_the_loop_is_a_note() -> None:
     assert any("zz_load_dwordx4" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(
+    ("target", "listing"),
+    [
+        ("skl", intel.parse(INTEL.replace("L32:\n", ""), 32)),
+        ("sm_90", nvidia.parse(NVIDIA.replace(".L_x_0:\n", ""))),
+        ("gfx906", amd.parse(AMD.replace(".LBB0_1:", "; %bb.1:"), 64)),
+    ],
+)
+def test_a_branch_to_a_label_that_is_gone_is_told_of(target: str, listing: Listing) -> None:
+    """As it would be in half of a listing: without it there would be no loop, and nobody would know."""
+    found = loop_of(listing, target)
+    assert found.loop is None and "lead where no label is" in found.doubts[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "listing", "opcode"),
+    [
+        ("skl", intel.parse(INTEL.replace("sync.nop                ", "call (8|M0)  r9.0  L0"), 32), "call"),
+        ("sm_90", nvidia.parse(NVIDIA.replace("UIADD3 UR4, UR4, 0x8, URZ", "CALL.REL.NOINC `(f)")), "CALL.REL.NOINC"),
+        ("gfx906", amd.parse(AMD.replace("s_barrier", "s_swappc_b64 s[30:31], s[4:5]"), 64), "s_swappc_b64"),
+    ],
+)
+def test_a_loop_that_calls_functions_is_not_counted(target: str, listing: Listing, opcode: str) -> None:
+    found = loop_of(listing, target)
+    assert found.loop is None and any(opcode in doubt for doubt in found.doubts), found.doubts
+    assert any("loops functions are called, which are not counted" in note for note in found.notes)
+
+
+def test_halves_that_are_one_number_are_one_multiply_add() -> None:
+    rows = ("HFMA2 R7, R2.H0_H0, R7.H0_H0, R7.H0_H0", "HFMA2.MMA R7, R2, R7, R7", "HFMA2 R7, R2.H0_H0, R7, R7")
+    found = nvidia.parse("".join(f"        /*00{i}0*/                   {row} ;\n" for i, row in enumerate(rows)))
+    assert [x.fmas for x in found.instructions] == [32, 64, 64]
+
+
+def test_an_opcode_with_small_letters() -> None:
+    (x,) = nvidia.parse(
+        "        /*6440*/      REDG.E.ADD.F32x4.FTZ.RN.STRONG.GPU desc[UR12][R20.64], R16 ;"
+    ).instructions
+    assert x.kind is Kind.STORE
+
+
+def test_what_few_lanes_gather_is_not_a_register() -> None:
+    row = "/* [0]  */ (W)     send (1|M0)  r1  r10  0xC  0x0210D5FF  // wr:1+0, rd:1; hdc.dc1; byte gathering read"
+    (one,) = intel.parse(row, 32).instructions
+    (all_lanes,) = intel.parse(row.replace("1|M0", "8|M0"), 32).instructions
+    assert one.access is not None and one.access.bytes is None
+    assert all_lanes.access is not None and all_lanes.access.bytes == 32
+
+
 def test_an_unknown_jump_outside_makes_the_loops_doubtful() -> None:
     found = loop_of(amd.parse(AMD.replace("s_endpgm", "zz_jump .LBB0_1"), 64), "gfx906")
     assert found.loop is None and "zz_jump" in found.doubts[0]

@@ -169,9 +169,10 @@ def _is_call(listing: Listing, number: int) -> bool:
 
 def _notes(listing: Listing, loops: Loops) -> list[str]:
     calling = sum(any(_is_call(listing, i) for i in loop.body) for loop in loops.all)
-    notes = [f"in {calling} of {len(loops.all)} loops functions are called, which are not counted"] if calling else []
+    notes = [f"functions are called in {calling} of {len(loops.all)} loops, and not counted there"] if calling else []
     if loops.hot is None:
-        return [f"{len(loops.all)} loops, none of which multiplies and adds" if loops.all else "no loop", *notes]
+        some = f"{len(loops.all)} loop{'s' if len(loops.all) > 1 else ''}, none of which multiplies and adds"
+        return [some if loops.all else "no loop", *notes]
     code = listing.instructions
     if loops.rivals:
         others = ", ".join(f"{x.math / len(x.own):.3f} of {len(x.own)}" for x in loops.rivals[:_SHOWN])

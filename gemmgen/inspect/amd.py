@@ -92,7 +92,8 @@ def _instructions(match: re.Match[str], wave: int, line: int) -> list[Instructio
     if kind is Kind.BRANCH:
         targets = tuple(re.findall(r"\.L\w+", first))
         stays = opcode.startswith(("s_cbranch", "s_swappc", "s_call", "s_getpc", "s_trap"))
-    return [Instruction(opcode, kind, text, fmas, _access(opcode, first, kind, wave), targets, stays, line)]
+    access, calls = _access(opcode, first, kind, wave), opcode.startswith(("s_swappc", "s_call"))
+    return [Instruction(opcode, kind, text, fmas, access, targets, stays, line, calls=calls)]
 
 
 @cache

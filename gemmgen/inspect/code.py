@@ -64,6 +64,7 @@ class Instruction:
         falls_through: whether the next instruction may follow it.
         line: of the source; 0 where the tool does not say.
         lanes: that it works on; 0 for all of the thread's.
+        calls: whether it goes to a function, and what follows comes after that.
     """
 
     opcode: str
@@ -75,6 +76,7 @@ class Instruction:
     falls_through: bool = True
     line: int = 0
     lanes: int = 0
+    calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)

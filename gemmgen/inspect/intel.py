@@ -33,6 +33,7 @@ _BY_TYPE = {"add": Kind.FLOAT, "mul": Kind.FLOAT, "mad": Kind.FMA, "mac": Kind.F
 _GOES = frozenset({"jmpi", "goto", "else", "break", "cont"})
 #: Lanes that fill a register of 32 bytes.
 _FULL = 8
+_CALLS = frozenset({"call", "calla"})
 _FLOATS = frozenset({"f", "hf", "df", "bf", "tf32"})
 
 
@@ -71,7 +72,7 @@ def _instruction(match: re.Match[str], register_bytes: int, line: int) -> Instru
     fmas = lanes if kind is Kind.FMA else _dpas(modifier, rest, lanes) if kind is Kind.MATRIX else 0
     targets = tuple(re.findall(r"\bL\d+\b", rest)) if kind is Kind.BRANCH else ()
     stays = not (opcode in _GOES and match["guard"] in (None, "(W)")) and opcode != "ret"
-    return Instruction(match["opcode"], kind, text, fmas, None, targets, stays, line, lanes)
+    return Instruction(match["opcode"], kind, text, fmas, None, targets, stays, line, lanes, opcode in _CALLS)
 
 
 def _kind(opcode: str, modifier: str, rest: str) -> Kind:

@@ -84,17 +84,21 @@ def _instruction(match: re.Match[str], line: int) -> Instruction:
     kind = _kind(first, modifiers, guard)
     if kind is Kind.FMA and re.search(r",\s*-?RZ,\s*-?RZ,", rest):
         kind = Kind.MOVE  # a constant by way of 0 * 0 + constant
-    targets = tuple(re.findall(r"`\(([^)]+)\)", rest)) if first in ("BRA", "JMP") else ()
+    goes = re.findall(r"`\(([^)]+)\)", rest)
+    # To a label of the function's own, CALL is a branch that does not come back.
+    calls = first == "CALL" and not all(x.startswith(".L_") for x in goes or "?")
+    targets = tuple(goes) if first in ("BRA", "JMP", "CALL") and not calls else ()
     # A condition is a guard before the opcode, or an operand before the label.
     conditional = guard not in ("", "@PT", "@UPT") or bool(targets and rest.split("`")[0].strip())
-    leaves = first in _LEAVES and not conditional
+    leaves = (first in _LEAVES or (first == "CALL" and not calls)) and not conditional
     if first in _INDIRECT:
         kind = Kind.UNKNOWN
     text = " ".join(match[0].split())
     fmas = _fmas(first, modifiers) if kind in MATH else 0
     if first == "HFMA2" and len(re.findall(r"\.H[01]_H[01]", rest)) > 2:
         fmas = WARP  # both halves of each operand are one number: a multiply-add of single ones
-    return Instruction(opcode, kind, text, fmas, _access(first, modifiers, kind), targets, not leaves, line)
+    access = _access(first, modifiers, kind)
+    return Instruction(opcode, kind, text, fmas, access, targets, not leaves, line, calls=calls)
 
 
 def _kind(first: str, modifiers: list[str], guard: str) -> Kind:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from gemmgen.inspect.machine import Machine
 from gemmgen.inspect.traffic import LocalAccess
 
 _SHOWN = 5
-_CALL = re.compile(r"s_swappc|s_call|calla?$|CALL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +156,14 @@ def _doubts(listing: Listing, loops: Loops, members: Sequence[Instruction]) -> l
 
 def _calls(listing: Listing, loops: Loops) -> list[str]:
     """A loop is not known by its own instructions where each round also runs those of a function."""
-    called = {listing.instructions[i].text for i in (loops.hot.always if loops.hot else ()) if _is_call(listing, i)}
+    always = (listing.instructions[i] for i in (loops.hot.always if loops.hot else ()))
+    called = {x.text for x in always if x.calls}
     shown = "; ".join(f"`{text}`" for text in sorted(called)[:_SHOWN])
     return [f"the loop calls functions, whose instructions stand elsewhere: {shown}"] if called else []
 
 
-def _is_call(listing: Listing, number: int) -> bool:
-    return _CALL.match(listing.instructions[number].opcode) is not None
-
-
 def _notes(listing: Listing, loops: Loops) -> list[str]:
-    calling = sum(any(_is_call(listing, i) for i in loop.body) for loop in loops.all)
+    calling = sum(any(listing.instructions[i].calls for i in loop.body) for loop in loops.all)
     notes = [f"functions are called in {calling} of {len(loops.all)} loops, and not counted there"] if calling else []
     if loops.hot is None:
         some = f"{len(loops.all)} loop{'s' if len(loops.all) > 1 else ''}, none of which multiplies and adds"

@@ -138,6 +138,17 @@ def test_a_branch_by_an_operand_may_fall_through() -> None:
     assert x.falls_through and x.targets == (".L_x_0",)
 
 
+def test_a_call_of_a_label_of_its_own_is_a_branch() -> None:
+    """As nvcc ends loops for sm_80."""
+    row = "        /*29c0*/              @P1 CALL.REL.NOINC `(.L_x_0) ;\n"
+    (x,) = nvidia.parse(row).instructions
+    assert (x.targets, x.falls_through, x.calls) == ((".L_x_0",), True, False)
+    (x,) = nvidia.parse(row.replace("@P1", "   ")).instructions
+    assert not x.falls_through
+    (x,) = nvidia.parse(row.replace(".L_x_0", "$__internal_0_$sqrt")).instructions
+    assert (x.targets, x.falls_through, x.calls) == ((), True, True)
+
+
 def test_amd() -> None:
     listing = amd.parse(AMD, 64)
     assert not listing.strange

@@ -91,7 +91,7 @@ def _refused(tool: str, machine: Machine, source: Input, answer: Answer, folder:
     noise = re.compile(r"\s*$|Build failed|Command was|.*backend compiler failed")
     lines = [line for line in text.splitlines() if not noise.match(line)]
     first = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line, re.IGNORECASE)), 0)
-    said = "\n    ".join(lines[first : first + _LOG_LINES])
+    said = "\n    ".join(lines[first : first + _LOG_LINES]) or "it does not say why; is the file empty?"
     return ToolError(f"{machine.target}: {tool} does not compile {source.where}:\n    {said}")
 
 

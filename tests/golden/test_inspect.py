@@ -174,6 +174,12 @@ def test_no_kernel(target: str, text: str, needs: Callable[[str], None]) -> None
         compiled(text, target)
 
 
+def test_an_empty_file(needs: Callable[[str], None]) -> None:
+    needs("intel")
+    with pytest.raises(ToolError, match="is the file empty"):
+        compiled("", "skl")
+
+
 @pytest.mark.parametrize("target", ["skl", "gfx906"])
 def test_several_kernels(target: str, needs: Callable[[str], None]) -> None:
     needs(machines()[target].vendor)

@@ -47,12 +47,24 @@ def emit(
 
     Raises: ScheduleError, SpecError; LoweringError if gemmgen is at fault.
     """
+    return emit_program(spec, schedule, backend, target, form)[0]
+
+
+def emit_program(
+    spec: GemmSpec,
+    schedule: Schedule,
+    backend: str = "opencl",
+    target: Target | None = None,
+    form: str | None = None,
+) -> tuple[Source, Program]:
+    """The source of a product, and the kernels that it was printed from. Raises: as `emit`."""
     language = find_backend(backend)
     form = _form(language, form)
     target = _target(language, target) if target else default_target(spec, schedule, backend)
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
-    return _print(program, spec, computes(spec), notes, "gemm", partial(language, target, form=form, spec=spec))
+    printer = partial(language, target, form=form, spec=spec)
+    return _print(program, spec, computes(spec), notes, "gemm", printer), program
 
 
 def emit_transpose(

@@ -209,7 +209,7 @@ def _buffers(kernel: Kernel, space: Space) -> tuple[Buffer, ...]:
 
 def _registers(kernel: Kernel, schedule: Schedule, target: Target) -> list[str]:
     buffers = _buffers(kernel, Space.PRIVATE)
-    passing = {b.name for b in buffers if schedule.by_blocks and b.name == "a_frag"}
+    passing = {b.name for b in buffers if schedule.by_blocks and not schedule.b_step and b.name == "a_frag"}
     held = [b for b in buffers if b.name not in passing]
     total = sum(buffer.elements for buffer in held)
     lines = [f"registers per work-item: {total} = " + " + ".join(f"{b.elements} {b.name}" for b in held)]

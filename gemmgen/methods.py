@@ -52,13 +52,23 @@ def _simd(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int 
     rows, cols = tile or (32, 2)
     given = k_step
     group, k_step, lanes = _in_sub_groups(group, k_step, lanes)
+    # C and what a step has in registers of B, or of A and of a part of B, take three quarters of the registers.
+    room = _SUB_GROUP_REGISTERS * 3 // 4 // lanes - rows * cols
     if given is None:
-        # The longer a step, the more arithmetic a load; C and a step's part of B take three quarters of the registers.
-        room = _SUB_GROUP_REGISTERS * 3 // 4 // lanes - rows * cols
-        k_step = lanes * next((w for w in (4, 2) if cols * lanes * w <= room), 1)
+        # The longer a step, the more arithmetic a load.
+        k_step = next((w * lanes for w in (4, 2) if _b_step(rows, cols, w * lanes, lanes, room) is not None), lanes)
     a = Operand(block=True, share=True, width=_widest(max(1, k_step // lanes)))
     b = Operand(block=True, width=_widest(cols))
-    return Schedule((rows, cols), group, (rows, 1), k_step, lanes, a, b)
+    b_step = _b_step(rows, cols, k_step, lanes, room) or 0
+    return Schedule((rows, cols), group, (rows, 1), k_step, lanes, a, b, b_step)
+
+
+def _b_step(rows: int, cols: int, k_step: int, lanes: int, room: int) -> int | None:
+    """How much of a step of B is read at a time, that registers may hold it; 0: all of it; None where none fits."""
+    if cols * k_step <= room:
+        return 0
+    is_longer = k_step > lanes and k_step % lanes == 0
+    return lanes if is_longer and rows * k_step // lanes + cols * lanes <= room else None
 
 
 def _block_read(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
@@ -113,6 +123,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         group=_pair(flat["group"]),
         run=_pair(flat["run"]),
         k_step=_int(flat["k_step"]),
+        b_step=_int(flat["b_step"]),
         sub_group=None if lanes is None else _int(lanes),
         a=_operand(flat, "a"),
         b=_operand(flat, "b"),

@@ -51,6 +51,7 @@ FIELDS: dict[str, Field] = {
     "group": Field("pair", "1x8 (rows x columns of work-items)", 1024),
     "run": Field("pair", "8x4 (neighbouring rows x columns)", 256),
     "k_step": Field("int", "8", 1024),
+    "b_step": Field("int", "8", 1024, least=0),
     "sub_group": Field("lanes", "8", 128),
     "stages": Field("int", "2", 64),
     "mbarrier": Field("int", "4", 32, least=0),

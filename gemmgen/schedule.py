@@ -58,6 +58,9 @@ class Schedule:
         k_step: depth that one iteration of the main loop covers.
         sub_group: lanes of a sub-group; None where none is needed.
         a, b: the operands' way into registers.
+        b_step: where sub-groups read both operands by blocks from buffers, how deep B is read at a time, while all of
+            the step's A is in registers: longer steps, whose reads of A are wider. 0 reads B's part of a step at once,
+            and A's as it is needed.
         stages: slots of the ring in local memory.
         mbarrier: tiles of that ring that a pair of mbarriers hands over at a time; 0 where barriers of the group do.
         slices: parts of each step of K, each with work-items of its own, whose sums meet in local memory.
@@ -77,7 +80,7 @@ class Schedule:
             arithmetic.
         snake: whether every other row of the arithmetic goes backwards, so that the element of B at the turn is used
             twice in a row.
-        barrier: whether the group meets after B's load, only to stay in step for the cache.
+        barrier: whether the group meets before each step's arithmetic, only to stay in step for the cache.
         c_width: elements of C that one store writes, where they are inside.
         name: of the kernel; None derives one (`slug`).
     """
@@ -89,6 +92,7 @@ class Schedule:
     sub_group: int | None = None
     a: Operand = field(default_factory=Operand)
     b: Operand = field(default_factory=Operand)
+    b_step: int = 0
     stages: int = 1
     mbarrier: int = 0
     slices: int = 1
@@ -129,7 +133,7 @@ class Schedule:
         """Whether a step's values of B are all loaded before its arithmetic: so that the group can meet between, or so
         that compilers unroll the step as one.
         """
-        return self.barrier or self.by_blocks
+        return (self.barrier or self.by_blocks) and not self.b_step
 
     @property
     def block_tile(self) -> tuple[int, int]:

@@ -41,7 +41,7 @@ class OpenCL(CLike):
     name: ClassVar[str] = "opencl"
     suffix: ClassVar[str] = ".cl"
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
-    targets: ClassVar[tuple[str, ...]] = ("intel", "khr", "portable")
+    targets: ClassVar[tuple[str, ...]] = ("intel", "xe_hpc", "khr", "portable")
     #: Floats of 16 bits are kept in ushort, since half is no type of variables without an extension.
     types: ClassVar[dict[str, str]] = {
         "float64": "double",
@@ -239,7 +239,8 @@ class OpenCL(CLike):
         """Where a move from a buffer begins."""
         if move.byte_place is None:
             return self.address(move.src, move.src_index)
-        return f"at({move.src.name}, {self.expr(move.byte_place[0])})"
+        start = "" if move.from_element is None else f" + {self.expr(move.from_element)}"
+        return f"at({move.src.name}{start}, {self.expr(move.byte_place[0])})"
 
 
 def _function(source: DType, target: DType) -> str:

@@ -32,7 +32,7 @@ class Sycl(CLike):
     name: ClassVar[str] = "sycl"
     suffix: ClassVar[str] = ".hpp"
     words: ClassVar[Words] = Words("work-item", "group", "USM", "local memory", "sub-group")
-    targets: ClassVar[tuple[str, ...]] = ("sycl", "khr", "portable")
+    targets: ClassVar[tuple[str, ...]] = ("sycl", "xe_hpc", "khr", "portable")
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
     types: ClassVar[dict[str, str]] = TYPES
     minimum: ClassVar[str] = "std::min"
@@ -280,7 +280,8 @@ class Sycl(CLike):
     def wide_move(self, move: Move) -> str:
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
         if move.byte_place is not None:
-            source = f"at({move.src.name}, {self.expr(move.byte_place[0])})"
+            start = "" if move.from_element is None else f" + {self.expr(move.from_element)}"
+            source = f"at({move.src.name}{start}, {self.expr(move.byte_place[0])})"
         match move.atom.name:
             case "vector" | "aligned_vector":
                 return f"copy{move.width}({to}, {source});"

@@ -77,8 +77,11 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         f"{rows}x{cols} of C per {words.work_item}, {high}x{wide} {words.work_item}s per {words.group} "
         f"({block_rows}x{block_cols} of C), {schedule.k_step} along K per iteration"
     )
+    if schedule.b_step:
+        text += f", {schedule.b_step} of B at a time"
     if schedule.barrier:
-        text += f", a barrier after B's load to keep the {words.group} in step for the cache"
+        loaded = "A" if schedule.b_step else "B"
+        text += f", a barrier after {loaded}'s load to keep the {words.group} in step for the cache"
     if schedule.stages > 1:
         text += f", {schedule.stages} tiles in {words.local_memory} at a time"
     if schedule.mbarrier:

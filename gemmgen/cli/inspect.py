@@ -58,7 +58,8 @@ def _files(*names: str, metavar: str, text: str) -> object:
 def inspect(
     request: Request,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A file of your own: .cl, .cu or .spv.", show_default=False)
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A file of your own: .cl, .cu, .hpp or .spv.", show_default=False),
     ] = None,
     kernel: Annotated[str | None, typer.Option("--kernel", metavar="NAME", help="The kernel in FILE.")] = None,
     preset: Annotated[
@@ -115,6 +116,8 @@ def _problems(
         if path is not None and str(path) != "-":
             problems += (p.replace("-o ", f"{option} ", 1) for p in path_problems(path, "report" + path.suffix))
     plot = outputs["--plot"]
+    if str(outputs["--html"]) == "-":
+        problems.append("--html -: a page goes to a file: name one, such as report.html")
     if plot is not None and plot.suffix.lstrip(".") not in _PICTURES:
         problems.append(f"--plot {plot}: its name must end in .{', .'.join(_PICTURES)}, such as roofline.png")
     if kernel is not None and file is None:
@@ -149,6 +152,8 @@ def _presets(text: str) -> list[str | None]:
         glob = "*" if part == "all" else part
         found = [name for name in names() if fnmatchcase(name, glob)]
         chosen += found or [part]
+    if not chosen:
+        raise UserError("--preset names none: give one of gemmgen presets, or a pattern such as 'smem_*'")
     return list(dict.fromkeys(chosen))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from gemmgen.inspect.code import Access, Builder, Compiled, Instruction, Kind, Listing, Resources
 
@@ -91,9 +92,11 @@ def _instructions(match: re.Match[str], wave: int, line: int) -> list[Instructio
     if kind is Kind.BRANCH:
         targets = tuple(re.findall(r"\.L\w+", first))
         stays = opcode.startswith(("s_cbranch", "s_swappc", "s_call", "s_getpc", "s_trap"))
-    return [Instruction(opcode, kind, text, fmas, _access(opcode, first, kind, wave), targets, stays, line)]
+    access, calls = _access(opcode, first, kind, wave), opcode.startswith(("s_swappc", "s_call"))
+    return [Instruction(opcode, kind, text, fmas, access, targets, stays, line, calls=calls)]
 
 
+@cache
 def _kind(opcode: str) -> Kind:
     if opcode.endswith("_dpp") and opcode.startswith("v_mov"):
         return Kind.SHUFFLE
@@ -127,6 +130,7 @@ def _access(opcode: str, rest: str, kind: Kind, wave: int) -> Access | None:
     return Access("scratch" if scratch else "global", how, size, " lds" in rest or "_lds_" in opcode)
 
 
+@cache
 def _width(opcode: str) -> int | None:
     """Bytes for one lane."""
     twice = 2 if re.match(r"ds_(read|write|load|store)_?2", opcode) else 1
@@ -164,6 +168,7 @@ def resources(text: str, name: str) -> Resources:
         scratch=number("private_segment_fixed_size"),
         spills=f"{vector} vector, {scalar} scalar registers" if vector or scalar else "",
         local_bytes=number("group_segment_fixed_size"),
+        at_launch="dynamic_shared_pointer" in entry,
         group=int(group[1]) * int(group[2]) * int(group[3]) if group else None,
         occupancy=int(said[1]) if said else None,
     )

@@ -40,7 +40,7 @@ def version(tool: str) -> str:
             # It answers into a file.
             run([program, "query", "OCL_DRIVER_VERSION"], folder)
             files = [f.read_text("utf-8", "replace") for f in folder.iterdir()]
-            return files[0].strip() if files else "unknown"
+            return files[0].strip("\0 \n") if files else "unknown"
         said = run([program, "--help" if tool == "iga64" else "--version"], folder).output
     found = re.search(r"\d+\.\d+(?:\.\d+)*", said)
     return found[0] if found else "unknown"

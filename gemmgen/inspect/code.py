@@ -64,6 +64,7 @@ class Instruction:
         falls_through: whether the next instruction may follow it.
         line: of the source; 0 where the tool does not say.
         lanes: that it works on; 0 for all of the thread's.
+        calls: whether it goes to a function, and what follows comes after that.
     """
 
     opcode: str
@@ -75,6 +76,7 @@ class Instruction:
     falls_through: bool = True
     line: int = 0
     lanes: int = 0
+    calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,10 @@ class Resources:
         registers: per work-item (NVIDIA, AMD) or per thread (Intel: of 32 or 64 bytes).
         scratch: bytes of memory per work-item that stand in for registers.
         spills: registers or bytes spilled, in the compiler's own words; empty if none.
-        local_bytes: local memory of a group.
+        local_bytes: local memory of a group, as far as the compiler knows.
         group: work-items of a group.
         occupancy: waves, where the compiler says it itself.
+        at_launch: whether the launch adds local memory of a size that the compiler does not know.
     """
 
     lanes: int | None = None
@@ -133,6 +136,7 @@ class Resources:
     local_bytes: int | None = None
     group: int | None = None
     occupancy: int | None = None
+    at_launch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

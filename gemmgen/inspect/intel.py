@@ -31,6 +31,9 @@ _KIND = {opcode: kind for kind, words in _KINDS.items() for opcode in words.spli
 _BY_TYPE = {"add": Kind.FLOAT, "mul": Kind.FLOAT, "mad": Kind.FMA, "mac": Kind.FMA, "madm": Kind.FMA, "dp4a": Kind.FMA}
 #: Branches that always leave for their label: a guard makes them conditional.
 _GOES = frozenset({"jmpi", "goto", "else", "break", "cont"})
+#: Lanes that fill a register of 32 bytes.
+_FULL = 8
+_CALLS = frozenset({"call", "calla"})
 _FLOATS = frozenset({"f", "hf", "df", "bf", "tf32"})
 
 
@@ -63,13 +66,13 @@ def _instruction(match: re.Match[str], register_bytes: int, line: int) -> Instru
     if text.startswith("/*"):
         text = text.partition("*/")[2].strip()
     if opcode in _SENDS:
-        kind, access = _send(rest, comment.strip(), register_bytes)
+        kind, access = _send(rest, comment.strip(), register_bytes, lanes)
         return Instruction(match["opcode"], kind, text, 0, access, (), "EOT" not in rest, line, lanes)
     kind = _kind(opcode, modifier, rest)
     fmas = lanes if kind is Kind.FMA else _dpas(modifier, rest, lanes) if kind is Kind.MATRIX else 0
     targets = tuple(re.findall(r"\bL\d+\b", rest)) if kind is Kind.BRANCH else ()
     stays = not (opcode in _GOES and match["guard"] in (None, "(W)")) and opcode != "ret"
-    return Instruction(match["opcode"], kind, text, fmas, None, targets, stays, line, lanes)
+    return Instruction(match["opcode"], kind, text, fmas, None, targets, stays, line, lanes, opcode in _CALLS)
 
 
 def _kind(opcode: str, modifier: str, rest: str) -> Kind:
@@ -105,7 +108,7 @@ def _dpas(modifier: str, rest: str, lanes: int) -> int | None:
     return int(shape[1]) * int(shape[2]) * packed * lanes if shape and packed else None
 
 
-def _send(rest: str, comment: str, register_bytes: int) -> tuple[Kind, Access | None]:
+def _send(rest: str, comment: str, register_bytes: int, lanes: int) -> tuple[Kind, Access | None]:
     """A message: the disassembler decodes it in its comment."""
     if "barrier" in comment:
         return Kind.BARRIER, None
@@ -120,7 +123,9 @@ def _send(rest: str, comment: str, register_bytes: int) -> tuple[Kind, Access | 
         return Kind.UNKNOWN, None
     registers = int(sizes[1] if is_store else sizes[2])
     block = re.match(r"(?:load|store)(?:_block)?\.\w+\.d(\d+)x(\d+)t", words)
-    size = int(block[1]) * int(block[2]) // 8 if block else registers * register_bytes
+    size: int | None = int(block[1]) * int(block[2]) // 8 if block else registers * register_bytes
+    if lanes < _FULL and re.search(r"gather|scatter|untyped", words):
+        size = None  # registers are answered whole, whatever the few lanes asked for
     kind = Kind.STORE if is_store else Kind.LOAD
     return kind, Access(_space(rest, words), _how(words, registers), size)
 
@@ -170,6 +175,7 @@ def resources(info: str) -> Resources:
         scratch=-(-total // lanes) if lanes else None,
         spills=", ".join(f"{size} bytes of {usage.replace('_', ' ')}" for usage, size in scratch),
         local_bytes=number("slm_size") or 0,
+        at_launch=re.search(r"^\s*addrmode:\s*slm\b", info, re.MULTILINE) is not None,
         group=int(group[1]) * int(group[2]) * int(group[3]) if group else None,
     )
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from gemmgen import driver
-from gemmgen.errors import ScheduleError, ToolError, UserError
+from gemmgen.errors import ToolError, UserError
 from gemmgen.inspect.machine import Machine
 from gemmgen.inspect.report import Report, Subject, report
 from gemmgen.inspect.toolchains import Input, Language, compile_for
@@ -21,7 +21,9 @@ from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
-LANGUAGES: dict[str, Language] = {".cl": "OpenCL C", ".cu": "CUDA C++", ".spv": "SPIR-V"}
+#: Bytes of a register of Xe-HPC, twice those of all other Intel GPUs here.
+WIDE_REGISTER = 64
+LANGUAGES: dict[str, Language] = {".cl": "OpenCL C", ".cu": "CUDA C++", ".hpp": "SYCL", ".spv": "SPIR-V"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,36 +52,32 @@ def target_of(machine: Machine) -> tuple[str, Target]:
     if machine.vendor == "nvidia":
         name = machine.target if machine.target in TARGETS else machine.target.rstrip("af")
         return "cuda", TARGETS[name]
-    return "opencl", TARGETS["portable" if machine.vendor == "amd" else "intel"]
+    if machine.vendor == "amd":
+        return "opencl", TARGETS["portable"]
+    is_xe_hpc = machine.figures.register_bytes == WIDE_REGISTER
+    return "opencl", TARGETS["xe_hpc" if is_xe_hpc else "intel"]
 
 
 def jobs(spec: GemmSpec, schedule: Schedule, chosen: Sequence[Machine]) -> list[Job | Failure]:
-    """A schedule's kernels; each target's text is emitted once."""
-    made: dict[tuple[str, str], tuple[Source, Kernel] | ScheduleError] = {}
+    """A schedule's kernels. Targets that can do the same get the same text, which is emitted once."""
+    made: dict[tuple[str, frozenset[str]], tuple[Source, Kernel]] = {}
     out: list[Job | Failure] = []
     for machine in chosen:
         backend, target = target_of(machine)
-        key = (backend, target.name)
+        if problems := driver.refusals(spec, schedule, backend, target):
+            out.append(Failure(machine, problems))
+            continue
+        key = (backend, target.features)
         if key not in made:
-            made[key] = _emit(spec, schedule, backend, target)
-        found = made[key]
-        if isinstance(found, ScheduleError):
-            out.append(Failure(machine, found.problems))
-        else:
-            out.append(_job(machine, *found, spec, schedule))
+            source, program = driver.emit_program(spec, schedule, backend, target)
+            made[key] = source, program.main
+        out.append(_job(machine, *made[key], spec, schedule))
     return out
 
 
-def _emit(spec: GemmSpec, schedule: Schedule, backend: str, target: Target) -> tuple[Source, Kernel] | ScheduleError:
-    try:
-        return driver.emit(spec, schedule, backend, target), driver.lower(spec, schedule, target)
-    except ScheduleError as error:
-        return error
-
-
 def _job(machine: Machine, source: Source, kernel: Kernel, spec: GemmSpec, schedule: Schedule) -> Job:
-    # A sum over parts of K may follow; the product comes first.
-    entry = source.entry_points[0]
+    # What scales C before parts of K are added to it comes first, a sum over such parts last.
+    entry = next(e for e in source.entry_points if e.name == kernel.name)
     group = entry.group[0] * entry.group[1]
     options = source.build_options if machine.vendor != "nvidia" else ()
     given = Input(
@@ -89,27 +87,33 @@ def _job(machine: Machine, source: Source, kernel: Kernel, spec: GemmSpec, sched
         options,
         group,
         source.name,
+        entry.dynamic_bytes,
     )
     accesses: dict[str, tuple[LocalAccess, ...]] = {}
     if machine.figures.banks is not None:
         lanes = 32 if machine.vendor == "nvidia" or machine.figures.simds == 2 else 64
-        accesses[machine.target] = local_accesses(kernel, lanes, int(machine.figures.banks))
+        accesses[machine.target] = _accesses(kernel, lanes, int(machine.figures.banks))
     sizes = tuple(size or 4096 for size in (spec.m, spec.n, spec.k))
     fmas = schedule.tile[0] * schedule.tile[1] * schedule.k_step
     return Job(machine, given, Subject(source.name, accesses, fmas, (sizes[0], sizes[1], sizes[2])), source.text)
 
 
+@lru_cache(maxsize=8)
+def _accesses(kernel: Kernel, lanes: int, banks: int) -> tuple[LocalAccess, ...]:
+    return local_accesses(kernel, lanes, banks)
+
+
 def file_jobs(path: Path, kernel: str | None, chosen: Sequence[Machine]) -> list[Job | Failure]:
     """A user's file, for each target. Raises: UserError if it can't be read or is of no kind that is known."""
     if path.suffix not in LANGUAGES:
-        remedy = "compile SYCL to SPIR-V first, and give the .spv" if path.suffix in (".hpp", ".cpp") else ""
         listed = ", ".join(f"{suffix} ({name})" for suffix, name in LANGUAGES.items())
-        raise UserError(f"{path}: of which language is it? Its name must end in {listed}{remedy and '; ' + remedy}")
+        raise UserError(f"{path}: of which language is it? Its name must end in {listed}")
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
     source = Input(LANGUAGES[path.suffix], content, kernel, (), None, path.name)
+    # What a binary was made of is not at hand.
     text = "" if path.suffix == ".spv" else content.decode("utf-8", "replace")
     return [Job(machine, source, Subject(path.name), text) for machine in chosen]
 

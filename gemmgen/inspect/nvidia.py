@@ -10,7 +10,7 @@ WARP = 32
 _LABEL = re.compile(r"^(\.[\w.$]+|\$[\w.$]+|[A-Za-z_][\w$]*):\s*$")
 _SOURCE = re.compile(r'^\s*//## File "(.*)", line (\d+)( inlined.*)?\s*$')
 _LINE = re.compile(
-    r"^\s*/\*(?P<pc>[0-9a-f]{4,})\*/\s+(?P<guard>@!?U?P[T0-9]+\s+)?(?P<opcode>[A-Z][A-Z0-9_.]*)(?P<rest>(?:\s.*)?);"
+    r"^\s*/\*(?P<pc>[0-9a-f]{4,})\*/\s+(?P<guard>@!?U?P[T0-9]+\s+)?(?P<opcode>[A-Z][A-Za-z0-9_.]*)(?P<rest>(?:\s.*)?);"
 )
 _PASSED = re.compile(r"^\s*(//.*|\.[a-z].*|/\*[0-9a-f\s]*\*/|)\s*$")
 #: First parts of opcodes (CUDA Binary Utilities, "Instruction Set Reference").
@@ -84,15 +84,21 @@ def _instruction(match: re.Match[str], line: int) -> Instruction:
     kind = _kind(first, modifiers, guard)
     if kind is Kind.FMA and re.search(r",\s*-?RZ,\s*-?RZ,", rest):
         kind = Kind.MOVE  # a constant by way of 0 * 0 + constant
-    targets = tuple(re.findall(r"`\(([^)]+)\)", rest)) if first in ("BRA", "JMP") else ()
+    goes = re.findall(r"`\(([^)]+)\)", rest)
+    # To a label of the function's own, CALL is a branch that does not come back.
+    calls = first == "CALL" and not all(x.startswith(".L_") for x in goes or "?")
+    targets = tuple(goes) if first in ("BRA", "JMP", "CALL") and not calls else ()
     # A condition is a guard before the opcode, or an operand before the label.
     conditional = guard not in ("", "@PT", "@UPT") or bool(targets and rest.split("`")[0].strip())
-    leaves = first in _LEAVES and not conditional
+    leaves = (first in _LEAVES or (first == "CALL" and not calls)) and not conditional
     if first in _INDIRECT:
         kind = Kind.UNKNOWN
     text = " ".join(match[0].split())
     fmas = _fmas(first, modifiers) if kind in MATH else 0
-    return Instruction(opcode, kind, text, fmas, _access(first, modifiers, kind), targets, not leaves, line)
+    if first == "HFMA2" and len(re.findall(r"\.H[01]_H[01]", rest)) > 2:
+        fmas = WARP  # both halves of each operand are one number: a multiply-add of single ones
+    access = _access(first, modifiers, kind)
+    return Instruction(opcode, kind, text, fmas, access, targets, not leaves, line, calls=calls)
 
 
 def _kind(first: str, modifiers: list[str], guard: str) -> Kind:

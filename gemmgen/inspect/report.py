@@ -105,10 +105,11 @@ class Report:
 def report(machine: Machine, compiled: Compiled, subject: Subject) -> Report:
     """Everything that is said of a kernel on a target."""
     loops = find_loops(compiled.listing)
-    room = bounds.occupancy(machine, compiled.resources)
+    r = compiled.resources
+    room = None if r.at_launch and r.local_bytes is None else bounds.occupancy(machine, r)
     code = compiled.listing.instructions
     members = tuple(code[i] for i in loops.hot.own) if loops.hot else ()
-    doubts = tuple(_doubts(compiled.listing, loops, members))
+    doubts = (*_doubts(compiled.listing, loops, members), *_calls(compiled.listing, loops))
     hot = _hot(compiled.listing, loops.hot) if loops.hot and not doubts else None
     accesses = None if subject.accesses is None else subject.accesses.get(machine.target, ())
     always = [code[i] for i in loops.hot.own if i in loops.hot.always] if loops.hot else []
@@ -145,15 +146,28 @@ def _doubts(listing: Listing, loops: Loops, members: Sequence[Instruction]) -> l
     if unknown:
         shown = "; ".join(f"`{x.text}`" for x in unknown[:_SHOWN])
         doubts.append(f"{len(unknown)} instructions are not known here: {shown}")
+    nowhere = {label for x in listing.instructions for label in x.targets if label not in listing.labels}
+    if nowhere:
+        doubts.append(f"branches lead where no label is: {', '.join(f'`{x}`' for x in sorted(nowhere)[:_SHOWN])}")
     if not loops.regular:
         doubts.append("a loop has several entrances: which instructions it repeats is not certain")
     return doubts
 
 
+def _calls(listing: Listing, loops: Loops) -> list[str]:
+    """A loop is not known by its own instructions where each round also runs those of a function."""
+    always = (listing.instructions[i] for i in (loops.hot.always if loops.hot else ()))
+    called = {x.text for x in always if x.calls}
+    shown = "; ".join(f"`{text}`" for text in sorted(called)[:_SHOWN])
+    return [f"the loop calls functions, whose instructions stand elsewhere: {shown}"] if called else []
+
+
 def _notes(listing: Listing, loops: Loops) -> list[str]:
+    calling = sum(any(listing.instructions[i].calls for i in loop.body) for loop in loops.all)
+    notes = [f"functions are called in {calling} of {len(loops.all)} loops, and not counted there"] if calling else []
     if loops.hot is None:
-        return [f"{len(loops.all)} loops, none of which multiplies and adds" if loops.all else "no loop"]
-    notes = []
+        some = f"{len(loops.all)} loop{'s' if len(loops.all) > 1 else ''}, none of which multiplies and adds"
+        return [some if loops.all else "no loop", *notes]
     code = listing.instructions
     if loops.rivals:
         others = ", ".join(f"{x.math / len(x.own):.3f} of {len(x.own)}" for x in loops.rivals[:_SHOWN])

@@ -120,7 +120,7 @@ def cells(report: Report) -> list[str]:
     r, loop = report.compiled.resources, report.loop
     own = [number(r.lanes), number(r.registers), number(r.scratch), number(r.local_bytes), occupancy(report)]
     if loop is None:
-        counted = ["none" if not report.doubts else UNKNOWN, *[UNKNOWN] * 7]
+        counted = [UNKNOWN] * 8 if report.doubts else ["none", *["-"] * 7]
     else:
         moves = loop.counts[Kind.MOVE] + loop.counts[Kind.SHUFFLE]
         index = loop.counts[Kind.INT] + loop.counts[Kind.SCALAR]

@@ -16,9 +16,11 @@ from gemmgen.inspect.machine import Machine
 from gemmgen.inspect.tools import LIBCLC, TOOLS, Answer, find, kept, run
 from gemmgen.options import suggest
 
-Language = Literal["OpenCL C", "CUDA C++", "SPIR-V"]
+Language = Literal["OpenCL C", "CUDA C++", "SPIR-V", "SYCL"]
 _LOG_LINES = 12
 _NEWEST = "-cl-std=CL3.0"
+_AT_LAUNCH = "the launch decides how much local memory a group has: it is not known here, nor is occupancy"
+_EXTERN_SHARED = re.compile(rb"\bextern\b[^;]*\b__shared__\b")
 #: Their front end hides images, which Intel's own header then fails on, unless it is told to have them.
 _NO_IMAGES = frozenset({"pvc"})
 _INTEL_FEATURES = "-cl-ext=+__opencl_c_images,+__opencl_c_read_write_images"
@@ -33,6 +35,7 @@ class Input:
         kernel: the one that is meant; None for the only one.
         options: that the compiler must be told.
         group: work-items of a group, where the host decides.
+        launch_bytes: local memory that the launch asks for, of which the compiler knows nothing; None if nobody does.
         where: a name for messages.
     """
 
@@ -42,6 +45,7 @@ class Input:
     options: tuple[str, ...] = ()
     group: int | None = None
     where: str = "kernel"
+    launch_bytes: int | None = None
 
 
 def compile_for(machine: Machine, source: Input) -> Compiled:
@@ -52,7 +56,7 @@ def compile_for(machine: Machine, source: Input) -> Compiled:
     if not machine.device:
         raise ToolError(f"{machine.target}: {machine.note}")
     compilers: dict[str, dict[Language, Callable[[Machine, Input], Compiled]]] = {
-        "intel": {"OpenCL C": _intel, "SPIR-V": _intel},
+        "intel": {"OpenCL C": _intel, "SPIR-V": _intel, "SYCL": _sycl},
         "nvidia": {"CUDA C++": _nvidia},
         "amd": {"OpenCL C": _amd},
     }
@@ -62,13 +66,16 @@ def compile_for(machine: Machine, source: Input) -> Compiled:
     compiled = able[source.language](machine, source)
     if not compiled.listing.instructions:
         raise ToolError(f"{machine.target}: {compiled.kernel} came out empty: a built-in that {machine.target} lacks?")
-    known = compiled.resources
+    known, notes = compiled.resources, compiled.notes
     group = known.group if known.group is not None else source.group
-    return replace(compiled, resources=replace(known, group=group))
+    local = None if known.local_bytes is None else known.local_bytes + (source.launch_bytes or 0)
+    if known.at_launch and source.launch_bytes is None:
+        local, notes = None, (*notes, _AT_LAUNCH)
+    return replace(compiled, resources=replace(known, group=group, local_bytes=local), notes=notes)
 
 
 def _write(folder: Path, source: Input) -> Path:
-    suffix = {"OpenCL C": ".cl", "CUDA C++": ".cu", "SPIR-V": ".spv"}[source.language]
+    suffix = {"OpenCL C": ".cl", "CUDA C++": ".cu", "SPIR-V": ".spv", "SYCL": ".hpp"}[source.language]
     file = folder / f"kernel{suffix}"
     file.write_bytes(source.content)
     return file
@@ -84,7 +91,7 @@ def _refused(tool: str, machine: Machine, source: Input, answer: Answer, folder:
     noise = re.compile(r"\s*$|Build failed|Command was|.*backend compiler failed")
     lines = [line for line in text.splitlines() if not noise.match(line)]
     first = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line, re.IGNORECASE)), 0)
-    said = "\n    ".join(lines[first : first + _LOG_LINES])
+    said = "\n    ".join(lines[first : first + _LOG_LINES]) or "it does not say why; is the file empty?"
     return ToolError(f"{machine.target}: {tool} does not compile {source.where}:\n    {said}")
 
 
@@ -96,8 +103,8 @@ def _pick(machine: Machine, source: Input, names: Sequence[str]) -> str:
         if len(names) > 1:
             raise ToolError(f"{source.where} holds {len(names)} kernels: name one by --kernel: {', '.join(names)}")
         return names[0]
-    if source.kernel in names:
-        return source.kernel
+    if found := next((n for n in (source.kernel, f"__sycl_kernel_{source.kernel}") if n in names), None):
+        return found
     # C++ mangles names: their length stands before them.
     mangled = [name for name in names if f"{len(source.kernel)}{source.kernel}" in name]
     if len(mangled) == 1:
@@ -106,6 +113,16 @@ def _pick(machine: Machine, source: Input, names: Sequence[str]) -> str:
 
 
 # --- Intel ----------------------------------------------------------------------------------------
+
+
+def _sycl(machine: Machine, source: Input) -> Compiled:
+    """By way of SPIR-V: the module that the kernel stands in."""
+    from gemmgen.inspect.sycl import modules
+
+    made = modules(source.content.decode("utf-8", "replace"), source.where)
+    name = _pick(machine, source, [name for module in made for name in module.kernels])
+    module = next(module for module in made if name in module.kernels)
+    return _intel(machine, replace(source, language="SPIR-V", content=module.content, kernel=name))
 
 
 def _intel(machine: Machine, source: Input) -> Compiled:
@@ -164,7 +181,8 @@ def _nvidia(machine: Machine, source: Input) -> Compiled:
     if compiled is None:
         raise ToolError(f"{machine.target}: {name} has no code")
     group = nvidia.group_of(texts["asm"], name)
-    return replace(compiled, resources=replace(compiled.resources, group=source.group or group))
+    at_launch = _EXTERN_SHARED.search(source.content) is not None
+    return replace(compiled, resources=replace(compiled.resources, group=source.group or group, at_launch=at_launch))
 
 
 def _run_nvidia(machine: Machine, source: Input, folder: Path) -> dict[str, str]:

@@ -109,7 +109,8 @@ class Evaluator:
         """What finds an address, worked out before, that is not that of the move's coordinates."""
         if move.byte_place is None:
             return lambda _active: None
-        counted = [self.index(number, scope, site) for number in move.byte_place]
+        start = Const(0) if move.from_element is None else move.from_element * move.src.dtype.size
+        counted = [self.index(start + number, scope, site) for number in move.byte_place]
         places = [self.index(number, scope, site) for number in in_bytes(move)]
 
         def check(active: Active) -> None:

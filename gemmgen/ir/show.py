@@ -209,6 +209,7 @@ def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | AsyncGroup | Mbarr
             src = show_index(stmt.src, stmt.src_index)
             valid = "" if stmt.valid is None else f", {show_expr(stmt.valid)} of them inside"
             at = "" if stmt.byte_place is None else f", at byte {', '.join(map(show_expr, stmt.byte_place))}"
+            at += "" if stmt.from_element is None else f" from element {show_expr(stmt.from_element)}"
             ahead = " ahead" if stmt.ahead else ""
             return f"{dst} <- move {stmt.atom.name} x{stmt.width}{ahead} {src}{valid}{at}"
         case Point(view, buffer, index):

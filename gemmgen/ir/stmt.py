@@ -225,6 +225,7 @@ class Move:
         valid: how many of the elements are inside the matrix, for an atom that makes the others zero; None for all.
         byte_place: where the first element lies in `src`, where that has been worked out before: how many bytes into a
             buffer; the line of an image and how many bytes into it.
+        from_element: the element of the buffer that `byte_place` counts from; None for the first.
         ahead: whether it may read what nothing was written to, because nobody uses it then.
     """
 
@@ -236,6 +237,7 @@ class Move:
     width: int
     valid: Expr | None = None
     byte_place: tuple[Expr, ...] | None = None
+    from_element: Expr | None = None
     ahead: bool = False
 
 

@@ -76,6 +76,11 @@ def _nvidia(name: str, shared_bytes: int) -> Target:
 #: need alignment lack `unaligned_vectors`.
 TARGETS: dict[str, Target] = {
     "intel": Target("intel", _INTEL, (8, 16, 32), max_group=1024),
+    # 128 registers of 64 bytes a thread, 128 KiB of local memory, no sub-groups of 8, no images (Intel, "oneAPI GPU
+    # Optimization Guide", Intel Xe GPU Architecture: Xe-HPC).
+    "xe_hpc": Target(
+        "xe_hpc", _INTEL - {"image_block_read"}, (16, 32), local_bytes=131072, sub_group_register_bytes=8192
+    ),
     "khr": Target("khr", frozenset({"sub_groups", "unaligned_vectors", "fp64", "fp16"}), (8, 16, 32, 64)),
     "sycl": Target("sycl", _SYCL, (8, 16, 32)),
     # OpenCL C converts float16 where it has no arithmetic on it; float64 is an option.

@@ -61,8 +61,8 @@ class _Verifier:
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self._kernel, self._target = kernel, target
-        # What is being checked, for messages.
-        self._at = "its head"
+        # What is being checked, for messages: put into words only where there is one.
+        self._at: Stmt | str = "its head"
 
     def check(self) -> None:
         """All of the kernel."""
@@ -92,7 +92,7 @@ class _Verifier:
 
     def _body(self, body: Body, scope: Visible) -> None:
         for stmt in body:
-            self._at = f"`{headline(stmt)}`"
+            self._at = stmt
             self._exprs(exprs(stmt), scope)
             self._stmt(stmt, scope)
 
@@ -195,6 +195,10 @@ class _Verifier:
             for number in stmt.byte_place:
                 self._integer(number)
                 self._expr(number, scope)
+        if stmt.from_element is not None:
+            self._require(stmt.byte_place is not None and stmt.src.space is Space.GLOBAL, "an element to count from")
+            self._integer(stmt.from_element)
+            self._expr(stmt.from_element, scope)
         if stmt.atom.is_async:
             there = (stmt.src.space, stmt.dst.space) == (Space.GLOBAL, Space.LOCAL)
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")
@@ -278,11 +282,8 @@ class _Verifier:
                     self._fail(f"{name} is not bound")
                 self._same(bound, dtype, f"{name} where it is bound and where it is used")
             case Bin(op, a, b):
-                whole = {a.dtype, b.dtype} <= {I32, I64}
-                self._require(
-                    whole or a.dtype == b.dtype,
-                    f"the operands of {show_expr(node)} differ in type: {a.dtype} and {b.dtype}",
-                )
+                if not {a.dtype, b.dtype} <= {I32, I64}:
+                    self._same(a.dtype, b.dtype, f"the operands of {show_expr(node)}")
                 self._require((a.dtype == BOOL) <= (op in ("&&", "==", "!=")), f"{op} on bool")
                 self._require(op != "&&" or a.dtype == BOOL, f"&& on {a.dtype}")
                 self._require(op not in ("%", "&") or not a.dtype.is_float, f"{op} on {a.dtype}")
@@ -353,17 +354,20 @@ class _Verifier:
     # --- messages ---------------------------------------------------------------------------------
 
     def _integer(self, node: Expr) -> None:
-        self._require(node.dtype == I32, f"{show_expr(node)} is {node.dtype}, not an integer")
+        if node.dtype != I32:
+            self._fail(f"{show_expr(node)} is {node.dtype}, not an integer")
 
     def _same(self, a: DType, b: DType, what: str) -> None:
-        self._require(a == b, f"{what} differ in type: {a} and {b}")
+        if a != b:
+            self._fail(f"{what} differ in type: {a} and {b}")
 
     def _require(self, holds: bool, problem: str) -> None:
         if not holds:
             self._fail(problem)
 
     def _fail(self, problem: str) -> NoReturn:
-        raise LoweringError(f"kernel {self._kernel.name}, {self._at}: {problem}")
+        at = self._at if isinstance(self._at, str) else f"`{headline(self._at)}`"
+        raise LoweringError(f"kernel {self._kernel.name}, {at}: {problem}")
 
 
 def _listed(items: Iterable[int | str]) -> str:

@@ -137,6 +137,7 @@ def _map_move(stmt: Move, rewrite: Rewrite) -> Move:
         src_index=map_index(stmt.src_index, rewrite),
         valid=None if stmt.valid is None else map_expr(stmt.valid, rewrite),
         byte_place=None if stmt.byte_place is None else map_index(stmt.byte_place, rewrite),
+        from_element=None if stmt.from_element is None else map_expr(stmt.from_element, rewrite),
     )
 
 
@@ -235,6 +236,7 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
         case Move():
             valid = () if stmt.valid is None else (stmt.valid,)
             yield from (*stmt.dst_index, *stmt.src_index, *valid, *(stmt.byte_place or ()))
+            yield from () if stmt.from_element is None else (stmt.from_element,)
         case For():
             yield from (stmt.start, stmt.stop)
         case If(condition, _, _):

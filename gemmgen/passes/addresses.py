@@ -4,10 +4,15 @@ A sub-group's reads need an address each, the same for all lanes: scalar arithme
 much as a multiply-add of all lanes does. Here each lane holds another read's address, so that one vector instruction
 moves eight or sixteen of them on, and to use one is a broadcast. They count bytes, which saves a shift. The loop moves
 them on before it reads: at its end, compilers would do so on the way back only, in a part of the loop of its own.
+
+Where a step goes along the rows of a buffer, addresses can stay as they are and count from the loop's own variable,
+which the compiler adds to the buffer's offset once for all reads. They do where they are many, and where a step begins
+with them, as they would wait for being moved on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
@@ -18,6 +23,8 @@ from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Move, Stmt, Store, i
 from gemmgen.ir.visit import map_body, map_expr, substitute, walk_expr
 from gemmgen.passes.expand import loop
 
+#: To add the loop's variable to an offset takes as many instructions as to move so many registers of addresses on.
+MOVED = 2
 _PART = Var("i")
 _LANE = Call("lane_id", (), I32)
 
@@ -39,17 +46,52 @@ def addresses(kernel: Kernel) -> Kernel:
 
 def _main_loop(main: For, lanes: int, own: Expr) -> Body:
     """A main loop, and before it what its addresses need."""
-    found = [(part, reads) for part in main.body if (reads := _reads(part, main)) is not None]
+    found = list(_all_reads(main))
     # A matrix that is read at two places keeps its plain addresses.
     names = [reads.move.src.name for _, reads in found]
-    held = {id(part): _Held(reads, lanes, own) for part, reads in found if names.count(reads.move.src.name) == 1}
+    held = {
+        id(part): _Held(reads, main, lanes, own, part is found[0][0])
+        for part, reads in found
+        if names.count(reads.move.src.name) == 1
+    }
     if not held:
         return (main,)
-    body = tuple(held[id(part)].rewritten(part) if id(part) in held else part for part in main.body)
-    before = tuple(s for h in held.values() for s in h.before(main))
-    on = tuple(s for h in held.values() for s in h.on(main))
-    say = Comment("Where block reads begin, in bytes, a read or half a read a lane; a step before the first.")
-    return (say, *before, replace(main, body=(*on, *body)))
+
+    def rewritten(body: Body) -> Body:
+        return tuple(held[id(s)].rewritten(s) if id(s) in held else _around(s, rewritten) for s in body)
+
+    moving, still = ([h for h in held.values() if h.stays is stays] for stays in (False, True))
+    before: list[Stmt] = []
+    if moving:
+        say = "Where block reads begin, in bytes, a read or half a read a lane; a step before the first."
+        before.append(Comment(say))
+        before += (s for h in moving for s in h.before())
+    if still:
+        before.append(Comment("Where those along rows begin in the first step, in bytes, a read a lane."))
+        before += (s for h in still for s in h.before())
+    on = tuple(s for h in moving for s in h.on())
+    return (*before, replace(main, body=(*on, *rewritten(main.body))))
+
+
+def _around(stmt: Stmt, rewritten: Callable[[Body], Body]) -> Stmt:
+    """A part of a step that reads stand in."""
+    return replace(stmt, body=rewritten(stmt.body)) if _is_part(stmt) and isinstance(stmt, For) else stmt
+
+
+def _is_part(stmt: Stmt) -> bool:
+    """Whether it is a loop over parts of a step, written out by the compiler."""
+    return isinstance(stmt, For) and stmt.unroll and as_int(stmt.start) == 0 and stmt.step > 1
+
+
+def _all_reads(main: For) -> Iterator[tuple[Stmt, _Reads]]:
+    """The reads of a step, and of the parts of it, with the statements that they are."""
+    for stmt in main.body:
+        if (reads := _reads(stmt, main)) is not None:
+            yield stmt, reads
+        elif isinstance(stmt, For) and _is_part(stmt):
+            for inner in stmt.body:
+                if (reads := _reads(inner, main, stmt)) is not None:
+                    yield inner, reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +100,28 @@ class _Reads:
 
     Attributes:
         loops: variables and rounds, the outermost first.
+        part: the loop over parts of the step that the outermost goes on in, if any.
     """
 
     move: Move
     loops: tuple[tuple[Var, int], ...]
     axis: int
+    part: For | None
 
     @property
     def count(self) -> int:
         total = 1
         for _, rounds in self.loops:
             total *= rounds
-        return total
+        parts = 1 if self.part is None else (as_int(self.part.stop) or 0) // self.part.step
+        return total * parts
 
     @property
     def number(self) -> Expr:
         """Which of the reads it is."""
-        total: Expr = Const(0)
-        for var, rounds in self.loops:
+        (first, _), *others = self.loops
+        total: Expr = first if self.part is None else self.part.var + first
+        for var, rounds in others:
             total = total * rounds + var
         return total
 
@@ -85,10 +131,11 @@ class _Reads:
         for var, rounds in reversed(self.loops[1:]):
             values[var], number = number % rounds, number // rounds
         # Numbers past the last are held by lanes that nobody asks.
-        return values | {var: number for var, _ in self.loops[:1]}
+        values |= {var: number for var, _ in self.loops[:1]}
+        return values if self.part is None else {**values, self.part.var: Const(0)}
 
 
-def _reads(part: Stmt, main: For) -> _Reads | None:
+def _reads(part: Stmt, main: For, around: For | None = None) -> _Reads | None:
     loops: list[tuple[Var, int]] = []
     while isinstance(part, For) and part.unroll and len(part.body) == 1:
         rounds = as_int(part.stop)
@@ -99,20 +146,24 @@ def _reads(part: Stmt, main: For) -> _Reads | None:
     if not isinstance(part, Move) or not any(part.atom.lane_step) or part.byte_place is not None:
         return None
     axes = [axis for axis, place in enumerate(part.src_index) if main.var in walk_expr(place)]
-    if len(axes) != 1 or not _is_sum(part.src_index[axes[0]], main.var):
+    if len(axes) != 1 or not loops or not _is_sum(place := part.src_index[axes[0]], main.var):
         return None
-    reads = _Reads(part, tuple(loops), axes[0])
+    if around is not None and not (loops[0][1] == around.step and _is_sum(place, around.var, loops[0][0])):
+        return None
+    reads = _Reads(part, tuple(loops), axes[0], around)
     return reads if part.src.space in (Space.IMAGE, Space.GLOBAL) and reads.count > 1 else None
 
 
-def _is_sum(place: Expr, var: Var) -> bool:
-    """Whether an expression is a sum that the variable stands in once."""
+def _is_sum(place: Expr, *variables: Var) -> bool:
+    """Whether an expression is a sum that each variable stands in once."""
+    if len(variables) > 1:
+        return all(_is_sum(place, var) for var in variables)
     match place:
         case Var():
-            return place == var
+            return place == variables[0]
         case Bin("+", a, b):
-            first, second = var in walk_expr(a), var in walk_expr(b)
-            return first != second and _is_sum(a if first else b, var)
+            first, second = variables[0] in walk_expr(a), variables[0] in walk_expr(b)
+            return first != second and _is_sum(a if first else b, *variables)
     return False
 
 
@@ -123,16 +174,25 @@ class _Held:
     Attributes:
         lanes: of a sub-group.
         own: the number of a lane.
+        begins: whether the reads are a step's first.
     """
 
     reads: _Reads
+    main: For
     lanes: int
     own: Expr
+    begins: bool
 
     @property
     def parts(self) -> int:
         """Numbers of an address: two for an image, side by side in two lanes, as its instruction wants them."""
         return 2 if self.reads.move.src.space is Space.IMAGE else 1
+
+    @property
+    def stays(self) -> bool:
+        """Whether they count from the loop's variable: along rows, where the reads begin the step or are many."""
+        along_rows = self.parts == 1 and as_int(self.reads.move.src.layout.strides[self.reads.axis]) == 1
+        return along_rows and (self.begins or self.places > MOVED)
 
     @property
     def places(self) -> int:
@@ -160,31 +220,32 @@ class _Held:
             return odd * y
         return (Const(1) - odd) * x if as_int(y) == 0 else x + odd * (y - x)
 
-    def before(self, main: For) -> Body:
-        """The addresses of a step before the first."""
+    def before(self) -> Body:
+        """The addresses of a step before the first, or of the first where they stay."""
         per_place = self.lanes // self.parts
         place: Expr = _PART * per_place if self.places > 1 else Const(0)
         number = place + (self.own // self.parts if self.parts > 1 else self.own)
-        first = substitute({**self.reads.numbered(number), main.var: Const(-main.step)})
+        first = substitute({**self.reads.numbered(number), self.main.var: Const(0 if self.stays else -self.main.step)})
         values = tuple(map_expr(x, first) for x in in_bytes(self.reads.move))
         return (Alloc(self.buffer), *self._each(self._of_lane(values)))
 
-    def on(self, main: For) -> Body:
+    def on(self) -> Body:
         """All of them a step further."""
-        move, size = self.reads.move, self.reads.move.src.dtype.size
+        move, size, by = self.reads.move, self.reads.move.src.dtype.size, self.main.step
         if self.parts == 1:
-            step: tuple[Expr, ...] = (move.src.layout.strides[self.reads.axis] * main.step * size,)
+            step: tuple[Expr, ...] = (move.src.layout.strides[self.reads.axis] * by * size,)
         else:
-            step = (Const(main.step), Const(0)) if self.reads.axis == 0 else (Const(0), Const(main.step * size))
+            step = (Const(by), Const(0)) if self.reads.axis == 0 else (Const(0), Const(by * size))
         return self._each(Load(self.buffer, self._index(_PART)) + self._of_lane(step))
 
     def rewritten(self, part: Stmt) -> Stmt:
         """The read, or the loops around it, with its address from the lanes."""
         if isinstance(part, For):
-            return replace(part, body=tuple(map(self.rewritten, part.body)))
+            return replace(part, body=tuple(self.rewritten(s) for s in part.body))
         per_place = self.lanes // self.parts
         number = self.reads.number
         held = Load(self.buffer, self._index(number // per_place))
         lane = number % per_place * self.parts if self.places > 1 else number * self.parts
         lanes = (lane + 1, lane) if self.parts == 2 else (lane,)
-        return replace(self.reads.move, byte_place=tuple(Call("broadcast", (held, x), I32) for x in lanes))
+        place = tuple(Call("broadcast", (held, x), I32) for x in lanes)
+        return replace(self.reads.move, byte_place=place, from_element=self.main.var if self.stays else None)

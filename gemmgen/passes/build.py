@@ -112,7 +112,7 @@ class _Gemm(Plan):
             produce = (PipeOp("acquire", pipe), *fills, PipeOp("commit", pipe))
             body = (*produce, PipeOp("wait", pipe), mma, PipeOp("release", pipe))
         else:
-            step_barrier = (Barrier("none"),) if self.schedule.barrier else ()
+            step_barrier = (Barrier("none"),) if self.schedule.barrier and not self.schedule.b_step else ()
             body = (*allocs, *fills, *step_barrier, mma)
         rounds = self.slice_depth // self.depth
         unroll = pipe is not None or self.a.per_block or self.slice_depth <= MOST_UNROLLED
@@ -138,7 +138,10 @@ class _Gemm(Plan):
             if p.per_block
             for s in (Alloc(p.registers.buffer), *self._fill(p, k0, Const(0)))
         )
-        inner = (*blocks, *self._inner_steps(k0)) if not self.schedule.by_blocks else self._whole_step(k0, blocks)
+        s = self.schedule
+        meet = (Barrier("none"),) if s.barrier and s.b_step else ()
+        is_whole = s.by_blocks and not s.b_step
+        inner = self._whole_step(k0, blocks) if is_whole else (*blocks, *meet, *self._inner_steps(k0))
         if not stages:
             return inner
         produce = (PipeOp("acquire", self.pipe), *stages, PipeOp("commit", self.pipe))
@@ -146,11 +149,12 @@ class _Gemm(Plan):
 
     def _product(self) -> Body:
         step = self.schedule.k_step
-        has_rest = not self.exact_k and self.k_stop != self.k_end
+        has_rest = self.k_stop != self.k_end
         main = For(K0, self.k_start, self.k_stop, step, self._step(K0), exact=self.exact_k or has_rest)
         out: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
         if has_rest:
-            out.append(Comment(f"Whole steps of {step} along K."))
+            edge = "; at the edge of C there are none" if self.inside else ""
+            out.append(Comment(f"Whole steps of {step} along K{edge}."))
         elif not self.exact_k:
             out.append(Comment("Along K; copies bring zeros for what lies past it."))
         out.append(main)
@@ -194,7 +198,8 @@ class _Gemm(Plan):
 
     def _rest(self) -> Body:
         """What is left of K after whole steps."""
-        say = Comment("The rest of K; what lies past it counts as zero.")
+        past = "" if self.exact_k else "; what lies past it counts as zero"
+        say = Comment(f"The rest of K, at the edge of C all of it{past}." if self.inside else f"The rest of K{past}.")
         s, lanes = self.schedule, self.schedule.sub_group or 1
         if not s.by_blocks:
             return (If(self._has_rest(), (say, *self._step(self.k_stop))),)
@@ -203,10 +208,10 @@ class _Gemm(Plan):
             short = _Gemm(self.spec, replace(s, k_step=lanes, b=replace(s.b, width=min(s.b.width, lanes))), self.target)
         else:
             target = replace(self.target, features=self.target.features - {"block_read"})
-            short = _Gemm(self.spec, replace(s, k_step=lanes, a=replace(s.a, width=1)), target)
+            short = _Gemm(self.spec, replace(s, k_step=lanes, a=replace(s.a, width=1), b_step=0), target)
         if s.k_step == lanes:
             return (If(self._has_rest(), (say, *short._step(self.k_stop))),)
-        rest = For(K0, self.k_stop, self.k_end, lanes, short._step(K0))
+        rest = For(K0, self.k_stop, self.k_end, lanes, short._step(K0), exact=self.exact_k)
         return (If(self._has_rest(), (say, rest)),) if s.split > 1 else (say, rest)
 
     def _has_rest(self) -> Expr:

@@ -42,9 +42,9 @@ def register_bytes(spec: GemmSpec, s: Schedule) -> int:
     """Registers that the tiles of a work-item need, in bytes: a lower bound of what a compiler takes."""
     rows, cols = s.tile
     work_items = s.all_work_items[0] * s.all_work_items[1]
-    depth = s.k_step if s.whole_steps else 1
+    depth = s.k_step if s.whole_steps else s.b_step or 1
     a = rows * s.k_step // (s.sub_group or 1) if s.a.share else rows * s.register_stages
-    if s.by_blocks:
+    if s.by_blocks and not s.b_step:
         # The rows of A that one read brings are used up before the next have to be there.
         a = s.a.width * s.k_step // (s.sub_group or 1) if s.a.memory == "image" else 0
     b = cols * max(depth, s.b.width if s.b.memory == "image" else 1) * s.register_stages

@@ -64,8 +64,7 @@ class Plan(Positions):
     """Where everything of one kernel is: sizes, positions, memory, and the operands' way into registers."""
 
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
-        super().__init__(spec, schedule)
-        self.target = target
+        super().__init__(spec, schedule, target)
         #: The type of everything in registers; elements are converted as they are loaded and stored.
         self.sums = spec.accumulator
         self.alpha: Expr = Var("alpha", self.sums) if spec.alpha is None else number(spec.alpha, self.sums)
@@ -80,6 +79,8 @@ class Plan(Positions):
         s = self.schedule
         if s.whole_steps:
             return s.k_step
+        if s.b_step:
+            return s.b_step
         a_along_k = s.a.memory == "global" and not s.a.share and self.spec.a_order == "row"
         b_along_k = s.b.memory == "image" or (s.b.memory == "global" and self.spec.b_order == "col")
         return max(s.a.width if a_along_k else 1, s.b.width if b_along_k else 1)

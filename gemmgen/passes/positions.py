@@ -6,8 +6,9 @@ from functools import cached_property
 
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Call, Const, Expr, Var, ceil_div, minimum
+from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, ceil_div, minimum, select
 from gemmgen.ir.stmt import Body, Let, Stmt
+from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -43,8 +44,8 @@ def linear(group: tuple[int, int], row: Expr, col: Expr) -> Expr:
 class Positions:
     """Sizes and positions of one kernel."""
 
-    def __init__(self, spec: GemmSpec, schedule: Schedule) -> None:
-        self.spec, self.schedule = spec, schedule
+    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
+        self.spec, self.schedule, self.target = spec, schedule, target
         self.m, self.n, self.k = (
             Var(name) if size is None else Const(size) for name, size in (("m", spec.m), ("n", spec.n), ("k", spec.k))
         )
@@ -73,6 +74,8 @@ class Positions:
     @cached_property
     def k_stop(self) -> Expr:
         """Where the main loop ends: with the sum, or with the last whole step where the rest is another matter."""
+        if self.inside:
+            return K_MAIN
         if self.exact_k or self.schedule.asynchronous:
             return self.k_end
         if self.spec.k is None or self.schedule.split > 1:
@@ -117,6 +120,22 @@ class Positions:
         named = [*(axes[name] for name in self.packed), *("k" for _ in self.packed[:1])]
         return tuple(Let(WHOLE[x], self.whole(x)) for x in named if self.named_whole(x) == WHOLE[x])
 
+    @cached_property
+    def inside(self) -> tuple[Expr, ...]:
+        """What block reads from buffers need of a group's block of C, where it is not known. At the edge there are no
+        whole steps then, all is rest: a branch around the main loop makes its messages dearer on some chips.
+        """
+        s, axes = self.schedule, []
+        by_blocks = "block_read" in self.target.features and s.by_blocks and s.b.memory == "global"
+        if not by_blocks or s.k_step == s.sub_group:
+            return ()
+        for axis, origin in ((0, ROW0), (1, COL0)):
+            size, block = (self.m, self.n)[axis], s.block_tile[axis]
+            known = (self.spec.m, self.spec.n)[axis] or self.spec.multiple_of[axis]
+            if (axis == 1 or self.spec.a_order == "col") and known % block:
+                axes.append(origin + block <= size)
+        return tuple(axes)
+
     def _along_k(self) -> Body:
         lets: list[Stmt] = []
         if self.schedule.split > 1:
@@ -127,8 +146,9 @@ class Positions:
                 Let(K_END, minimum(self.k_extent, K_BEGIN + K_PART)),
             ]
         if self.k_stop == K_MAIN:
-            whole = self.k - self.k % self.schedule.k_step
-            lets.append(Let(K_MAIN, minimum(whole, K_END) if lets else whole))
+            whole = self.k if self.exact_k else self.k - self.k % self.schedule.k_step
+            whole = minimum(whole, K_END) if lets else whole
+            lets.append(Let(K_MAIN, select(all_of(self.inside), whole, self.k_start)))
         return tuple(lets)
 
     # --- in C -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gemmgen.ir.affine import Scope
 from gemmgen.ir.atoms import SCALAR, aligned
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Load, Var, all_of, convert, is_const, minimum, number, select, wrap
+from gemmgen.ir.expr import Const, Expr, Load, Select, Var, all_of, convert, is_const, minimum, number, select, wrap
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Stmt, Store
 from gemmgen.ir.visit import walk_expr
@@ -43,8 +43,13 @@ class _Guard:
     def statement(self, stmt: Stmt, scope: Scope) -> Body:
         match stmt:
             case For():
-                last = stmt.stop - stmt.step if stmt.exact else stmt.stop - 1
-                inner = scope.with_upper(stmt.var, last)
+                stop, inner = stmt.stop, scope
+                match scope.lets.get(stop):
+                    case Select(condition, whole, none) if none == stmt.start:
+                        # It runs only where the condition holds.
+                        stop, inner = whole, scope.with_condition(condition)
+                last = stop - stmt.step if stmt.exact else stop - 1
+                inner = inner.with_upper(stmt.var, last)
                 return (replace(stmt, body=self.body(stmt.body, inner)),)
             case If(condition, then, orelse):
                 inside = self.body(then, scope.with_condition(condition))

@@ -53,13 +53,11 @@ def _positive(s: Schedule) -> Iterator[str]:
             yield f"{name} {rows}x{cols} has an extent below 1: give two positive numbers"
     numbers = {"k_step": s.k_step, "stages": s.stages, "register_stages": s.register_stages}
     numbers |= {"slices": s.slices, "split": s.split, "c_width": s.c_width}
-    numbers |= {"a.width": s.a.width, "b.width": s.b.width}
-    if s.sub_group is not None:
-        numbers["sub_group"] = s.sub_group
+    numbers |= {"a.width": s.a.width, "b.width": s.b.width, "sub_group": 1 if s.sub_group is None else s.sub_group}
     for name, value in numbers.items():
         if value < 1:
             yield f"{name} = {value} < 1: give a positive number"
-    for name, value in (("a.pad", s.a.pad), ("b.pad", s.b.pad), ("mbarrier", s.mbarrier)):
+    for name, value in (("a.pad", s.a.pad), ("b.pad", s.b.pad), ("mbarrier", s.mbarrier), ("b_step", s.b_step)):
         if value < 0:
             yield f"{name} = {value} < 0: give 0 or more"
 
@@ -334,6 +332,10 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     deep = max(a, b)
     if s.k_step % deep:
         yield _divide("the depth of one load", deep, "k_step", s.k_step, WIDTHS)
+    if s.b_step and not (s.by_blocks and s.b.memory == "global"):
+        yield f"b_step = {s.b_step} deals out B's block reads from a buffer, but there are none: use 0, or method simd"
+    elif s.b_step and s.k_step % s.b_step:
+        yield _divide("b_step", s.b_step, "k_step", s.k_step)
     if s.register_stages > 1 and deep > 1:
         yield f"register_stages = {s.register_stages} moves single steps of K, but a load brings {deep}: use width 1"
     if s.across and s.register_stages != 2:
@@ -356,5 +358,5 @@ def _divisors(number: int, among: tuple[int, ...] | None = None) -> str:
     return ", ".join(str(d) for d in (among or range(1, number + 1)) if number % d == 0)
 
 
-def _divide(what: str, value: int, whole: str, number: int, among: tuple[int, ...]) -> str:
+def _divide(what: str, value: int, whole: str, number: int, among: tuple[int, ...] | None = None) -> str:
     return f"{what} = {value} does not divide {whole} = {number}: use one of {_divisors(number, among)}"

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 
 from gemmgen.errors import DeviceError
-from gemmgen.ir.target import Target
+from gemmgen.ir.target import TARGETS, Target
 from gemmgen.runtime import icd, require_pyopencl
 
 require_pyopencl()
@@ -156,6 +156,12 @@ def raw_info(device: cl.Device, query: int) -> tuple[int, ...]:
     return () if get_info(handle, query, size, values, None) else tuple(values)
 
 
+def register_bytes(target: Target) -> int:
+    """Registers of a sub-group on a GPU: Intel's without sub-groups of 8 have wide ones (Xe-HPC, its successors)."""
+    is_wide = "block_read" in target.features and 8 not in target.sub_group_sizes
+    return TARGETS["xe_hpc" if is_wide else "intel"].sub_group_register_bytes
+
+
 def target_of(device: cl.Device) -> Target:
     """The limits and features that passes ask for, of a real device."""
     features = features_of(device)
@@ -166,6 +172,8 @@ def target_of(device: cl.Device) -> Target:
         max_group=device.max_work_group_size,
         local_bytes=device.local_mem_size,
     )
+    if type_of(device) == "gpu":
+        return replace(target, sub_group_register_bytes=register_bytes(target))
     if type_of(device) != "cpu":
         return target
     return replace(target, register_bytes=CPU_REGISTER_BYTES, sub_group_register_bytes=CPU_REGISTER_BYTES)

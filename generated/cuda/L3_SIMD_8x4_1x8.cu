@@ -1,6 +1,7 @@
 // L3_SIMD_8x4_1x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x4 of C per thread, 1x8 threads per block (8x32 of C), 16 along K per iteration
+// Schedule   8x4 of C per thread, 1x8 threads per block (8x32 of C), 32 along K per iteration, 8 of
+//            B at a time
 // A          global memory, loads of single elements, passed around the warp by shuffles
 // B          global memory, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -18,7 +19,7 @@ L3_SIMD_8x4_1x8(int m, int n, int k, float alpha, const float *__restrict__ a, i
     const int lane = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * 8;
     const int col = int(blockIdx.x) * 32 + lane;
-    const int k_main = k - k % 16;
+    const int k_main = k - k % 32;
 
     float acc[8][4];
     #pragma unroll
@@ -29,32 +30,36 @@ L3_SIMD_8x4_1x8(int m, int n, int k, float alpha, const float *__restrict__ a, i
         }
     }
 
-    // Whole steps of 16 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 16) {
-        float b_frag[16][4];
-        #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                b_frag[i][j] = b[(k0 + i) * ldb + min(col + j * 8, n - 1)];
-            }
-        }
-        float a_frag[8][2];
+    // Whole steps of 32 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 32) {
+        float a_frag[8][4];
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
+            for (int j = 0; j < 4; ++j) {
                 a_frag[i][j] = a[min(row0 + i, m - 1) * lda + k0 + lane + j * 8];
             }
         }
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int kk = 0; kk < 32; kk += 8) {
+            float b_frag[8][4];
             #pragma unroll
-            for (int p = 0; p < 16; ++p) {
-                const float a_value = __shfl_sync(0xffu, a_frag[i][p / 8], p % 8, 8);
+            for (int i = 0; i < 8; ++i) {
                 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
-                    acc[i][j] = fmaf(a_value, b_frag[p][j], acc[i][j]);
+                    b_frag[i][j] = b[(k0 + kk + i) * ldb + min(col + j * 8, n - 1)];
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int p = 0; p < 8; ++p) {
+                    const float a_value =
+                        __shfl_sync(0xffu, a_frag[i][(kk + p) / 8], (kk + p) % 8, 8);
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = fmaf(a_value, b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }

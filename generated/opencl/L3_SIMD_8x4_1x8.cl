@@ -1,7 +1,8 @@
 // L3_SIMD_8x4_1x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x4 of C per work-item, 1x8 work-items per group (8x32 of C), 16 along K per iteration
-// A          buffer, block reads of 2 segments, passed around the sub-group by shuffles
+// Schedule   8x4 of C per work-item, 1x8 work-items per group (8x32 of C), 32 along K per
+//            iteration, 8 of B at a time
+// A          buffer, block reads of 4 segments, passed around the sub-group by shuffles
 // B          buffer, block reads of 4 segments
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Launch     local size {8, 1}, global size {(n + 31) / 32 * 8, (m + 7) / 8}
@@ -14,12 +15,6 @@
 static inline const __global float *at(const __global float *matrix, int bytes)
 {
     return (const __global float *)((const __global char *)matrix + bytes);
-}
-
-// One element per lane of each of 2 neighbouring segments.
-static inline float2 block_read2(const __global float *from)
-{
-    return as_float2(intel_sub_group_block_read2((const __global uint *)from));
 }
 
 // One element per lane of each of 4 neighbouring segments.
@@ -38,7 +33,7 @@ __kernel void L3_SIMD_8x4_1x8(int m, int n, int k, float alpha, __global const f
     const int row0 = (int)get_group_id(1) * 8;
     const int col0 = (int)get_group_id(0) * 32;
     const int col = col0 + lane;
-    const int k_main = k - k % 16;
+    const int k_main = col0 + 32 <= n ? k - k % 32 : 0;
 
     float acc[8][4];
     #pragma unroll
@@ -49,68 +44,41 @@ __kernel void L3_SIMD_8x4_1x8(int m, int n, int k, float alpha, __global const f
         }
     }
 
-    // Whole steps of 16 along K.
-    if (col0 + 32 <= n) {
-        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-        int b_at[2];
+    // Whole steps of 32 along K; at the edge of C there are none.
+    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    int b_at[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        b_at[i] = ((i * 8 + lane - 32) * ldb + col0) * 4;
+    }
+
+    // Where those along rows begin in the first step, in bytes, a read a lane.
+    int a_at = min(row0 + lane, m - 1) * lda * 4;
+    for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            b_at[i] = ((i * 8 + lane - 16) * ldb + col0) * 4;
+        for (int i = 0; i < 4; ++i) {
+            b_at[i] = b_at[i] + ldb * 128;
         }
-        int a_at = (min(row0 + lane, m - 1) * lda - 16) * 4;
-        for (int k0 = 0; k0 < k_main; k0 += 16) {
-            #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                b_at[i] = b_at[i] + ldb * 64;
-            }
-            a_at = a_at + 64;
-            float b_frag[16][4];
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                vstore4(block_read4(at(b, intel_sub_group_shuffle(b_at[i / 8], i % 8))), 0,
-                    b_frag[i]);
-            }
-            float a_frag[8][2];
-            #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                vstore2(block_read2(at(a, intel_sub_group_shuffle(a_at, i))), 0, a_frag[i]);
-            }
-            #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                #pragma unroll
-                for (int p = 0; p < 16; ++p) {
-                    const float a_value = intel_sub_group_shuffle(a_frag[i][p / 8], p % 8);
-                    #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
-                    }
-                }
-            }
+        float a_frag[8][4];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            vstore4(block_read4(at(a + k0, intel_sub_group_shuffle(a_at, i))), 0, a_frag[i]);
         }
-    } else {
-        // At the edge of the matrix, each lane loads for itself.
-        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-        int a_at = (min(row0 + lane, m - 1) * lda - 16) * 4;
-        for (int k0 = 0; k0 < k_main; k0 += 16) {
-            a_at = a_at + 64;
-            float b_frag[16][4];
-            #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] = b[(k0 + i) * ldb + min(col0 + e * 8 + lane, n - 1)];
-                }
-            }
-            float a_frag[8][2];
+        #pragma unroll
+        for (int kk = 0; kk < 32; kk += 8) {
+            float b_frag[8][4];
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                vstore2(block_read2(at(a, intel_sub_group_shuffle(a_at, i))), 0, a_frag[i]);
+                vstore4(
+                    block_read4(at(b, intel_sub_group_shuffle(b_at[(kk + i) / 8], (kk + i) % 8))),
+                    0, b_frag[i]);
             }
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
                 #pragma unroll
-                for (int p = 0; p < 16; ++p) {
-                    const float a_value = intel_sub_group_shuffle(a_frag[i][p / 8], p % 8);
+                for (int p = 0; p < 8; ++p) {
+                    const float a_value =
+                        intel_sub_group_shuffle(a_frag[i][(kk + p) / 8], (kk + p) % 8);
                     #pragma unroll
                     for (int j = 0; j < 4; ++j) {
                         acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
@@ -120,7 +88,7 @@ __kernel void L3_SIMD_8x4_1x8(int m, int n, int k, float alpha, __global const f
         }
     }
 
-    // The rest of K; what lies past it counts as zero.
+    // The rest of K, at the edge of C all of it; what lies past it counts as zero.
     for (int k0 = k_main; k0 < k; k0 += 8) {
         float b_frag[8][4];
         #pragma unroll

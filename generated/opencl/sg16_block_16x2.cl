@@ -82,10 +82,9 @@ __kernel void sg16_block_16x2(int m, int n, int k, float alpha, __global const f
         }
     } else {
         // At the edge of the matrix, each lane loads for itself.
-        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-        int a_at = (min(row0 + lane, m - 1) * lda - 16) * 4;
+        // Where those along rows begin in the first step, in bytes, a read a lane.
+        int a_at = min(row0 + lane, m - 1) * lda * 4;
         for (int k0 = 0; k0 < k_main; k0 += 16) {
-            a_at = a_at + 64;
             float b_frag[16][2];
             #pragma unroll
             for (int i = 0; i < 16; ++i) {
@@ -97,7 +96,7 @@ __kernel void sg16_block_16x2(int m, int n, int k, float alpha, __global const f
             float a_frag[16];
             #pragma unroll
             for (int i = 0; i < 16; ++i) {
-                a_frag[i] = block_read(at(a, intel_sub_group_shuffle(a_at, i)));
+                a_frag[i] = block_read(at(a + k0, intel_sub_group_shuffle(a_at, i)));
             }
             #pragma unroll
             for (int i = 0; i < 16; ++i) {

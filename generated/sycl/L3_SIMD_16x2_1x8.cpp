@@ -60,7 +60,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int row0 = int(item.get_group(0)) * 16;
     const int col0 = int(item.get_group(1)) * 16;
     const int col = col0 + lane;
-    const int k_main = k - k % 32;
+    const int k_main = col0 + 16 <= n ? k - k % 32 : 0;
 
     float acc[16][2];
     #pragma GCC unroll 16
@@ -71,94 +71,53 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Whole steps of 32 along K.
-    if (col0 + 16 <= n) {
-        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-        int b_at[4];
+    // Whole steps of 32 along K; at the edge of C there are none.
+    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    int b_at[4];
+    #pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        b_at[i] = ((i * 8 + lane - 32) * ldb + col0) * 4;
+    }
+    int a_at[2];
+    #pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+        a_at[i] = (std::min(row0 + i * 8 + lane, m - 1) * lda - 32) * 4;
+    }
+    for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-            b_at[i] = ((i * 8 + lane - 32) * ldb + col0) * 4;
+            b_at[i] = b_at[i] + ldb * 128;
         }
-        int a_at[2];
         #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {
-            a_at[i] = (std::min(row0 + i * 8 + lane, m - 1) * lda - 32) * 4;
+            a_at[i] = a_at[i] + 128;
         }
-        for (int k0 = 0; k0 < k_main; k0 += 32) {
-            #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) {
-                b_at[i] = b_at[i] + ldb * 128;
-            }
-            #pragma GCC unroll 2
-            for (int i = 0; i < 2; ++i) {
-                a_at[i] = a_at[i] + 128;
-            }
-            float b_frag[32][2];
+        float b_frag[32][2];
+        #pragma GCC unroll 32
+        for (int i = 0; i < 32; ++i) {
+            block_load2(sub_group, at(b, sycl::group_broadcast(sub_group, b_at[i / 8], i % 8)),
+                b_frag[i]);
+        }
+        float a_frag[16][4];
+        #pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+            block_load4(sub_group, at(a, sycl::group_broadcast(sub_group, a_at[i / 8], i % 8)),
+                a_frag[i]);
+        }
+        #pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
             #pragma GCC unroll 32
-            for (int i = 0; i < 32; ++i) {
-                block_load2(sub_group, at(b, sycl::group_broadcast(sub_group, b_at[i / 8], i % 8)),
-                    b_frag[i]);
-            }
-            float a_frag[16][4];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                block_load4(sub_group, at(a, sycl::group_broadcast(sub_group, a_at[i / 8], i % 8)),
-                    a_frag[i]);
-            }
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                #pragma GCC unroll 32
-                for (int p = 0; p < 32; ++p) {
-                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i][p / 8], p % 8);
-                    #pragma GCC unroll 2
-                    for (int j = 0; j < 2; ++j) {
-                        acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
-                    }
-                }
-            }
-        }
-    } else {
-        // At the edge of the matrix, each lane loads for itself.
-        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-        int a_at[2];
-        #pragma GCC unroll 2
-        for (int i = 0; i < 2; ++i) {
-            a_at[i] = (std::min(row0 + i * 8 + lane, m - 1) * lda - 32) * 4;
-        }
-        for (int k0 = 0; k0 < k_main; k0 += 32) {
-            #pragma GCC unroll 2
-            for (int i = 0; i < 2; ++i) {
-                a_at[i] = a_at[i] + 128;
-            }
-            float b_frag[32][2];
-            #pragma GCC unroll 32
-            for (int i = 0; i < 32; ++i) {
+            for (int p = 0; p < 32; ++p) {
+                const float a_value = sycl::group_broadcast(sub_group, a_frag[i][p / 8], p % 8);
                 #pragma GCC unroll 2
-                for (int e = 0; e < 2; ++e) {
-                    b_frag[i][e] = b[(k0 + i) * ldb + std::min(col0 + e * 8 + lane, n - 1)];
-                }
-            }
-            float a_frag[16][4];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                block_load4(sub_group, at(a, sycl::group_broadcast(sub_group, a_at[i / 8], i % 8)),
-                    a_frag[i]);
-            }
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                #pragma GCC unroll 32
-                for (int p = 0; p < 32; ++p) {
-                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i][p / 8], p % 8);
-                    #pragma GCC unroll 2
-                    for (int j = 0; j < 2; ++j) {
-                        acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
-                    }
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
                 }
             }
         }
     }
 
-    // The rest of K; what lies past it counts as zero.
+    // The rest of K, at the edge of C all of it; what lies past it counts as zero.
     for (int k0 = k_main; k0 < k; k0 += 8) {
         float b_frag[8][2];
         #pragma GCC unroll 8

@@ -1,8 +1,9 @@
 // L3_SIMD_8x4_8x8_barrier: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x4 of C per work-item, 8x8 work-items per group (64x32 of C), 16 along K per
-//            iteration, a barrier after B's load to keep the group in step for the cache
-// A          USM, block reads of 2 segments, passed around the sub-group by shuffles
+// Schedule   8x4 of C per work-item, 8x8 work-items per group (64x32 of C), 32 along K per
+//            iteration, 8 of B at a time, a barrier after A's load to keep the group in step for
+//            the cache
+// A          USM, block reads of 4 segments, passed around the sub-group by shuffles
 // B          USM, block reads of 4 segments
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Launch     local range {8, 8}, global range {(m + 63) / 64 * 8, (n + 31) / 32 * 8}
@@ -29,17 +30,6 @@ inline const float *at(const float *matrix, int bytes)
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
 }
 
-// One element per lane of each of 2 neighbouring segments.
-inline void block_load2(sycl::sub_group sub_group, const float *from, float *to)
-{
-    namespace syclex = sycl::ext::oneapi::experimental;
-    syclex::group_load(
-        sub_group, syclex::static_address_cast<syclex::global_space>(from),
-        sycl::span<float, 2>(to, 2),
-        syclex::properties(
-            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
-}
-
 // One element per lane of each of 4 neighbouring segments.
 inline void block_load4(sycl::sub_group sub_group, const float *from, float *to)
 {
@@ -61,7 +51,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int col0 = int(item.get_group(1)) * 32;
     const int row = int(item.get_group(0)) * 64 + int(item.get_local_id(0)) * 8;
     const int col = col0 + lane;
-    const int k_main = k - k % 16;
+    const int k_main = col0 + 32 <= n ? k - k % 32 : 0;
 
     float acc[8][4];
     #pragma GCC unroll 8
@@ -72,70 +62,43 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // Whole steps of 16 along K.
-    if (col0 + 32 <= n) {
-        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-        int b_at[2];
-        #pragma GCC unroll 2
-        for (int i = 0; i < 2; ++i) {
-            b_at[i] = ((i * 8 + lane - 16) * ldb + col0) * 4;
+    // Whole steps of 32 along K; at the edge of C there are none.
+    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    int b_at[4];
+    #pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        b_at[i] = ((i * 8 + lane - 32) * ldb + col0) * 4;
+    }
+
+    // Where those along rows begin in the first step, in bytes, a read a lane.
+    int a_at = std::min(row + lane, m - 1) * lda * 4;
+    for (int k0 = 0; k0 < k_main; k0 += 32) {
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            b_at[i] = b_at[i] + ldb * 128;
         }
-        int a_at = (std::min(row + lane, m - 1) * lda - 16) * 4;
-        for (int k0 = 0; k0 < k_main; k0 += 16) {
-            #pragma GCC unroll 2
-            for (int i = 0; i < 2; ++i) {
-                b_at[i] = b_at[i] + ldb * 64;
-            }
-            a_at = a_at + 64;
-            float b_frag[16][4];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                block_load4(sub_group, at(b, sycl::group_broadcast(sub_group, b_at[i / 8], i % 8)),
+        float a_frag[8][4];
+        #pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            block_load4(sub_group, at(a + k0, sycl::group_broadcast(sub_group, a_at, i)),
+                a_frag[i]);
+        }
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 4
+        for (int kk = 0; kk < 32; kk += 8) {
+            float b_frag[8][4];
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                block_load4(sub_group,
+                    at(b, sycl::group_broadcast(sub_group, b_at[(kk + i) / 8], (kk + i) % 8)),
                     b_frag[i]);
             }
-            sycl::group_barrier(item.get_group());
-            float a_frag[8][2];
             #pragma GCC unroll 8
             for (int i = 0; i < 8; ++i) {
-                block_load2(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)), a_frag[i]);
-            }
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                #pragma GCC unroll 16
-                for (int p = 0; p < 16; ++p) {
-                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i][p / 8], p % 8);
-                    #pragma GCC unroll 4
-                    for (int j = 0; j < 4; ++j) {
-                        acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
-                    }
-                }
-            }
-        }
-    } else {
-        // At the edge of the matrix, each lane loads for itself.
-        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-        int a_at = (std::min(row + lane, m - 1) * lda - 16) * 4;
-        for (int k0 = 0; k0 < k_main; k0 += 16) {
-            a_at = a_at + 64;
-            float b_frag[16][4];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                #pragma GCC unroll 4
-                for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] = b[(k0 + i) * ldb + std::min(col0 + e * 8 + lane, n - 1)];
-                }
-            }
-            sycl::group_barrier(item.get_group());
-            float a_frag[8][2];
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                block_load2(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)), a_frag[i]);
-            }
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                #pragma GCC unroll 16
-                for (int p = 0; p < 16; ++p) {
-                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i][p / 8], p % 8);
+                #pragma GCC unroll 8
+                for (int p = 0; p < 8; ++p) {
+                    const float a_value =
+                        sycl::group_broadcast(sub_group, a_frag[i][(kk + p) / 8], (kk + p) % 8);
                     #pragma GCC unroll 4
                     for (int j = 0; j < 4; ++j) {
                         acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
@@ -145,7 +108,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     }
 
-    // The rest of K; what lies past it counts as zero.
+    // The rest of K, at the edge of C all of it; what lies past it counts as zero.
     for (int k0 = k_main; k0 < k; k0 += 8) {
         float b_frag[8][4];
         #pragma GCC unroll 8

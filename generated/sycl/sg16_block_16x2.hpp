@@ -111,10 +111,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
     } else {
         // At the edge of the matrix, each lane loads for itself.
-        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
-        int a_at = (std::min(row0 + lane, m - 1) * lda - 16) * 4;
+        // Where those along rows begin in the first step, in bytes, a read a lane.
+        int a_at = std::min(row0 + lane, m - 1) * lda * 4;
         for (int k0 = 0; k0 < k_main; k0 += 16) {
-            a_at = a_at + 64;
             float b_frag[16][2];
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
@@ -126,7 +125,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             float a_frag[16];
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
-                a_frag[i] = block_load(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)));
+                a_frag[i] =
+                    block_load(sub_group, at(a + k0, sycl::group_broadcast(sub_group, a_at, i)));
             }
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {

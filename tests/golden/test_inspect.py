@@ -18,6 +18,7 @@ from gemmgen.inspect.code import Kind
 from gemmgen.inspect.machine import machines
 from gemmgen.inspect.show import listing
 from gemmgen.inspect.toolchains import Language
+from tests.support import sycl
 from tests.support.cli import gemmgen, printed, refused
 from tests.support.inspect import compiled, reported
 
@@ -173,6 +174,12 @@ def test_no_kernel(target: str, text: str, needs: Callable[[str], None]) -> None
         compiled(text, target)
 
 
+def test_an_empty_file(needs: Callable[[str], None]) -> None:
+    needs("intel")
+    with pytest.raises(ToolError, match="is the file empty"):
+        compiled("", "skl")
+
+
 @pytest.mark.parametrize("target", ["skl", "gfx906"])
 def test_several_kernels(target: str, needs: Callable[[str], None]) -> None:
     needs(machines()[target].vendor)
@@ -294,9 +301,13 @@ def test_the_page_in_a_browser(needs: Callable[[str], None], needs_tool: Needs, 
         (["--preset", "naive", "--target", "hsw"], ["hsw: no compiler"]),
         (["--preset", "block_read_4x1_1x8", "--target", "sm_80,sm_90"], ["no image block reads"]),
         (["--kernel", "x"], ["name the file"]),
+        (
+            ["--preset", " , ", "--target", "skl", "--html", "-"],
+            ["--preset names none", "--html -: a page goes to a file"],
+        ),
         (["missing.cl"], ["missing.cl can't be read"]),
         (["README.md"], [".cl (OpenCL C)", ".cu (CUDA C++)"]),
-        (["kernel.hpp"], ["SPIR-V"]),
+        (["kernel.hpp"], ["kernel.hpp can't be read"]),
         (["x.cl", "--preset", "naive", "--tile", "8x8"], ["leave out"]),
         (["--tile", "8x8", "--plot", "x.bmp", "--html", "/no/such/x.html"], [".png", "mkdir -p /no/such"]),
         (["--tile", "0x8", "--target", "nothing"], ["rows = 0", "'nothing'"]),
@@ -305,6 +316,40 @@ def test_the_page_in_a_browser(needs: Callable[[str], None], needs_tool: Needs, 
 def test_refusals(arguments: list[str], parts: list[str]) -> None:
     text = refused("inspect", *arguments)
     assert all(part in text for part in parts), text
+
+
+@sycl.needs_device
+def test_a_sycl_header(needs: Callable[[str], None], tmp_path: Path) -> None:
+    needs("intel")
+    file = tmp_path / "mine.hpp"
+    file.write_text(sycl.emit("naive", "kernel").text)
+    text = printed("inspect", file, "--kernel", "naive", "--target", "skl,sm_80")
+    assert re.search(r"skl +\d+ +128 ", text) and "sm_80 takes no SYCL here: CUDA C++" in text
+    assert "give one of __sycl_kernel_naive" in refused("inspect", file, "--kernel", "naiv", "--target", "skl")
+    file.write_text("#include <sycl/sycl.hpp>\nint f() { return nothing; }\n")
+    refusal = refused("inspect", file, "--target", "skl")
+    assert "mine.hpp:2:" in refusal and "nothing" in refusal
+
+
+def test_of_several_kernels_the_one_that_multiplies_is_meant(needs: Callable[[str], None]) -> None:
+    """C is scaled by another one before parts of K are added to it. The launch's memory counts."""
+    needs("nvidia")
+    found = reported("mbarrier_8x8_2x16_atomic8", "sm_90a")
+    assert found.compiled.kernel == "mbarrier_8x8_2x16_atomic8"
+    assert found.loop is not None and found.loop.share > 0.9
+    assert found.compiled.resources.local_bytes == 75840
+    assert found.occupancy is not None and (found.occupancy.threads, found.occupancy.limit) == (12, "local memory")
+
+
+@pytest.mark.parametrize("target", ["skl", "gfx906", "sm_80"])
+def test_local_memory_that_the_launch_decides_on_is_unknown(target: str, needs: Callable[[str], None]) -> None:
+    needs(machines()[target].vendor)
+    cl = DOT.replace("int n)", "int n, __local float *t)").replace("sum = 0.0f", "sum = t[n]")
+    cuda = CUDA_DOT.replace("float acc[16]", "extern __shared__ float t[]; float acc[16]").replace("0.0f;", "t[n];")
+    is_cuda = target == "sm_80"
+    found = compiled(cuda if is_cuda else cl, target, language="CUDA C++" if is_cuda else "OpenCL C")
+    assert found.compiled.resources.local_bytes is None and found.occupancy is None
+    assert any("the launch decides" in note for note in found.notes)
 
 
 def test_a_user_s_file(needs: Callable[[str], None], tmp_path: Path) -> None:

@@ -18,8 +18,10 @@ IMAGES = (
     ("block_read_32x1_1x8", 512, {"bdw": 0.94, "skl": 0.94, "tgllp": 0.93, "dg2-g10": 0.94}),
 )
 SIMD = tuple(name for name in presets.names() if name.startswith("L3_SIMD"))
-#: Where a barrier joins the loop, it takes the last two thousandths.
-LEAST = {name: 0.897 if "barrier" in name else 0.90 for name in SIMD}
+DEVICES = ("bdw", "skl", "tgllp", "dg2-g10")
+#: DG2's messages can't wait for the integer pipe and mark a token in one: of 16x2's, 27 need an instruction for it.
+LEAST = {(name, device): 0.90 for name in SIMD for device in DEVICES}
+LEAST |= {(name, "dg2-g10"): 0.886 for name in SIMD if "16x2" in name}
 
 
 @pytest.mark.parametrize(
@@ -38,12 +40,14 @@ def test_hot_loop_from_images(
     assert found.loop.share >= least
 
 
-@pytest.mark.parametrize("device", ["bdw", "skl"])
-@pytest.mark.parametrize("name", SIMD)
-def test_hot_loop_from_buffers(name: str, device: str, needs_tool: Callable[[str], str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "device", "least"),
+    [*((name, device, least) for (name, device), least in LEAST.items()), ("sg16_block_16x2_k32", "pvc", 0.90)],
+)
+def test_hot_loop_from_buffers(name: str, device: str, least: float, needs_tool: Callable[[str], str]) -> None:
     needs_tool("ocloc"), needs_tool("iga64")
     found = reported(name, device)
     assert found.compiled.resources.scratch == 0
     assert found.loop is not None
-    assert found.loop.share >= LEAST[name]
+    assert found.loop.share >= least
     assert found.loop.math / found.loop.messages >= 16

@@ -10,7 +10,7 @@ import pytest
 from gemmgen import driver
 from gemmgen.errors import LoweringError, SpecError
 from gemmgen.ir.buffer import Space
-from gemmgen.ir.expr import Const
+from gemmgen.ir.expr import Const, Var
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Body, For, If, Move, Stmt, Store
@@ -19,9 +19,15 @@ from gemmgen.ir.visit import map_body, walk
 from gemmgen.options import build_schedule
 from gemmgen.passes.unswitch import unswitch
 from gemmgen.runtime.views import View, check_spans
-from gemmgen.spec import GemmSpec
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec, Order
+from tests.support.problems import Problem, interpret
 
 SCHEDULE = build_schedule("simd", tile="4x2", group="1x8", k_step=16)
+#: B in parts of a step.
+PARTS = build_schedule("simd", tile="4x2", group="2x8", k_step=16, sets=["b_step=8"])
+#: Block reads of B only: their guard stands in the main loop, which is written twice.
+ONE = build_schedule("slm", tile="4x2", group="2x8", sub_group=8, sets=["run=4x1", "b.block=true", "b.width=2"])
 
 
 def multiply(kernel: Kernel, m: int, n: int, k: int) -> None:
@@ -38,20 +44,50 @@ def main_loops(kernel: Kernel) -> list[For]:
     return [s for s in walk(kernel.body) if isinstance(s, For) and not s.unroll]
 
 
+@pytest.mark.parametrize("schedule", [SCHEDULE, PARTS, ONE], ids=["whole", "parts", "one"])
 @pytest.mark.parametrize("size", [(4, 16, 16), (5, 17, 33), (3, 40, 47), (9, 32, 15), (8, 15, 64)])
-def test_products(size: tuple[int, int, int]) -> None:
-    multiply(driver.lower(GemmSpec(), SCHEDULE), *size)
+def test_products(schedule: Schedule, size: tuple[int, int, int]) -> None:
+    multiply(driver.lower(GemmSpec(), schedule), *size)
 
 
-def test_the_main_loop_stands_twice_and_once_without_a_guard() -> None:
-    fast, slow, rest = main_loops(driver.lower(GemmSpec(), SCHEDULE))
+@pytest.mark.parametrize(("multiple_of", "order"), [((1, 1, 16), "row"), ((4, 1, 16), "col"), ((1, 16, 1), "col")])
+def test_products_where_something_is_promised(multiple_of: tuple[int, int, int], order: Order) -> None:
+    schedule = build_schedule("simd", tile="8x2", group="1x8", k_step=16, sets=["a.width=1", "b_step=8"])
+    spec = GemmSpec(multiple_of=multiple_of, a_order=order)
+    m, n, k = (-(-size // unit) * unit for size, unit in zip((13, 21, 47), multiple_of, strict=True))
+    problem = Problem.random(np.random.default_rng(3), m, n, k, 1.0, 0.5)
+    problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["intel"]), spec, problem))
+
+
+@pytest.mark.parametrize("schedule", [SCHEDULE, PARTS], ids=["whole", "parts"])
+def test_the_main_loop_has_no_guard_and_does_not_run_at_the_edge(schedule: Schedule) -> None:
+    kernel = driver.lower(GemmSpec(), schedule)
+    fast, rest = main_loops(kernel)
+    assert not [s for s in walk(kernel.body) if isinstance(s, If) and fast in walk(s.then)]
     assert not [s for s in walk(fast.body) if isinstance(s, If)]
     assert [s.atom.name for s in walk(fast.body) if isinstance(s, Move)] == ["block_read", "block_read"]
-    assert [s.atom.name for s in walk(slow.body) if isinstance(s, Move)] == ["scalar", "block_read"]
     assert not [s for s in walk(rest.body) if isinstance(s, Move) and s.atom.name == "block_read"]
+    assert "const int k_main = col0 + 16 <= n ? k - k % 16 : 0;" in driver.emit(GemmSpec(), schedule).text
 
 
-def test_it_stands_once_where_sizes_are_promised() -> None:
+def test_a_main_loop_of_other_loads_stands_twice_and_once_without_a_guard() -> None:
+    fast, slow, *_ = main_loops(driver.lower(GemmSpec(), ONE))
+    assert not [s for s in walk(fast.body) if isinstance(s, If)]
+    assert [s for s in walk(fast.body) if isinstance(s, Move) and s.atom.name == "block_read"]
+    assert not [s for s in walk(slow.body) if isinstance(s, Move) and s.atom.name == "block_read"]
+
+
+def test_parts_that_no_step_has_are_refused() -> None:
+    odd, none = build_schedule(tile="8x4", sets=["b_step=5"]), build_schedule("slm", sets=["b_step=4"])
+    assert driver.refusals(GemmSpec(), odd) == (
+        "b_step = 5 does not divide k_step = 32: use one of 1, 2, 4, 8, 16, 32",
+    )
+    assert driver.refusals(GemmSpec(), none) == (
+        "b_step = 4 deals out B's block reads from a buffer, but there are none: use 0, or method simd",
+    )
+
+
+def test_there_is_no_rest_where_sizes_are_promised() -> None:
     spec = GemmSpec(multiple_of=(4, 16, 16))
     (loop,) = main_loops(driver.lower(spec, SCHEDULE))
     assert not [s for s in walk(loop.body) if isinstance(s, If)]
@@ -71,12 +107,27 @@ def test_no_address_arithmetic_in_the_loop_but_one_step_of_all_lanes() -> None:
     assert all(s.buffer.space is Space.PRIVATE for s in kept)
 
 
+def test_many_addresses_along_rows_count_from_the_loops_variable() -> None:
+    kernel = driver.lower(GemmSpec(), build_schedule("simd", tile="32x2"))
+    fast = main_loops(kernel)[0]
+    reads = [s for s in walk(fast.body) if isinstance(s, Move)]
+    assert [(read.src.name, read.from_element) for read in reads] == [("b", None), ("a", Var("k0"))]
+    assert {s.buffer.name for s in walk(fast.body) if isinstance(s, Store)} == {"b_at", "acc"}
+    multiply(kernel, 33, 17, 40)
+
+    def elsewhere(stmt: Stmt) -> Body:
+        return (replace(stmt, from_element=Const(16)),) if isinstance(stmt, Move) and stmt.from_element else (stmt,)
+
+    with pytest.raises(LoweringError, match="place in bytes"):
+        multiply(replace(kernel, body=map_body(kernel.body, elsewhere)), 33, 17, 40)
+
+
 def test_the_interpreter_finds_a_wrong_address() -> None:
     kernel = driver.lower(GemmSpec(), SCHEDULE)
 
     def late(stmt: Stmt) -> Body:
         """Addresses that never move on."""
-        is_step = isinstance(stmt, Store) and stmt.buffer.name == "a_at" and "a_at" in repr(stmt.value)
+        is_step = isinstance(stmt, Store) and stmt.buffer.name == "b_at" and "b_at" in repr(stmt.value)
         return () if is_step else (stmt,)
 
     with pytest.raises(LoweringError, match="place in bytes"):

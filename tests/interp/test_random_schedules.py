@@ -19,6 +19,7 @@ CHANGES: dict[str, st.SearchStrategy[object]] = {
     "group": st.tuples(st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 4, 8, 16])),
     "run": st.tuples(st.sampled_from([1, 2, 3, 4, 8, 16]), st.sampled_from([1, 2, 3, 4])),
     "k_step": st.sampled_from([1, 2, 3, 4, 8, 16, 24]),
+    "b_step": st.sampled_from([0, 4, 8]),
     "sub_group": st.sampled_from([None, 8, 16]),
     "stages": st.sampled_from([1, 2, 3, 6, 12]),
     "mbarrier": st.sampled_from([0, 1, 2, 3]),

@@ -138,6 +138,17 @@ def test_a_branch_by_an_operand_may_fall_through() -> None:
     assert x.falls_through and x.targets == (".L_x_0",)
 
 
+def test_a_call_of_a_label_of_its_own_is_a_branch() -> None:
+    """As nvcc ends loops for sm_80."""
+    row = "        /*29c0*/              @P1 CALL.REL.NOINC `(.L_x_0) ;\n"
+    (x,) = nvidia.parse(row).instructions
+    assert (x.targets, x.falls_through, x.calls) == ((".L_x_0",), True, False)
+    (x,) = nvidia.parse(row.replace("@P1", "   ")).instructions
+    assert not x.falls_through
+    (x,) = nvidia.parse(row.replace(".L_x_0", "$__internal_0_$sqrt")).instructions
+    assert (x.targets, x.falls_through, x.calls) == ((), True, True)
+
+
 def test_amd() -> None:
     listing = amd.parse(AMD, 64)
     assert not listing.strange
@@ -175,6 +186,55 @@ def test_what_is_not_known_outside_the_loop_is_a_note() -> None:
     found = loop_of(amd.parse(AMD.replace("s_load_dwordx4", "zz_load_dwordx4"), 64), "gfx906")
     assert found.loop is not None
     assert any("zz_load_dwordx4" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("target", "listing"),
+    [
+        ("skl", intel.parse(INTEL.replace("L32:\n", ""), 32)),
+        ("sm_90", nvidia.parse(NVIDIA.replace(".L_x_0:\n", ""))),
+        ("gfx906", amd.parse(AMD.replace(".LBB0_1:", "; %bb.1:"), 64)),
+    ],
+)
+def test_a_branch_to_a_label_that_is_gone_is_told_of(target: str, listing: Listing) -> None:
+    """As it would be in half of a listing: without it there would be no loop, and nobody would know."""
+    found = loop_of(listing, target)
+    assert found.loop is None and "lead where no label is" in found.doubts[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "listing", "opcode"),
+    [
+        ("skl", intel.parse(INTEL.replace("sync.nop                ", "call (8|M0)  r9.0  L0"), 32), "call"),
+        ("sm_90", nvidia.parse(NVIDIA.replace("UIADD3 UR4, UR4, 0x8, URZ", "CALL.REL.NOINC `(f)")), "CALL.REL.NOINC"),
+        ("gfx906", amd.parse(AMD.replace("s_barrier", "s_swappc_b64 s[30:31], s[4:5]"), 64), "s_swappc_b64"),
+    ],
+)
+def test_a_loop_that_calls_functions_is_not_counted(target: str, listing: Listing, opcode: str) -> None:
+    found = loop_of(listing, target)
+    assert found.loop is None and any(opcode in doubt for doubt in found.doubts), found.doubts
+    assert any("functions are called in" in note for note in found.notes)
+
+
+def test_halves_that_are_one_number_are_one_multiply_add() -> None:
+    rows = ("HFMA2 R7, R2.H0_H0, R7.H0_H0, R7.H0_H0", "HFMA2.MMA R7, R2, R7, R7", "HFMA2 R7, R2.H0_H0, R7, R7")
+    found = nvidia.parse("".join(f"        /*00{i}0*/                   {row} ;\n" for i, row in enumerate(rows)))
+    assert [x.fmas for x in found.instructions] == [32, 64, 64]
+
+
+def test_an_opcode_with_small_letters() -> None:
+    (x,) = nvidia.parse(
+        "        /*6440*/      REDG.E.ADD.F32x4.FTZ.RN.STRONG.GPU desc[UR12][R20.64], R16 ;"
+    ).instructions
+    assert x.kind is Kind.STORE
+
+
+def test_what_few_lanes_gather_is_not_a_register() -> None:
+    row = "/* [0]  */ (W)     send (1|M0)  r1  r10  0xC  0x0210D5FF  // wr:1+0, rd:1; hdc.dc1; byte gathering read"
+    (one,) = intel.parse(row, 32).instructions
+    (all_lanes,) = intel.parse(row.replace("1|M0", "8|M0"), 32).instructions
+    assert one.access is not None and one.access.bytes is None
+    assert all_lanes.access is not None and all_lanes.access.bytes == 32
 
 
 def test_an_unknown_jump_outside_makes_the_loops_doubtful() -> None:

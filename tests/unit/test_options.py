@@ -38,6 +38,7 @@ anything = st.builds(
     group=pairs,
     run=pairs,
     k_step=st.integers(1, 64),
+    b_step=st.integers(0, 64),
     sub_group=st.none() | st.sampled_from([8, 16, 32]),
     a=operands,
     b=operands,
@@ -106,7 +107,10 @@ def test_sub_group_and_depth_follow_the_group_and_the_other_way_round() -> None:
     assert (short.group, short.sub_group, short.slug()) == ((1, 8), 8, "simd_32x2_1x8_k8")
     # As deep as registers allow, 8 being a sub-group's lanes.
     tiles = ("64x1", "32x2", "16x2", "16x4", "8x4")
-    assert [build_schedule(tile=tile).k_step for tile in tiles] == [32, 16, 32, 8, 16]
+    assert [build_schedule(tile=tile).k_step for tile in tiles] == [32, 16, 32, 8, 32]
+    # Where a step of B is too long for them, it is read in parts of as many as a sub-group has lanes.
+    assert [build_schedule(tile=tile).b_step for tile in tiles] == [0, 0, 0, 0, 8]
+    assert build_schedule(tile="8x4", k_step=32).slug() == "simd_8x4_1x8"
     assert build_schedule(group="1x64").sub_group == 32
 
 

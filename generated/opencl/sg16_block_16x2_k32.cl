@@ -1,0 +1,129 @@
+// sg16_block_16x2_k32: C = alpha * A * B + beta * C; float32
+//
+// Schedule   16x2 of C per work-item, 1x16 work-items per group (16x32 of C), 32 along K per
+//            iteration
+// A          buffer, block reads of 2 segments, passed around the sub-group by shuffles
+// B          buffer, block reads of 2 segments
+// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
+// Launch     local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 15) / 16}
+// Needs      cl_intel_subgroups, sub-groups of 16
+// Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+
+#pragma OPENCL EXTENSION cl_intel_subgroups : enable
+
+// So many bytes into a matrix.
+static inline const __global float *at(const __global float *matrix, int bytes)
+{
+    return (const __global float *)((const __global char *)matrix + bytes);
+}
+
+// One element per lane of each of 2 neighbouring segments.
+static inline float2 block_read2(const __global float *from)
+{
+    return as_float2(intel_sub_group_block_read2((const __global uint *)from));
+}
+
+__attribute__((reqd_work_group_size(16, 1, 1)))
+__attribute__((intel_reqd_sub_group_size(16)))
+__kernel void sg16_block_16x2_k32(int m, int n, int k, float alpha,
+                                  __global const float *restrict a, int lda,
+                                  __global const float *restrict b, int ldb, float beta,
+                                  __global float *restrict c, int ldc)
+{
+    const int lane = (int)get_sub_group_local_id();
+    const int row0 = (int)get_group_id(1) * 16;
+    const int col0 = (int)get_group_id(0) * 32;
+    const int col = col0 + lane;
+    const int k_main = col0 + 32 <= n ? k - k % 32 : 0;
+
+    float acc[16][2];
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 32 along K; at the edge of C there are none.
+    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    int b_at[2];
+    #pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        b_at[i] = ((i * 16 + lane - 32) * ldb + col0) * 4;
+    }
+    int a_at = (min(row0 + lane, m - 1) * lda - 32) * 4;
+    for (int k0 = 0; k0 < k_main; k0 += 32) {
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            b_at[i] = b_at[i] + ldb * 128;
+        }
+        a_at = a_at + 128;
+        float b_frag[32][2];
+        #pragma unroll
+        for (int i = 0; i < 32; ++i) {
+            vstore2(block_read2(at(b, intel_sub_group_shuffle(b_at[i / 16], i % 16))), 0,
+                b_frag[i]);
+        }
+        float a_frag[16][2];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            vstore2(block_read2(at(a, intel_sub_group_shuffle(a_at, i))), 0, a_frag[i]);
+        }
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            #pragma unroll
+            for (int p = 0; p < 32; ++p) {
+                const float a_value = intel_sub_group_shuffle(a_frag[i][p / 16], p % 16);
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // The rest of K, at the edge of C all of it; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 16) {
+        float b_frag[16][2];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + min(col + j * 16, n - 1)] : 0.0f;
+            }
+        }
+        float a_frag[16];
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            a_frag[i] = k0 + lane < k ? a[min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
+        }
+        #pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            #pragma unroll
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = intel_sub_group_shuffle(a_frag[i], p);
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = fma(a_value, b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        if (row0 + i < m) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 16 < n) {
+                    c[(row0 + i) * ldc + col + j * 16] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : fma(beta, c[(row0 + i) * ldc + col + j * 16],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+// sg16_block_16x2_k32: C = alpha * A * B + beta * C; float32
+//
+// Schedule   16x2 of C per work-item, 1x16 work-items per group (16x32 of C), 32 along K per
+//            iteration
+// A          USM, block reads of 2 segments, passed around the sub-group by shuffles
+// B          USM, block reads of 2 segments
+// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
+// Launch     local range {1, 16}, global range {(m + 15) / 16, (n + 31) / 32 * 16}
+// Needs      sycl_ext_oneapi_group_load_store, sub-groups of 16
+// Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build
+
+#include <sycl/builtins.hpp>
+#include <sycl/ext/oneapi/experimental/address_cast.hpp>
+#include <sycl/ext/oneapi/experimental/group_load_store.hpp>
+#include <sycl/ext/oneapi/free_function_kernel_properties.hpp>
+#include <sycl/ext/oneapi/free_function_queries.hpp>
+#include <sycl/group_algorithm.hpp>
+#include <sycl/nd_item.hpp>
+#include <sycl/sub_group.hpp>
+
+#include <algorithm>
+
+namespace sg16_block_16x2_k32_detail {
+
+// So many bytes into a matrix.
+inline const float *at(const float *matrix, int bytes)
+{
+    return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
+}
+
+// One element per lane of each of 2 neighbouring segments.
+inline void block_load2(sycl::sub_group sub_group, const float *from, float *to)
+{
+    namespace syclex = sycl::ext::oneapi::experimental;
+    syclex::group_load(
+        sub_group, syclex::static_address_cast<syclex::global_space>(from),
+        sycl::span<float, 2>(to, 2),
+        syclex::properties(
+            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));
+}
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float beta, float *__restrict c, int ldc)
+{
+    const sycl::sub_group sub_group = item.get_sub_group();
+    const int lane = int(sub_group.get_local_linear_id());
+    const int row0 = int(item.get_group(0)) * 16;
+    const int col0 = int(item.get_group(1)) * 32;
+    const int col = col0 + lane;
+    const int k_main = col0 + 32 <= n ? k - k % 32 : 0;
+
+    float acc[16][2];
+    #pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+        #pragma GCC unroll 2
+        for (int j = 0; j < 2; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 32 along K; at the edge of C there are none.
+    // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+    int b_at[2];
+    #pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+        b_at[i] = ((i * 16 + lane - 32) * ldb + col0) * 4;
+    }
+    int a_at = (std::min(row0 + lane, m - 1) * lda - 32) * 4;
+    for (int k0 = 0; k0 < k_main; k0 += 32) {
+        #pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            b_at[i] = b_at[i] + ldb * 128;
+        }
+        a_at = a_at + 128;
+        float b_frag[32][2];
+        #pragma GCC unroll 32
+        for (int i = 0; i < 32; ++i) {
+            block_load2(sub_group, at(b, sycl::group_broadcast(sub_group, b_at[i / 16], i % 16)),
+                b_frag[i]);
+        }
+        float a_frag[16][2];
+        #pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+            block_load2(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)), a_frag[i]);
+        }
+        #pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+            #pragma GCC unroll 32
+            for (int p = 0; p < 32; ++p) {
+                const float a_value = sycl::group_broadcast(sub_group, a_frag[i][p / 16], p % 16);
+                #pragma GCC unroll 2
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // The rest of K, at the edge of C all of it; what lies past it counts as zero.
+    for (int k0 = k_main; k0 < k; k0 += 16) {
+        float b_frag[16][2];
+        #pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                b_frag[i][j] =
+                    k0 + i < k ? b[(k0 + i) * ldb + std::min(col + j * 16, n - 1)] : 0.0f;
+            }
+        }
+        float a_frag[16];
+        #pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+            a_frag[i] = k0 + lane < k ? a[std::min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
+        }
+        #pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+            #pragma GCC unroll 16
+            for (int p = 0; p < 16; ++p) {
+                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
+                #pragma GCC unroll 2
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+        if (row0 + i < m) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 16 < n) {
+                    c[(row0 + i) * ldc + col + j * 16] =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : sycl::fma(beta, c[(row0 + i) * ldc + col + j * 16],
+                                         alpha * acc[i][j]);
+                }
+            }
+        }
+    }
+}
+
+} // namespace sg16_block_16x2_k32_detail
+
+namespace syclex = sycl::ext::oneapi::experimental;
+
+extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<2>))
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::work_group_size<1, 16>))
+SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::sub_group_size<16>))
+void sg16_block_16x2_k32(int m, int n, int k, float alpha, const float *__restrict a, int lda,
+                         const float *__restrict b, int ldb, float beta, float *__restrict c,
+                         int ldc)
+{
+    const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();
+    sg16_block_16x2_k32_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}

@@ -52,7 +52,8 @@ def emit(
     target = _target(language, target) if target else default_target(spec, schedule, backend)
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
-    return _print(program, spec, computes(spec), notes, "gemm", partial(language, target, form=form, spec=spec))
+    printer = partial(language, target, form=form, spec=spec, program=program.name)
+    return _print(program, spec, computes(spec), notes, "gemm", printer)
 
 
 def emit_transpose(

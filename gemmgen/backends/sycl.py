@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words, wrapped
-from gemmgen.backends.files import sections
+from gemmgen.backends.files import environment, sections
 from gemmgen.backends.sycl_main import program
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
@@ -39,12 +40,13 @@ class Sycl(CLike):
     def template(self) -> str:
         return f"sycl/{self.form}.{'hpp' if self.form == 'header' else 'cpp'}.j2"
 
-    def fields(self) -> Mapping[str, object]:
+    def fields(self, kernels: Sequence[Self]) -> Mapping[str, object]:
         used = ["algorithm"] if f"{self.minimum}(" in self.function() else []
         match self.form:
             case "main":
-                more = ["cmath", "cstddef", "cstdio", "exception", "vector"]
-                return {"standard": [*used, *more], **program(self.kernel, self.spec)}
+                timer = ["chrono"] if len(kernels) > 1 else []
+                more = [*timer, "cmath", "cstddef", "cstdio", "exception", "vector"]
+                return {"standard": [*used, *more], "timer": bool(timer), **program(self.kernel, self.spec, self.expr)}
             case "kernel":
                 return {"standard": used, "headers": self._headers()}
         return {"standard": [*used, "vector"]}
@@ -55,6 +57,8 @@ class Sycl(CLike):
         headers += ["ext/oneapi/free_function_queries.hpp", "nd_item.hpp"]
         if any(isinstance(s, Barrier) for s in walk(self.kernel.body)):
             headers.append("group_barrier.hpp")
+        if self._adds():
+            headers.append("atomic_ref.hpp")
         if self._local_arrays():
             headers.append("ext/oneapi/work_group_static.hpp")
         if self._shares_lanes():
@@ -67,9 +71,28 @@ class Sycl(CLike):
     # --- what a work-item runs --------------------------------------------------------------------
 
     def signature(self) -> list[str]:
-        params = ["sycl::nd_item<2> item", *(self._param(p) for p in self.kernel.params)]
+        params = ["sycl::nd_item<2> item", *(self._param(p) for p in self._given())]
         params += (f"{self.types[b.dtype.name]} (&{b.name}){self.dimensions(b)}" for b in self._local_arrays())
-        return ["// What each work-item does.", *wrapped("inline void work_item(", params)]
+        lines = ["// What each work-item does.", *wrapped(f"inline void {self._own('work_item')}(", params)]
+        if self.form == "kernel":
+            return lines
+        why = "// Names the kernel, for profilers and for host compilers other than DPC++."
+        return [why, f"class {self._own('kernel')};", "", *lines]
+
+    def _given(self) -> list[Buffer | Var]:
+        """The parameters that a work-item needs; others only say how many work-items there are."""
+        body = "\n".join(line.partition("//")[0] for line in self._indented(self.kernel.body, 1))
+        words = set(re.findall(r"\w+", body))
+        return [p for p in self.kernel.params if p.name in words]
+
+    def _own(self, what: str) -> str:
+        """A name in the file's namespace for something of this kernel, told apart where there are several."""
+        return f"{self._step}_{what}" if self._step else what
+
+    @property
+    def _step(self) -> str:
+        """What this kernel is for beside the main one; empty for that one."""
+        return self.kernel.name.removeprefix(self.program or self.kernel.name).strip("_")
 
     def function(self) -> str:
         text = super().function()
@@ -105,16 +128,10 @@ class Sycl(CLike):
                 "",
             ]
         loads = self._block_loads()
-        if any(load.byte_place is not None for load in loads):
-            lines += sections(INTRINSICS, {"at"})
+        used = {"at"} if any(load.byte_place is not None for load in loads) else set()
+        lines += sections(INTRINSICS, used | ({"atomic_add"} if self._adds() else set()))
         for width in sorted({m.width for m in loads}):
             lines += [*self._block_load(width, self.types[loads[0].src.dtype.name]), ""]
-        if self.form != "kernel":
-            lines += [
-                "// Names the kernel, for profilers and for host compilers other than DPC++.",
-                "class kernel;",
-                "",
-            ]
         return lines
 
     def _block_load(self, width: int, element: str) -> list[str]:
@@ -146,88 +163,55 @@ class Sycl(CLike):
     def _block_loads(self) -> list[Move]:
         return [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "block_read"]
 
+    def _adds(self) -> bool:
+        return any(isinstance(s, Move) and s.atom.adds for s in walk(self.kernel.body))
+
     def _local_arrays(self) -> list[Buffer]:
         return [s.buffer for s in walk(self.kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
 
     # --- how it is started ------------------------------------------------------------------------
 
     def postlude(self, kernels: Sequence[Self]) -> str:
-        """The entry point for the run-time compiler, or the launcher."""
-        if len(kernels) > 1:
-            raise ScheduleError("split needs a second kernel, which SYCL's launcher does not start yet: use split 1")
-        return "\n".join(self._entry_point() if self.form == "kernel" else self._launcher()) + "\n"
-
-    def _call(self, indent: int) -> list[str]:
-        """The work-item's function with all it is given."""
-        names = ["item", *(p.name for p in self.kernel.params), *(b.name for b in self._local_arrays())]
-        lines = wrapped(" " * indent + f"{self.kernel.name}_detail::work_item(", names)
-        return [*lines[:-1], f"{lines[-1]};"]
-
-    def _entry_point(self) -> list[str]:
-        rows, cols = self.kernel.group
-        properties = ["nd_range_kernel<2>", f"work_group_size<{rows}, {cols}>"]
-        if self._fixes_lanes():
-            properties.append(f"sub_group_size<{self.kernel.sub_group}>")
-        stated = [f"SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::{p}))" for p in properties]
-        local = [
-            f"    syclex::work_group_static<{self.types[b.dtype.name]}{self.dimensions(b)}> {b.name};"
-            for b in self._local_arrays()
-        ]
-        return [
-            "namespace syclex = sycl::ext::oneapi::experimental;",
-            "",
-            f'extern "C" {stated[0]}',
-            *stated[1:],
-            *wrapped(f"void {self.kernel.name}(", [self._param(p) for p in self.kernel.params]),
-            "{",
-            *local,
-            "    const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();",
-            *self._call(4),
-            "}",
-        ]
-
-    def _launcher(self) -> list[str]:
-        (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
+        """The entry points for the run-time compiler, or the launcher."""
+        if self.form == "kernel":
+            return environment().get_template("sycl/entry_points.j2").render(steps=[k.step(4) for k in kernels])
         params = [
             "sycl::queue &queue",
             *(self._param(p, "") for p in self.kernel.params),
             "const std::vector<sycl::event> &depends_on = {}",
         ]
-        empty = " || ".join(f"{p.name} < 1" for p in self.kernel.scalars if p.name in ("m", "n", "rows", "cols"))
-        lanes = [f"            [[sycl::reqd_sub_group_size({self.kernel.sub_group})]]"] if self._fixes_lanes() else []
-        lambda_ = [f"            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size({rows}, {cols})]]", *lanes]
-        return [
-            "// Queues the kernel; matrices are in USM that the queue's device reaches.",
-            *wrapped(f"inline sycl::event {self.kernel.name}(", params),
-            "{",
-            *([f"    if ({empty}) {{", "        return sycl::event();", "    }"] if empty else []),
-            f"    const sycl::range<2> group({rows}, {cols});",
-            f"    const sycl::range<2> groups({self.expr(down)}, {self.expr(across)});",
-            "    return queue.submit([&](sycl::handler &handler) {",
-            "        handler.depends_on(depends_on);",
-            *(f"        {line}" for line in self._accessors()),
-            f"        handler.parallel_for<{self.kernel.name}_detail::kernel>(",
-            "            sycl::nd_range<2>(groups * group, group),",
-            *lambda_[:-1],
-            f"{lambda_[-1]} {{",
-            *self._call(16),
-            "            });",
-            "    });",
-            "}",
-        ]
+        return (
+            environment()
+            .get_template("sycl/launcher.j2")
+            .render(
+                opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
+                empty=" || ".join(f"{p.name} < 1" for p in self.kernel.scalars if p.name in ("m", "n", "rows", "cols")),
+                steps=[printer.step(16) for printer in kernels],
+            )
+        )
 
-    def _accessors(self) -> list[str]:
-        return [
-            f"const sycl::local_accessor<{self.types[b.dtype.name]}{self.dimensions(b)}, 0> {b.name}(handler);"
-            for b in self._local_arrays()
-        ]
+    def step(self, indent: int) -> Mapping[str, object]:
+        """What starts this kernel; its call stands `indent` in."""
+        (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
+        given = self._given()
+        # Others have no name in the entry point, which must take them all.
+        params = [self._param(p) if p in given else f"int /* {p.name} */" for p in self.kernel.params]
+        names = ["item", *(p.name for p in given), *(b.name for b in self._local_arrays())]
+        namespace = f"{self.program or self.kernel.name}_detail"
+        return {
+            "name": f"{namespace}::{self._own('kernel')}",
+            "event": self._step or "product",
+            "opening": wrapped(f"void {self.kernel.name}(", params),
+            "group": f"{rows}, {cols}",
+            "groups": f"{self.expr(down)}, {self.expr(across)}",
+            "lanes": self.kernel.sub_group if self.uses() else None,
+            "arrays": [(f"{self.types[b.dtype.name]}{self.dimensions(b)}", b.name) for b in self._local_arrays()],
+            "call": wrapped(" " * indent + f"{namespace}::{self._own('work_item')}(", names),
+        }
 
     def launch(self) -> str:
         (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
         return f"local range {{{rows}, {cols}}}, global range {{{self.expr(down * rows)}, {self.expr(across * cols)}}}"
-
-    def _fixes_lanes(self) -> bool:
-        return bool(self.uses())
 
     def uses(self) -> frozenset[str]:
         named = {"required_sub_group_size"} if self.kernel.sub_group else set()
@@ -289,6 +273,8 @@ class Sycl(CLike):
         if move.byte_place is not None:
             source = f"at({move.src.name}, {self.expr(move.byte_place[0])})"
         match move.atom.name:
+            case "atomic_add":
+                return f"atomic_add({to}, {self.element(move.src, move.src_index)});"
             case "vector" | "aligned_vector":
                 return f"copy{move.width}({to}, {source});"
             case "block_read" if move.width == 1:

@@ -34,7 +34,9 @@ def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Note
     """
     local = max(local_bytes(printer.kernel) for printer in kernels)
     needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
-    needs += [f"a workspace of {file.expr(workspace)} elements, aligned to 16 bytes"] if workspace is not None else []
+    if workspace is not None:
+        aligned = f", aligned to {file.alignment()} bytes" if file.alignment() > 1 else ""
+        needs.append(f"a workspace of {file.expr(workspace)} elements{aligned}")
     launches = [printer.launch() for printer in kernels]
     if len(kernels) > 1:
         named = (f"{p.kernel.name}: {launch}" for p, launch in zip(kernels, launches, strict=True))
@@ -52,7 +54,7 @@ def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Note
         prelude=file.prelude(),
         body="\n".join(printer.function() for printer in kernels),
         postlude=file.postlude(kernels),
-        **file.fields(),
+        **file.fields(kernels),
     )
 
 

@@ -29,7 +29,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _stores(spec, schedule)
         problems += _sub_group(schedule, target)
         problems += _warp(schedule)
-        problems += _slices(spec, schedule, target)
+        problems += _slices(spec, schedule)
         problems += _blocks(spec, schedule, target)
         problems += _operand("a", schedule.a, spec.a_order, schedule, target)
         problems += _operand("b", schedule.b, spec.b_order, schedule, target)
@@ -111,26 +111,24 @@ def _blocks(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     if s.atomic:
         if s.split == 1:
             yield "atomic adds up the parts of a split K, but split = 1: give split 8, say, or drop it"
-        if "atomic_vectors" not in target.features:
-            yield f"atomic, but target {target.name!r} adds no vectors in one step: drop it, or use sm_90 or later"
+        if "atomic_add" not in target.features:
+            yield f"atomic, but target {target.name!r} adds nothing in one step: drop it, and a second kernel adds up"
         if spec.c_order == "col":
             yield "atomic adds to rows of C, which is column-major: drop it"
     if s.split > 1 and any(o.memory == "image" for o in (s.a, s.b)):
         yield f"split = {s.split} begins in the middle of K, which image block reads can't: use split 1"
 
 
-def _slices(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+def _slices(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Steps of K dealt out within a group."""
     if s.slices < 2:
         return
-    if "reused_local_memory" not in target.features:
-        yield f"slices = {s.slices} sum up where tiles were, which target {target.name!r} can't: use slices 1, or CUDA"
     if s.k_step % s.slices:
         yield _divide("slices", s.slices, "k_step", s.k_step, tuple(range(1, s.k_step + 1)))
     if s.sub_group is not None:
         yield "slices and sub_group both deal out work-items of a group: drop one of them"
-    if s.method != "slm" or s.barrier:
-        yield "slices sum up in local memory where tiles were: set a.memory or b.memory to 'local'"
+    if s.barrier:
+        yield "slices deal out steps of K that barrier takes as one: drop one of them"
     (rows, cols), work_items = s.block_tile, s.all_work_items[0] * s.all_work_items[1]
     if s.warp is not None and s.group[0] * s.group[1] % WARP:
         yield f"a slice's {s.group[0]}x{s.group[1]} work-items are no whole warps: use warp none, or a larger group"
@@ -325,8 +323,9 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     along_k = s.b.memory == "image" or (s.b.memory == "global" and spec.b_order == "col" and not s.b.block)
     b = s.b.width if along_k else 1
     deep = max(a, b)
-    if s.k_step % deep:
-        yield _divide("the depth of one load", deep, "k_step", s.k_step, WIDTHS)
+    if s.k_step // s.slices % deep:
+        whole = "k_step" if s.slices == 1 else "a slice's part of k_step"
+        yield _divide("the depth of one load", deep, whole, s.k_step // s.slices, WIDTHS)
     if s.register_stages > 1 and deep > 1:
         yield f"register_stages = {s.register_stages} moves single steps of K, but a load brings {deep}: use width 1"
     if s.across and s.register_stages != 2:
@@ -346,7 +345,7 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
 
 
 def _capacity(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
-    local = local_bytes(spec, s)
+    local = local_bytes(spec, s, target)
     if local > target.local_bytes:
         fewer = f"{s.stages - 1} stages instead of {s.stages}, or " if s.stages > 1 else ""
         yield (
@@ -362,7 +361,7 @@ def _capacity(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         )
 
 
-def local_bytes(spec: GemmSpec, s: Schedule) -> int:
+def local_bytes(spec: GemmSpec, s: Schedule, target: Target) -> int:
     """Local memory of a group, in bytes."""
     total = 0
     for o, rows, cols in ((s.a, s.block_tile[0], s.k_step), (s.b, s.k_step, s.block_tile[1])):
@@ -370,7 +369,8 @@ def local_bytes(spec: GemmSpec, s: Schedule) -> int:
             slow, fast = (cols, rows) if o.transposed else (rows, cols)
             total += s.stages * slow * (fast + o.pad) * spec.dtype.size
     partial = s.slices * s.block_tile[0] * s.block_tile[1] * spec.dtype.size if s.slices > 1 else 0
-    return max(total, partial) + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
+    both = max(total, partial) if "reused_local_memory" in target.features else total + partial
+    return both + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
 
 
 def register_bytes(spec: GemmSpec, s: Schedule) -> int:

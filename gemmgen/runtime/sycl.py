@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
+from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.arrays import Request, View, check_gemm, check_transpose
 from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
@@ -38,7 +39,7 @@ class SyclKernel:
         self.source = source
         self._wish = device
         self._info: SyclDeviceInfo | None = None
-        self._kernel: int | None = None
+        self._kernels: int | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -64,7 +65,7 @@ class SyclKernel:
 
     def build(self) -> None:
         """Compile now; later calls find it done. Raises: DeviceError, ScheduleError."""
-        self._own_kernel()
+        self._own_kernels()
 
     def empty(self, shape: tuple[int, int], order: str = "C") -> UsmArray:
         """A matrix in shared USM, which calls take without a copy; `numpy.asarray(x)` is a view of it."""
@@ -157,49 +158,58 @@ class SyclKernel:
 
     def _run(self, request: Request, iterations: int) -> tuple[object, list[int]]:
         """The result, and the nanoseconds of each run."""
-        (entry,) = self.source.entry_points
-        kernel = self._own_kernel()
-        own = own_queue(self.device)
+        kernels = self._own_kernels()
+        own, between = own_queue(self.device), _elements(self.source, request)
         with ExitStack() as stack:
             if request.on_device:
                 queue = stack.enter_context(queue_of(_resident(request), own))
                 if queue.handle != own.handle:
-                    kernel = stack.enter_context(self._kernel_for(queue))
+                    kernels = stack.enter_context(self._kernels_for(queue))
                 values, result = _in_place(request, queue)
             else:
                 queue = own
                 place = stack.enter_context(_shared(request) if own.info.system else _copied(request, own))
                 values, result = place
-            sizes = {name: value for name, value in values.items() if isinstance(value, int)}
-            arguments = [_argument(entry, a.name, a.kind, values) for a in entry.arguments]
-            groups = entry.groups(sizes)
-            times = [helper().launch(queue.handle, kernel, arguments, groups, entry.group) for _ in range(iterations)]
+            if between:
+                workspace = UsmArray(queue, 1, between)
+                stack.callback(workspace.release)
+                values |= {"workspace": _Address(workspace.address)}
+            times = [self._launch(queue, kernels, values) for _ in range(iterations)]
         return result, times
 
-    def _own_kernel(self) -> int:
+    def _launch(self, queue: SyclQueue, kernels: int, values: Mapping[str, object]) -> int:
+        """Run every kernel, one after the other; the nanoseconds that they took."""
+        sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+        taken = 0
+        for number, entry in enumerate(self.source.entry_points):
+            arguments = [_argument(entry, a.name, a.kind, values) for a in entry.arguments]
+            taken += helper().launch(queue.handle, kernels, number, arguments, entry.groups(sizes), entry.group)
+        return taken
+
+    def _own_kernels(self) -> int:
         with self._lock:
-            if self._kernel is None:
+            if self._kernels is None:
                 check_device(self.source, self.device)
-                self._kernel = self._load(own_queue(self.device))
-            return self._kernel
+                self._kernels = self._load(own_queue(self.device))
+            return self._kernels
 
     @contextmanager
-    def _kernel_for(self, queue: SyclQueue) -> Iterator[int]:
-        """The kernel in a context that is not gemmgen's."""
+    def _kernels_for(self, queue: SyclQueue) -> Iterator[int]:
+        """The kernels in a context that is not gemmgen's."""
         check_device(self.source, queue.info)
-        kernel = self._load(queue)
+        kernels = self._load(queue)
         try:
-            yield kernel
+            yield kernels
         finally:
-            helper().free_kernel(kernel)
+            helper().free_kernels(kernels)
 
     def _load(self, queue: SyclQueue) -> int:
-        (entry,) = self.source.entry_points
+        names = [entry.name for entry in self.source.entry_points]
         # A file of the cache that the runtime does not take is made again.
         for fresh in (False, True):
-            kernel = helper().kernel(queue.handle, content(self.source, queue.info, fresh=fresh), entry.name)
-            if kernel is not None:
-                return kernel
+            kernels = helper().kernels(queue.handle, content(self.source, queue.info, fresh=fresh), names)
+            if kernels is not None:
+                return kernels
         raise DeviceError(f"{queue.info.name} does not load {self.source.name}: {helper().text()}")
 
 
@@ -237,6 +247,14 @@ def _in_place(request: Request, queue: SyclQueue) -> tuple[dict[str, object], ob
         return _values(request, {**places, name: (made.address, view.ld)}), made
     matrix = cast(GpuMatrix, output)
     return _values(request, {**places, name: (matrix.pointer, view.ld)}), matrix.array
+
+
+def _elements(source: Source, request: Request) -> int:
+    """Of the memory between two kernels. Raises: SpecError."""
+    elements = 0 if source.workspace is None else evaluate(source.workspace, dict(request.sizes))
+    if elements >= 2**31:
+        raise SpecError(f"the workspace has {elements:,} elements, more than 32-bit indices reach: use a lower split")
+    return elements
 
 
 def _fresh(view: View) -> Floats:

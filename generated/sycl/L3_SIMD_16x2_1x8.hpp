@@ -220,9 +220,9 @@ inline sycl::event L3_SIMD_16x2_1x8(sycl::queue &queue, int m, int n, int k, flo
     if (m < 1 || n < 1) {
         return sycl::event();
     }
-    const sycl::range<2> group(1, 8);
-    const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(1, 8);
+        const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
         handler.depends_on(depends_on);
         handler.parallel_for<L3_SIMD_16x2_1x8_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -204,9 +204,9 @@ inline sycl::event L3_SIMD_8x4_8x8(sycl::queue &queue, int m, int n, int k, floa
     if (m < 1 || n < 1) {
         return sycl::event();
     }
-    const sycl::range<2> group(8, 8);
-    const sycl::range<2> groups((m + 63) / 64, (n + 31) / 32);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(8, 8);
+        const sycl::range<2> groups((m + 63) / 64, (n + 31) / 32);
         handler.depends_on(depends_on);
         handler.parallel_for<L3_SIMD_8x4_8x8_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

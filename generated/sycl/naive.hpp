@@ -57,9 +57,9 @@ inline sycl::event naive(sycl::queue &queue, int m, int n, int k, float alpha, c
     if (m < 1 || n < 1) {
         return sycl::event();
     }
-    const sycl::range<2> group(8, 8);
-    const sycl::range<2> groups((m + 7) / 8, (n + 7) / 8);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(8, 8);
+        const sycl::range<2> groups((m + 7) / 8, (n + 7) / 8);
         handler.depends_on(depends_on);
         handler.parallel_for<naive_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

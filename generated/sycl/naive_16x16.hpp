@@ -58,9 +58,9 @@ inline sycl::event naive_16x16(sycl::queue &queue, int m, int n, int k, float al
     if (m < 1 || n < 1) {
         return sycl::event();
     }
-    const sycl::range<2> group(16, 16);
-    const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(16, 16);
+        const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
         handler.depends_on(depends_on);
         handler.parallel_for<naive_16x16_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -185,9 +185,9 @@ inline sycl::event sg16_block_16x1(sycl::queue &queue, int m, int n, int k, floa
     if (m < 1 || n < 1) {
         return sycl::event();
     }
-    const sycl::range<2> group(1, 16);
-    const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(1, 16);
+        const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
         handler.depends_on(depends_on);
         handler.parallel_for<sg16_block_16x1_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -4,3 +4,11 @@ inline const float *at(const float *matrix, int bytes)
 {
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
 }
+
+//: atomic_add
+// Adds an element to global memory, in one step.
+inline void atomic_add(float *to, float value)
+{
+    sycl::atomic_ref<float, sycl::memory_order::relaxed, sycl::memory_scope::device,
+                     sycl::access::address_space::global_space>(*to) += value;
+}

@@ -87,9 +87,33 @@ def test_targets_without_sub_group_attributes() -> None:
         driver.emit(GemmSpec(), Schedule(), "sycl", TARGETS["intel"])
 
 
-def test_split_k_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="which SYCL's launcher does not start yet: use split 1"):
-        driver.emit(GemmSpec(), Schedule(split=2, k_step=4), "sycl")
+def test_parts_of_k() -> None:
+    """Both kernels in every form; the launcher takes the memory between them and has the second wait for the first."""
+    header, kernel, program = (emitted(form, "sg16_block_16x2_split4") for form in ("header", "kernel", "main"))
+    text = flat(header)
+    assert "int ldb, float *workspace, float beta, float *c, int ldc, const std::vector<sycl::event> &depends" in text
+    assert "const sycl::event product = queue.submit(" in text
+    assert text.index("handler.depends_on(depends_on);") < text.index("handler.depends_on(product);")
+    assert "handler.parallel_for<sg16_block_16x2_split4_detail::total_kernel>(" in text
+    assert "a workspace of m * n * 4 elements" in text
+    for name in ("sg16_block_16x2_split4", "sg16_block_16x2_split4_total"):
+        assert f"void {name}(" in kernel
+    assert kernel.count('extern "C"') == 2
+    assert "Matrix workspace_memory(" in program
+    assert "std::chrono::steady_clock" in program
+
+
+def test_additions_in_one_step() -> None:
+    """A first kernel gives C its share of itself; slices meet in local memory; what nobody needs has no name."""
+    header, kernel = emitted("header", "reduction_4x4_4x4"), emitted("kernel", "reduction_4x4_4x4")
+    assert "handler.depends_on(start);" in header
+    assert "const sycl::local_accessor<float[8][16][16], 0> partial(handler);" in header
+    assert "atomic_add(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col], c_values);" in header
+    assert "#include <sycl/atomic_ref.hpp>" in kernel
+    assert "void reduction_4x4_4x4_start(int /* m */, int n, float beta, float *__restrict c," in kernel
+    schedule = presets.load("reduction_4x4_4x4").schedule
+    with pytest.raises(ScheduleError, match="adds nothing in one step: drop it, and a second kernel adds up"):
+        driver.emit(GemmSpec(), schedule)
 
 
 def test_lines_are_short() -> None:

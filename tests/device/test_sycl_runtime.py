@@ -220,7 +220,7 @@ def test_more_than_32_bits_reach(naive: SyclKernel) -> None:
 def test_a_workspace_that_is_too_large() -> None:
     spec = GemmSpec(m=2**15, n=2**15, k=8)
     source = driver.emit(spec, presets.load("sg16_block_16x2_split4").schedule, "sycl", target_of(pick()), "kernel")
-    with pytest.raises(SpecError, match="the workspace has 4,294,967,296 elements.*: use a lower split"):
+    with pytest.raises(SpecError, match=r"the workspace has 4,294,967,296 elements.*: use a lower split"):
         SyclKernel.from_source(source)(ones(2**15, 8), ones(8, 2**15))
 
 

@@ -11,7 +11,7 @@ from gemmgen.backends.files import environment, sections
 from gemmgen.backends.sycl_main import program
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Call, Var, as_int
+from gemmgen.ir.expr import Call, Expr, Var, as_int
 from gemmgen.ir.stmt import Alloc, Barrier, For, Move
 from gemmgen.ir.visit import uses_calls, walk
 
@@ -41,7 +41,7 @@ class Sycl(CLike):
         return f"sycl/{self.form}.{'hpp' if self.form == 'header' else 'cpp'}.j2"
 
     def fields(self, kernels: Sequence[Self]) -> Mapping[str, object]:
-        used = ["algorithm"] if f"{self.minimum}(" in self.function() else []
+        used = ["algorithm"] if "min" in self._words() else []
         match self.form:
             case "main":
                 timer = ["chrono"] if len(kernels) > 1 else []
@@ -57,7 +57,7 @@ class Sycl(CLike):
         headers += ["ext/oneapi/free_function_queries.hpp", "nd_item.hpp"]
         if any(isinstance(s, Barrier) for s in walk(self.kernel.body)):
             headers.append("group_barrier.hpp")
-        if self._adds():
+        if "atomic_add" in self._words():
             headers.append("atomic_ref.hpp")
         if self._local_arrays():
             headers.append("ext/oneapi/work_group_static.hpp")
@@ -81,9 +81,13 @@ class Sycl(CLike):
 
     def _given(self) -> list[Buffer | Var]:
         """The parameters that a work-item needs; others only say how many work-items there are."""
-        body = "\n".join(line.partition("//")[0] for line in self._indented(self.kernel.body, 1))
-        words = set(re.findall(r"\w+", body))
+        words = self._words()
         return [p for p in self.kernel.params if p.name in words]
+
+    def _words(self) -> set[str]:
+        """Every name in the body."""
+        code = (line.partition("//")[0] for line in self._indented(self.kernel.body, 1))
+        return {word for line in code for word in re.findall(r"\w+", line)}
 
     def _own(self, what: str) -> str:
         """A name in the file's namespace for something of this kernel, told apart where there are several."""
@@ -128,8 +132,7 @@ class Sycl(CLike):
                 "",
             ]
         loads = self._block_loads()
-        used = {"at"} if any(load.byte_place is not None for load in loads) else set()
-        lines += sections(INTRINSICS, used | ({"atomic_add"} if self._adds() else set()))
+        lines += sections(INTRINSICS, {"at", "load", "atomic_add"} & self._words())
         for width in sorted({m.width for m in loads}):
             lines += [*self._block_load(width, self.types[loads[0].src.dtype.name]), ""]
         return lines
@@ -163,8 +166,9 @@ class Sycl(CLike):
     def _block_loads(self) -> list[Move]:
         return [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "block_read"]
 
-    def _adds(self) -> bool:
-        return any(isinstance(s, Move) and s.atom.adds for s in walk(self.kernel.body))
+    def _in_bytes(self) -> bool:
+        """Whether lanes hold the addresses of block loads: registers are then as full as they can be."""
+        return any(load.byte_place is not None for load in self._block_loads())
 
     def _local_arrays(self) -> list[Buffer]:
         return [s.buffer for s in walk(self.kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
@@ -264,6 +268,14 @@ class Sycl(CLike):
             case "broadcast" | "shuffle_xor":
                 return f"sycl::{LANES[call.function]}(sub_group, {args})", POSTFIX
         raise LoweringError(f"SYCL has no name for {call.function}")
+
+    def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        if buffer.space is Space.GLOBAL and not buffer.writable and self._in_bytes():
+            return f"load({buffer.name}, {self.expr(buffer.layout.offset(index))})"
+        return super().element(buffer, index)
+
+    def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        return f"&{super().element(buffer, index)}" if buffer.space is Space.GLOBAL else super().address(buffer, index)
 
     def barrier(self) -> str:
         return "sycl::group_barrier(item.get_group());"

@@ -188,6 +188,7 @@ class Sycl(CLike):
             environment()
             .get_template("sycl/launcher.j2")
             .render(
+                workspace=any(matrix.name == "workspace" for matrix in self.kernel.matrices),
                 opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
                 empty=" || ".join(f"{p.name} < 1" for p in self.kernel.scalars if p.name in ("m", "n", "rows", "cols")),
                 steps=[printer.step(16) for printer in kernels],

@@ -40,7 +40,8 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     if schedule.split == 1:
         return Program((gemm.kernel(),))
     if schedule.atomic:
-        return Program((build_start(gemm), gemm.kernel()))
+        # Parts are added to C as it is where all of it stays.
+        return Program((gemm.kernel(),) if spec.beta == 1 else (build_start(gemm), gemm.kernel()))
     return Program((gemm.kernel(), build_total(gemm)), gemm.workspace(writable=True))
 
 

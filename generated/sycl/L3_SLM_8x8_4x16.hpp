@@ -165,7 +165,7 @@ inline sycl::event L3_SLM_8x8_4x16(sycl::queue &queue, int m, int n, int k, floa
                                    const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(4, 16);

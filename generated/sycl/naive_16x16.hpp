@@ -56,7 +56,7 @@ inline sycl::event naive_16x16(sycl::queue &queue, int m, int n, int k, float al
                                const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(16, 16);

@@ -48,8 +48,7 @@ inline void start_work_item(sycl::nd_item<2> item, int n, float beta, float *__r
 
     if (col < n) {
         // What the parts of K are added to.
-        const float zero = 0.0f;
-        c[row * ldc + col] = beta == 0.0f ? zero : sycl::fma(beta, c[row * ldc + col], zero);
+        c[row * ldc + col] = beta == 0.0f ? 0.0f : beta * c[row * ldc + col];
     }
 }
 

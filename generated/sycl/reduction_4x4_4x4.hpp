@@ -55,8 +55,7 @@ inline void start_work_item(sycl::nd_item<2> item, int n, float beta, float *__r
 
     if (col < n) {
         // What the parts of K are added to.
-        const float zero = 0.0f;
-        c[row * ldc + col] = beta == 0.0f ? zero : sycl::fma(beta, c[row * ldc + col], zero);
+        c[row * ldc + col] = beta == 0.0f ? 0.0f : beta * c[row * ldc + col];
     }
 }
 
@@ -216,7 +215,7 @@ inline sycl::event reduction_4x4_4x4(sycl::queue &queue, int m, int n, int k, fl
                                      const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
     const sycl::event start = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 256);

@@ -99,7 +99,7 @@ inline sycl::event register_8x8_4x4(sycl::queue &queue, int m, int n, int k, flo
                                     const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(4, 4);

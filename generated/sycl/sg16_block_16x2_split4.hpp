@@ -209,14 +209,14 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
 
 } // namespace sg16_block_16x2_split4_detail
 
-// Queues the kernels; matrices are in USM that the queue's device reaches.
+// Queues the kernels; matrices and the workspace are in USM that the queue's device reaches.
 inline sycl::event sg16_block_16x2_split4(sycl::queue &queue, int m, int n, int k, float alpha,
                                           const float *a, int lda, const float *b, int ldb,
                                           float *workspace, float beta, float *c, int ldc,
                                           const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
     const sycl::event product = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 16);

@@ -228,7 +228,7 @@ inline sycl::event smem_8x8_double(sycl::queue &queue, int m, int n, int k, floa
                                    const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(16, 16);

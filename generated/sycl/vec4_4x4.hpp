@@ -143,7 +143,7 @@ inline sycl::event vec4_4x4(sycl::queue &queue, int m, int n, int k, float alpha
                             const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(16, 16);

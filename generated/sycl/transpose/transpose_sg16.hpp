@@ -102,7 +102,7 @@ inline sycl::event transpose_sg16(sycl::queue &queue, int rows, int cols, const 
                                   const std::vector<sycl::event> &depends_on = {})
 {
     if (rows < 1 || cols < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 16);

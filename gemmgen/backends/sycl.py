@@ -11,7 +11,7 @@ from gemmgen.backends.files import environment, sections
 from gemmgen.backends.sycl_main import program
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Call, Expr, Var, as_int
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.stmt import Alloc, Barrier, For, Move
 from gemmgen.ir.visit import uses_calls, walk
 
@@ -134,31 +134,9 @@ class Sycl(CLike):
         loads = self._block_loads()
         lines += sections(INTRINSICS, {"at", "load", "atomic_add"} & self._words())
         for width in sorted({m.width for m in loads}):
-            lines += [*self._block_load(width, self.types[loads[0].src.dtype.name]), ""]
+            template, element = environment().get_template("sycl/block_load.j2"), self.types[loads[0].src.dtype.name]
+            lines += template.render(width=width, element=element).splitlines()
         return lines
-
-    def _block_load(self, width: int, element: str) -> list[str]:
-        """A function for a block load: `group_load` makes one if it is told enough."""
-        what = "// One element per lane" + (f" of each of {width} neighbouring segments." if width > 1 else ".")
-        opening, to, end = f"inline void {BLOCK_LOAD}{width}(", "to", []
-        params = ["sycl::sub_group sub_group", f"const {element} *from", f"{element} *to"]
-        if width == 1:
-            opening, to, end = f"inline {element} {BLOCK_LOAD}(", "&element", ["    return element;"]
-            params.pop()
-        return [
-            what,
-            *wrapped(opening, params),
-            "{",
-            "    namespace syclex = sycl::ext::oneapi::experimental;",
-            *([f"    {element} element;"] if width == 1 else []),
-            "    syclex::group_load(",
-            "        sub_group, syclex::static_address_cast<syclex::global_space>(from),",
-            f"        sycl::span<{element}, {width}>({to}, {width}),",
-            "        syclex::properties(",
-            "            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));",
-            *end,
-            "}",
-        ]
 
     def _shares_lanes(self) -> bool:
         return bool(self._block_loads()) or uses_calls(self.kernel, {"lane_id", *LANES})
@@ -256,6 +234,15 @@ class Sycl(CLike):
         if start is None or stop is None:
             raise LoweringError(f"the loop over {loop.var.name} is to be unrolled, but its bounds are no numbers")
         return f"#pragma GCC unroll {-(-(stop - start) // loop.step)}"
+
+    def _bound(self, node: Expr) -> tuple[str, int]:
+        match node:
+            case Bin("+", Bin("*", Call("group_id", axis), Const(size)), Call("local_id", same)) if axis == same:
+                # Of a sum of the two, the CPU's compiler does not see that work-items side by side have places so, too.
+                dimension = 1 - (as_int(axis[0]) or 0)
+                if size == self.kernel.group[dimension]:
+                    return f"int(item.get_global_id({dimension}))", POSTFIX
+        return super()._bound(node)
 
     def call(self, call: Call) -> tuple[str, int]:
         args = ", ".join(self.expr(a) for a in call.args)

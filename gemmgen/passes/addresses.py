@@ -17,6 +17,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Move, Stmt, Store, in_bytes
 from gemmgen.ir.visit import map_body, map_expr, substitute, walk_expr
 from gemmgen.passes.expand import loop
+from gemmgen.passes.positions import K_BEGIN
 
 _PART = Var("i")
 _LANE = Call("lane_id", (), I32)
@@ -30,7 +31,8 @@ def addresses(kernel: Kernel) -> Kernel:
     own: Expr = _LANE if lane is None else lane
 
     def main_loop(stmt: Stmt) -> Body:
-        if isinstance(stmt, For) and not stmt.unroll and as_int(stmt.start) == 0:
+        # What else goes along K begins where this one ends.
+        if isinstance(stmt, For) and not stmt.unroll and stmt.start in (Const(0), K_BEGIN):
             return _main_loop(stmt, kernel.sub_group or 1, own)
         return (stmt,)
 
@@ -165,7 +167,7 @@ class _Held:
         per_place = self.lanes // self.parts
         place: Expr = _PART * per_place if self.places > 1 else Const(0)
         number = place + (self.own // self.parts if self.parts > 1 else self.own)
-        first = substitute({**self.reads.numbered(number), main.var: Const(-main.step)})
+        first = substitute({**self.reads.numbered(number), main.var: main.start - main.step})
         values = tuple(map_expr(x, first) for x in in_bytes(self.reads.move))
         return (Alloc(self.buffer), *self._each(self._of_lane(values)))
 

@@ -178,7 +178,9 @@ class Helper:
         """The fields of each device."""
         with _lock, _cpu_visible():
             if self._library.gemmgen_devices():
-                raise DeviceError(f"SYCL shows no devices: {self.text()}")
+                chosen = os.environ.get("ONEAPI_DEVICE_SELECTOR")
+                remedy = f"; ONEAPI_DEVICE_SELECTOR is {chosen!r}: unset it, or name one like opencl:cpu" if chosen else ""
+                raise DeviceError(f"SYCL shows no devices: {self.text()}{remedy}")
         return [line.split("\t") for line in self.text().splitlines()]
 
     def compile(

@@ -13,7 +13,7 @@ from tests.support.sycl_programs import run_program
 
 #: Single elements; block loads in two kernels; arrays in local memory and additions to C in one step. g++ takes five to
 #: ten seconds for each.
-NAMES = ["naive", "sg16_block_16x2_split4", "reduction_4x4_4x4"]
+NAMES = ["naive", "sg16_block_16x1_split4", "reduction_4x4_4x4"]
 
 pytestmark = sycl.needs_device
 

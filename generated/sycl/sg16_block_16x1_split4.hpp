@@ -1,20 +1,20 @@
-// sg16_block_16x2_split4: C = alpha * A * B + beta * C; float32
+// sg16_block_16x1_split4: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x2 of C per work-item, 1x16 work-items per group (16x32 of C), 16 along K per
+// Schedule   16x1 of C per work-item, 1x16 work-items per group (16x16 of C), 32 along K per
 //            iteration, K in 4 parts that a second kernel adds up
-// A          USM, block reads, passed around the sub-group by shuffles
-// B          USM, block reads of 2 segments
+// A          USM, block reads of 2 segments, passed around the sub-group by shuffles
+// B          USM, block reads
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
-// Launch     sg16_block_16x2_split4: local range {1, 16}, global range {1, (m + 15) / 16 * ((n +
-//                31) / 32) * 64}
-//            sg16_block_16x2_split4_total: local range {1, 256}, global range {1, m * ((n + 255) /
+// Launch     sg16_block_16x1_split4: local range {1, 16}, global range {1, (m + 15) / 16 * ((n +
+//                15) / 16) * 64}
+//            sg16_block_16x1_split4_total: local range {1, 256}, global range {1, m * ((n + 255) /
 //                256) * 256}
 // Needs      a workspace of m * n * 4 elements
 //            sycl_ext_oneapi_group_load_store, sub-groups of 16
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
-#ifndef sg16_block_16x2_split4_HPP
-#define sg16_block_16x2_split4_HPP
+#ifndef sg16_block_16x1_split4_HPP
+#define sg16_block_16x1_split4_HPP
 
 #include <sycl/sycl.hpp>
 
@@ -27,7 +27,20 @@
 #pragma GCC diagnostic ignored "-Wattributes"
 #endif
 
-namespace sg16_block_16x2_split4_detail {
+namespace sg16_block_16x1_split4_detail {
+
+// So many bytes into a matrix.
+inline const float *at(const float *matrix, int bytes)
+{
+    return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
+}
+
+// An element of a matrix. Its place is unsigned, since compilers make the loop counters in a signed
+// one 64 bits wide, and that takes registers.
+inline float load(const float *matrix, unsigned place)
+{
+    return matrix[place];
+}
 
 // One element per lane.
 inline float block_load(sycl::sub_group sub_group, const float *from)
@@ -64,107 +77,109 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const sycl::sub_group sub_group = item.get_sub_group();
     const int lane = int(sub_group.get_local_linear_id());
     const int blocks_down = (m + 15) / 16;
-    const int blocks_across = (n + 31) / 32;
+    const int blocks_across = (n + 15) / 16;
     const int part = int(item.get_group(1)) / (blocks_down * blocks_across);
     const int block = int(item.get_group(1)) % (blocks_down * blocks_across);
     const int block_row = block / blocks_across;
     const int block_col = block % blocks_across;
     const int row0 = block_row * 16;
-    const int col0 = block_col * 32;
+    const int col0 = block_col * 16;
     const int col = col0 + lane;
-    const int k_part = (k + 63) / 64 * 16;
+    const int k_part = (k + 127) / 128 * 32;
     const int k_begin = part * k_part;
     const int k_end = std::min(k, k_begin + k_part);
-    const int k_main = std::min(k - k % 16, k_end);
+    const int k_main = std::min(k - k % 32, k_end);
 
-    float acc[16][2];
+    float acc[16];
     #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
-        #pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j) {
-            acc[i][j] = 0.0f;
-        }
+        acc[i] = 0.0f;
     }
 
-    // Whole steps of 16 along K.
-    if (col0 + 32 <= n) {
-        for (int k0 = k_begin; k0 < k_main; k0 += 16) {
-            float b_frag[16][2];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                block_load2(sub_group, &b[(k0 + i) * ldb + col0], b_frag[i]);
+    // Whole steps of 32 along K.
+    if (col0 + 16 <= n) {
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int b_at[2];
+        #pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            b_at[i] = ((k_begin - 32 + i * 16 + lane) * ldb + col0) * 4;
+        }
+        int a_at = (std::min(row0 + lane, m - 1) * lda + k_begin - 32) * 4;
+        for (int k0 = k_begin; k0 < k_main; k0 += 32) {
+            #pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                b_at[i] = b_at[i] + ldb * 128;
             }
-            float a_frag[16];
+            a_at = a_at + 128;
+            float b_frag[32];
+            #pragma GCC unroll 32
+            for (int i = 0; i < 32; ++i) {
+                b_frag[i] =
+                    block_load(sub_group,
+                        at(b, sycl::group_broadcast(sub_group, b_at[i / 16], i % 16)));
+            }
+            float a_frag[16][2];
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
-                a_frag[i] = block_load(sub_group, &a[std::min(row0 + i, m - 1) * lda + k0]);
+                block_load2(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)), a_frag[i]);
             }
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
-                #pragma GCC unroll 16
-                for (int p = 0; p < 16; ++p) {
-                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
-                    #pragma GCC unroll 2
-                    for (int j = 0; j < 2; ++j) {
-                        acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
-                    }
+                #pragma GCC unroll 32
+                for (int p = 0; p < 32; ++p) {
+                    const float a_value =
+                        sycl::group_broadcast(sub_group, a_frag[i][p / 16], p % 16);
+                    acc[i] = sycl::fma(a_value, b_frag[p], acc[i]);
                 }
             }
         }
     } else {
         // At the edge of the matrix, each lane loads for itself.
-        for (int k0 = k_begin; k0 < k_main; k0 += 16) {
-            float b_frag[16][2];
-            #pragma GCC unroll 16
-            for (int i = 0; i < 16; ++i) {
-                #pragma GCC unroll 2
-                for (int e = 0; e < 2; ++e) {
-                    b_frag[i][e] = b[(k0 + i) * ldb + std::min(col0 + e * 16 + lane, n - 1)];
-                }
+        // Where block reads begin, in bytes, a read or half a read a lane; a step before the first.
+        int a_at = (std::min(row0 + lane, m - 1) * lda + k_begin - 32) * 4;
+        for (int k0 = k_begin; k0 < k_main; k0 += 32) {
+            a_at = a_at + 128;
+            float b_frag[32];
+            #pragma GCC unroll 32
+            for (int i = 0; i < 32; ++i) {
+                b_frag[i] = load(b, (k0 + i) * ldb + std::min(col0 + lane, n - 1));
             }
-            float a_frag[16];
+            float a_frag[16][2];
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
-                a_frag[i] = block_load(sub_group, &a[std::min(row0 + i, m - 1) * lda + k0]);
+                block_load2(sub_group, at(a, sycl::group_broadcast(sub_group, a_at, i)), a_frag[i]);
             }
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {
-                #pragma GCC unroll 16
-                for (int p = 0; p < 16; ++p) {
-                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
-                    #pragma GCC unroll 2
-                    for (int j = 0; j < 2; ++j) {
-                        acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
-                    }
+                #pragma GCC unroll 32
+                for (int p = 0; p < 32; ++p) {
+                    const float a_value =
+                        sycl::group_broadcast(sub_group, a_frag[i][p / 16], p % 16);
+                    acc[i] = sycl::fma(a_value, b_frag[p], acc[i]);
                 }
             }
         }
     }
     if (k_begin <= k_main && k_main < k_end) {
         // The rest of K; what lies past it counts as zero.
-        float b_frag[16][2];
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                b_frag[i][j] =
-                    k_main + i < k ? b[(k_main + i) * ldb + std::min(col + j * 16, n - 1)] : 0.0f;
-            }
-        }
-        float a_frag[16];
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
-            a_frag[i] =
-                k_main + lane < k ? a[std::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
-        }
-        #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) {
+        for (int k0 = k_main; k0 < k_end; k0 += 16) {
+            float b_frag[16];
             #pragma GCC unroll 16
-            for (int p = 0; p < 16; ++p) {
-                const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
-                #pragma GCC unroll 2
-                for (int j = 0; j < 2; ++j) {
-                    acc[i][j] = sycl::fma(a_value, b_frag[p][j], acc[i][j]);
+            for (int i = 0; i < 16; ++i) {
+                b_frag[i] = k0 + i < k ? load(b, (k0 + i) * ldb + std::min(col, n - 1)) : 0.0f;
+            }
+            float a_frag[16];
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                a_frag[i] =
+                    k0 + lane < k ? load(a, std::min(row0 + i, m - 1) * lda + k0 + lane) : 0.0f;
+            }
+            #pragma GCC unroll 16
+            for (int i = 0; i < 16; ++i) {
+                #pragma GCC unroll 16
+                for (int p = 0; p < 16; ++p) {
+                    const float a_value = sycl::group_broadcast(sub_group, a_frag[i], p);
+                    acc[i] = sycl::fma(a_value, b_frag[p], acc[i]);
                 }
             }
         }
@@ -173,13 +188,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     // This part's share of C.
     #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
-        if (row0 + i < m) {
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 16 < n) {
-                    workspace[part * (m * n) + (row0 + i) * n + col + j * 16] = alpha * acc[i][j];
-                }
-            }
+        if (row0 + i < m && col < n) {
+            workspace[part * (m * n) + (row0 + i) * n + col] = alpha * acc[i];
         }
     }
 }
@@ -207,10 +217,10 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
     }
 }
 
-} // namespace sg16_block_16x2_split4_detail
+} // namespace sg16_block_16x1_split4_detail
 
 // Queues the kernels; matrices and the workspace are in USM that the queue's device reaches.
-inline sycl::event sg16_block_16x2_split4(sycl::queue &queue, int m, int n, int k, float alpha,
+inline sycl::event sg16_block_16x1_split4(sycl::queue &queue, int m, int n, int k, float alpha,
                                           const float *a, int lda, const float *b, int ldb,
                                           float *workspace, float beta, float *c, int ldc,
                                           const std::vector<sycl::event> &depends_on = {})
@@ -220,13 +230,13 @@ inline sycl::event sg16_block_16x2_split4(sycl::queue &queue, int m, int n, int 
     }
     const sycl::event product = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 16);
-        const sycl::range<2> groups(1, (m + 15) / 16 * ((n + 31) / 32) * 4);
+        const sycl::range<2> groups(1, (m + 15) / 16 * ((n + 15) / 16) * 4);
         handler.depends_on(depends_on);
-        handler.parallel_for<sg16_block_16x2_split4_detail::kernel>(
+        handler.parallel_for<sg16_block_16x1_split4_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(1, 16)]]
             [[sycl::reqd_sub_group_size(16)]] {
-                sg16_block_16x2_split4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb,
+                sg16_block_16x1_split4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb,
                                                          workspace);
             });
     });
@@ -234,10 +244,10 @@ inline sycl::event sg16_block_16x2_split4(sycl::queue &queue, int m, int n, int 
         const sycl::range<2> group(1, 256);
         const sycl::range<2> groups(1, m * ((n + 255) / 256));
         handler.depends_on(product);
-        handler.parallel_for<sg16_block_16x2_split4_detail::total_kernel>(
+        handler.parallel_for<sg16_block_16x1_split4_detail::total_kernel>(
             sycl::nd_range<2>(groups * group, group),
             [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(1, 256)]] {
-                sg16_block_16x2_split4_detail::total_work_item(item, m, n, workspace, beta, c, ldc);
+                sg16_block_16x1_split4_detail::total_work_item(item, m, n, workspace, beta, c, ldc);
             });
     });
 }

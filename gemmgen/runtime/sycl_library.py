@@ -179,7 +179,9 @@ class Helper:
         with _lock, _cpu_visible():
             if self._library.gemmgen_devices():
                 chosen = os.environ.get("ONEAPI_DEVICE_SELECTOR")
-                remedy = f"; ONEAPI_DEVICE_SELECTOR is {chosen!r}: unset it, or name one like opencl:cpu" if chosen else ""
+                remedy = (
+                    f"; ONEAPI_DEVICE_SELECTOR is {chosen!r}: unset it, or name one like opencl:cpu" if chosen else ""
+                )
                 raise DeviceError(f"SYCL shows no devices: {self.text()}{remedy}")
         return [line.split("\t") for line in self.text().splitlines()]
 

@@ -63,7 +63,7 @@ def emit_program(
     target = _target(language, target) if target else default_target(spec, schedule, backend)
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
-    printer = partial(language, target, form=form, spec=spec)
+    printer = partial(language, target, form=form, spec=spec, program=program.name)
     return _print(program, spec, computes(spec), notes, "gemm", printer), program
 
 

@@ -2,6 +2,7 @@
 
     pip install "gemmgen[sycl,cpu]" onemkl-sycl-blas onemkl-sycl-include
     python benchmarks/sycl/compare.py --size 512 --size 1024
+    python benchmarks/sycl/compare.py --without-onemkl --preset tile_8x8
 
 All take NumPy arrays in place and are waited for; they take turns, so that what else the machine does meets all alike.
 Ratios above 1 mean that SYCL's kernel is the faster one. A ratio is the median of those of the rounds.
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -63,37 +64,40 @@ def timed(product: Product, a: Floats, b: Floats, c: Floats) -> float:
     return time.perf_counter() - start
 
 
-def compare(size: int, rounds: int, peer: Product) -> None:
+def compare(size: int, rounds: int, presets: Sequence[str], peer: Product | None) -> None:
     """A line for each preset."""
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((size, size), dtype=np.float32) for _ in range(2))
     c, expected = np.empty((size, size), np.float32), a @ b
-    for name in PRESETS:
+    for name in presets:
         products: dict[str, Product] = {
             "sycl": gemmgen.compile(None, name, backend="sycl"),
             "opencl": gemmgen.compile(None, name, backend="opencl", device=pick().name),
-            "onemkl": peer,
         }
+        if peer is not None:
+            products["onemkl"] = peer
         for product in products.values():
             product(a, b, c)
             assert np.allclose(c, expected, atol=1e-5 * size)
         times = np.array([[timed(p, a, b, c) for p in products.values()] for _ in range(rounds)])
-        to_opencl, to_onemkl = np.median(times[:, 1:] / times[:, :1], axis=0)
+        ratios = np.median(times[:, 1:] / times[:, :1], axis=0)
         speed = 2e-9 * size**3 / np.median(times[:, 0])
-        sys.stdout.write(f"{size:6} {name:22} {speed:8.1f} GFLOP/s {to_opencl:9.2f} {to_onemkl:9.3f}\n")
+        sys.stdout.write(f"{size:6} {name:22} {speed:8.1f} GFLOP/s" + "".join(f" {x:9.3f}" for x in ratios) + "\n")
 
 
 def main() -> None:
     """Read the options, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, action="append", help="of square matrices; can be repeated")
+    parser.add_argument("--preset", action="append", help="can be repeated")
+    parser.add_argument("--without-onemkl", action="store_true")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     sys.stdout.write(f"{pick()}, {os.cpu_count()} cores\n")
     sys.stdout.write(f"{'size':>6} {'preset':22} {'SYCL':>16} {'/ OpenCL':>9} {'/ oneMKL':>9}\n")
-    peer = onemkl()
+    peer = None if options.without_onemkl else onemkl()
     for size in options.size or (512,):
-        compare(size, options.rounds, peer)
+        compare(size, options.rounds, options.preset or PRESETS, peer)
 
 
 if __name__ == "__main__":

@@ -40,19 +40,7 @@ from gemmgen.spec import GemmSpec
 
 INDENT = "    "
 #: How tightly operators bind, from C's grammar; higher binds tighter.
-PRECEDENCE: dict[str, int] = {
-    "&&": 2,
-    "&": 3,
-    "==": 4,
-    "!=": 4,
-    "<": 5,
-    "<=": 5,
-    "+": 7,
-    "-": 7,
-    "*": 8,
-    "/": 8,
-    "%": 8,
-}
+PRECEDENCE = {"&&": 2, "&": 3, "==": 4, "!=": 4, "<": 5, "<=": 5, "+": 7, "-": 7, "*": 8, "/": 8, "%": 8}
 TERNARY, UNARY, POSTFIX = 1, 9, 10
 
 
@@ -76,6 +64,7 @@ class CLike(ABC):
         kernel: what is printed.
         form: one of `forms`.
         spec: what it computes, for host code in the same file.
+        program: the name of the file's main kernel; None where this is the only one.
     """
 
     name: ClassVar[str]
@@ -94,6 +83,7 @@ class CLike(ABC):
     kernel: Kernel
     form: str | None = None
     spec: GemmSpec = field(default_factory=GemmSpec)
+    program: str | None = None
 
     # --- what a language says ---------------------------------------------------------------------
 
@@ -121,8 +111,8 @@ class CLike(ABC):
         """The file's skeleton."""
         return f"{self.name}/kernel{self.suffix}.j2"
 
-    def fields(self) -> Mapping[str, object]:
-        """What the skeleton says beside that."""
+    def fields(self, kernels: Sequence[Self]) -> Mapping[str, object]:  # noqa: ARG002
+        """What the skeleton says beside that, of all kernels of the file."""
         return {}
 
     def async_group(self, group: AsyncGroup) -> str:

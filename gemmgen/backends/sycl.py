@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words
-from gemmgen.backends.files import sections
+from gemmgen.backends.files import environment, sections
 from gemmgen.backends.lines import wrapped
 from gemmgen.backends.sycl_main import program
 from gemmgen.backends.sycl_types import HEADERS, INTRINSICS, TYPES, converter, functions
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import F32, DType
-from gemmgen.ir.expr import Call, Expr, Var, as_int
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.stmt import Alloc, Barrier, For, Move
 from gemmgen.ir.visit import uses_calls, walk
 
@@ -40,14 +41,13 @@ class Sycl(CLike):
     def template(self) -> str:
         return f"sycl/{self.form}.{'hpp' if self.form == 'header' else 'cpp'}.j2"
 
-    def fields(self) -> Mapping[str, object]:
-        used = ["algorithm"] if f"{self.minimum}(" in self.function() else []
+    def fields(self, kernels: Sequence[Self]) -> Mapping[str, object]:
+        used = ["algorithm"] if "min" in self._words() else []
         match self.form:
             case "main":
-                if self.spec.dtype != F32:
-                    raise ScheduleError(f"form main checks float32, not {self.spec.dtype}: use form header")
-                more = ["cmath", "cstddef", "cstdio", "exception", "vector"]
-                return {"standard": [*used, *more], **program(self.kernel, self.spec)}
+                timer = ["chrono"] if len(kernels) > 1 else []
+                more = [*timer, "cmath", "cstddef", "cstdio", "exception", "vector"]
+                return {"standard": [*used, *more], "timer": bool(timer), **program(self.kernel, self.spec, self.expr)}
             case "kernel":
                 return {"standard": used, "headers": self._headers()}
         return {"standard": [*used, "vector"]}
@@ -58,6 +58,8 @@ class Sycl(CLike):
         headers += ["ext/oneapi/free_function_queries.hpp", "nd_item.hpp"]
         if any(isinstance(s, Barrier) for s in walk(self.kernel.body)):
             headers.append("group_barrier.hpp")
+        if "atomic_add" in self._words():
+            headers.append("atomic_ref.hpp")
         if self._local_arrays():
             headers.append("ext/oneapi/work_group_static.hpp")
         if self._shares_lanes():
@@ -71,9 +73,36 @@ class Sycl(CLike):
     # --- what a work-item runs --------------------------------------------------------------------
 
     def signature(self) -> list[str]:
-        params = ["sycl::nd_item<2> item", *(self._param(p) for p in self.kernel.params)]
+        params = [f"sycl::nd_item<{self._dimensions}> item", *(self._param(p) for p in self._given())]
         params += (f"{self.types[b.dtype.name]} (&{b.name}){self.dimensions(b)}" for b in self._local_arrays())
-        return ["// What each work-item does.", *wrapped("inline void work_item(", params)]
+        lines = ["// What each work-item does.", *wrapped(f"inline void {self._own('work_item')}(", params)]
+        if self.form == "kernel":
+            return lines
+        why = "// Names the kernel, for profilers and for host compilers other than DPC++."
+        return [why, f"class {self._own('kernel')};", "", *lines]
+
+    @property
+    def _dimensions(self) -> int:
+        return 2 if self.kernel.layers is None else 3
+
+    def _given(self) -> list[Buffer | Var]:
+        """The parameters that a work-item needs; others only say how many work-items there are."""
+        words = self._words()
+        return [p for p in self.kernel.params if p.name in words]
+
+    def _words(self) -> set[str]:
+        """Every name in the body."""
+        code = (line.partition("//")[0] for line in self._indented(self.kernel.body, 1))
+        return {word for line in code for word in re.findall(r"\w+", line)}
+
+    def _own(self, what: str) -> str:
+        """A name in the file's namespace for something of this kernel, told apart where there are several."""
+        return f"{self._step}_{what}" if self._step else what
+
+    @property
+    def _step(self) -> str:
+        """What this kernel is for beside the main one; empty for that one."""
+        return self.kernel.name.removeprefix(self.program or self.kernel.name).strip("_")
 
     def function(self) -> str:
         text = super().function()
@@ -95,40 +124,12 @@ class Sycl(CLike):
         """Named functions for the instructions that the kernel uses."""
         lines = functions(self.kernel, VECTORS)
         loads = self._block_loads()
-        if any(load.byte_place is not None for load in loads):
-            lines += sections(INTRINSICS, {"at"})
+        named = {"at": "at", "load": "load_element", "atomic_add": "atomic_add"}
+        lines += sections(INTRINSICS, {named[word] for word in named.keys() & self._words()})
         for width in sorted({m.width for m in loads}):
-            lines += [*self._block_load(width, self.types[loads[0].src.dtype.name]), ""]
-        if self.form != "kernel":
-            lines += [
-                "// Names the kernel, for profilers and for host compilers other than DPC++.",
-                "class kernel;",
-                "",
-            ]
+            template, element = environment().get_template("sycl/block_load.j2"), self.types[loads[0].src.dtype.name]
+            lines += template.render(width=width, element=element).splitlines()
         return lines
-
-    def _block_load(self, width: int, element: str) -> list[str]:
-        """A function for a block load: `group_load` makes one if it is told enough."""
-        what = "// One element per lane" + (f" of each of {width} neighbouring segments." if width > 1 else ".")
-        opening, to, end = f"inline void {BLOCK_LOAD}{width}(", "to", []
-        params = ["sycl::sub_group sub_group", f"const {element} *from", f"{element} *to"]
-        if width == 1:
-            opening, to, end = f"inline {element} {BLOCK_LOAD}(", "&element", ["    return element;"]
-            params.pop()
-        return [
-            what,
-            *wrapped(opening, params),
-            "{",
-            "    namespace syclex = sycl::ext::oneapi::experimental;",
-            *([f"    {element} element;"] if width == 1 else []),
-            "    syclex::group_load(",
-            "        sub_group, syclex::static_address_cast<syclex::global_space>(from),",
-            f"        sycl::span<{element}, {width}>({to}, {width}),",
-            "        syclex::properties(",
-            "            syclex::data_placement_striped, syclex::contiguous_memory, syclex::full_group));",
-            *end,
-            "}",
-        ]
 
     def _shares_lanes(self) -> bool:
         return bool(self._block_loads()) or uses_calls(self.kernel, {"lane_id", *LANES})
@@ -136,88 +137,64 @@ class Sycl(CLike):
     def _block_loads(self) -> list[Move]:
         return [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "block_read"]
 
+    def _in_bytes(self) -> bool:
+        """Whether lanes hold the addresses of block loads: registers are then as full as they can be."""
+        return any(load.byte_place is not None for load in self._block_loads())
+
     def _local_arrays(self) -> list[Buffer]:
         return [s.buffer for s in walk(self.kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
 
     # --- how it is started ------------------------------------------------------------------------
 
     def postlude(self, kernels: Sequence[Self]) -> str:
-        """The entry point for the run-time compiler, or the launcher."""
-        if len(kernels) > 1:
-            raise ScheduleError("split needs a second kernel, which SYCL's launcher does not start yet: use split 1")
-        return "\n".join(self._entry_point() if self.form == "kernel" else self._launcher()) + "\n"
-
-    def _call(self, indent: int) -> list[str]:
-        """The work-item's function with all it is given."""
-        names = ["item", *(p.name for p in self.kernel.params), *(b.name for b in self._local_arrays())]
-        lines = wrapped(" " * indent + f"{self.kernel.name}_detail::work_item(", names)
-        return [*lines[:-1], f"{lines[-1]};"]
-
-    def _entry_point(self) -> list[str]:
-        rows, cols = self.kernel.group
-        properties = ["nd_range_kernel<2>", f"work_group_size<{rows}, {cols}>"]
-        if self._fixes_lanes():
-            properties.append(f"sub_group_size<{self.kernel.sub_group}>")
-        stated = [f"SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::{p}))" for p in properties]
-        local = [
-            f"    syclex::work_group_static<{self.types[b.dtype.name]}{self.dimensions(b)}> {b.name};"
-            for b in self._local_arrays()
-        ]
-        return [
-            "namespace syclex = sycl::ext::oneapi::experimental;",
-            "",
-            f'extern "C" {stated[0]}',
-            *stated[1:],
-            *wrapped(f"void {self.kernel.name}(", [self._param(p) for p in self.kernel.params]),
-            "{",
-            *local,
-            "    const auto item = sycl::ext::oneapi::this_work_item::get_nd_item<2>();",
-            *self._call(4),
-            "}",
-        ]
-
-    def _launcher(self) -> list[str]:
-        (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
+        """The entry points for the run-time compiler, or the launcher."""
+        if self.form == "kernel":
+            return environment().get_template("sycl/entry_points.j2").render(steps=[k.step(4) for k in kernels])
         params = [
             "sycl::queue &queue",
-            *(self._param(p, "") for p in self.kernel.params),
+            *(self._param(p, "") for p in self.kernel.launch_params),
             "const std::vector<sycl::event> &depends_on = {}",
         ]
-        empty = " || ".join(f"{p.name} < 1" for p in self.kernel.scalars if p.name in ("m", "n", "rows", "cols"))
-        lanes = [f"            [[sycl::reqd_sub_group_size({self.kernel.sub_group})]]"] if self._fixes_lanes() else []
-        lambda_ = [f"            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size({rows}, {cols})]]", *lanes]
-        return [
-            "// Queues the kernel; matrices are in USM that the queue's device reaches.",
-            *wrapped(f"inline sycl::event {self.kernel.name}(", params),
-            "{",
-            *([f"    if ({empty}) {{", "        return sycl::event();", "    }"] if empty else []),
-            f"    const sycl::range<2> group({rows}, {cols});",
-            f"    const sycl::range<2> groups({self.expr(down)}, {self.expr(across)});",
-            "    return queue.submit([&](sycl::handler &handler) {",
-            "        handler.depends_on(depends_on);",
-            *(f"        {line}" for line in self._accessors()),
-            f"        handler.parallel_for<{self.kernel.name}_detail::kernel>(",
-            "            sycl::nd_range<2>(groups * group, group),",
-            *lambda_[:-1],
-            f"{lambda_[-1]} {{",
-            *self._call(16),
-            "            });",
-            "    });",
-            "}",
-        ]
+        return (
+            environment()
+            .get_template("sycl/launcher.j2")
+            .render(
+                workspace=any(matrix.name == "workspace" for matrix in self.kernel.matrices),
+                opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
+                empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
+                steps=[printer.step(16) for printer in kernels],
+            )
+        )
 
-    def _accessors(self) -> list[str]:
-        return [
-            f"const sycl::local_accessor<{self.types[b.dtype.name]}{self.dimensions(b)}, 0> {b.name}(handler);"
-            for b in self._local_arrays()
-        ]
+    def step(self, indent: int) -> Mapping[str, object]:
+        """What starts this kernel; its call stands `indent` in."""
+        (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
+        given, (one, layers) = self._given(), self._layers()
+        # Others have no name in the entry point, which must take them all.
+        params = [self._param(p) if p in given else f"int /* {p.name} */" for p in self.kernel.params]
+        names = ["item", *(p.name for p in given), *(b.name for b in self._local_arrays())]
+        namespace = f"{self.program or self.kernel.name}_detail"
+        return {
+            "name": f"{namespace}::{self._own('kernel')}",
+            "event": self._step or "product",
+            "opening": wrapped(f"void {self.kernel.name}(", params),
+            "dimensions": self._dimensions,
+            "group": f"{one}{rows}, {cols}",
+            "groups": f"{layers}{self.expr(down)}, {self.expr(across)}",
+            "lanes": self.kernel.sub_group if self.uses() else None,
+            "arrays": [(f"{self.types[b.dtype.name]}{self.dimensions(b)}", b.name) for b in self._local_arrays()],
+            "call": wrapped(" " * indent + f"{namespace}::{self._own('work_item')}(", names),
+        }
 
     def launch(self) -> str:
         (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
-        return f"local range {{{rows}, {cols}}}, global range {{{self.expr(down * rows)}, {self.expr(across * cols)}}}"
+        one, layers = self._layers()
+        local, whole = f"{one}{rows}, {cols}", f"{layers}{self.expr(down * rows)}, {self.expr(across * cols)}"
+        return f"local range {{{local}}}, global range {{{whole}}}"
 
-    def _fixes_lanes(self) -> bool:
-        return bool(self.uses())
+    def _layers(self) -> tuple[str, str]:
+        """A batch's dimension before the others: of a group, and of all of them."""
+        return ("", "") if self.kernel.layers is None else ("1, ", f"{self.kernel.layers.name}, ")
 
     def uses(self) -> frozenset[str]:
         named = {"required_sub_group_size"} if self.kernel.sub_group else set()
@@ -258,11 +235,24 @@ class Sycl(CLike):
             raise LoweringError(f"the loop over {loop.var.name} is to be unrolled, but its bounds are no numbers")
         return f"#pragma GCC unroll {-(-(stop - start) // loop.step)}"
 
+    def _bound(self, node: Expr) -> tuple[str, int]:
+        match node:
+            case Bin("+", Bin("*", Call("group_id", axis), Const(size)), Call("local_id", same)) if axis == same:
+                # Of a sum of the two, the CPU's compiler does not see that work-items side by side have places so, too.
+                dimension = self._dimension(axis)
+                if size == self.kernel.group[1 - (as_int(axis[0]) or 0)]:
+                    return f"int(item.get_global_id({dimension}))", POSTFIX
+        return super()._bound(node)
+
+    def _dimension(self, axis: tuple[Expr, ...]) -> int:
+        """SYCL counts dimensions from the slowest."""
+        return self._dimensions - 1 - (as_int(axis[0]) or 0)
+
     def call(self, call: Call) -> tuple[str, int]:
         args = ", ".join(self.expr(a) for a in call.args)
         match call.function:
             case "group_id" | "local_id":
-                return f"int(item.{IDS[call.function]}({1 - (as_int(call.args[0]) or 0)}))", POSTFIX
+                return f"int(item.{IDS[call.function]}({self._dimension(call.args)}))", POSTFIX
             case "lane_id":
                 return "int(sub_group.get_local_linear_id())", POSTFIX
             case "fma":
@@ -274,6 +264,14 @@ class Sycl(CLike):
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
         return f"{converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
 
+    def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        if buffer.space is Space.GLOBAL and not buffer.writable and self._in_bytes():
+            return f"load({buffer.name}, {self.expr(buffer.layout.offset(index))})"
+        return super().element(buffer, index)
+
+    def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        return f"&{super().element(buffer, index)}" if buffer.space is Space.GLOBAL else super().address(buffer, index)
+
     def barrier(self) -> str:
         return "sycl::group_barrier(item.get_group());"
 
@@ -283,6 +281,8 @@ class Sycl(CLike):
             start = "" if move.from_element is None else f" + {self.expr(move.from_element)}"
             source = f"at({move.src.name}{start}, {self.expr(move.byte_place[0])})"
         match move.atom.name:
+            case "atomic_add":
+                return f"atomic_add({to}, {self.element(move.src, move.src_index)});"
             case "vector" | "aligned_vector":
                 return f"copy{move.width}({to}, {source});"
             case "block_read" if move.width == 1:

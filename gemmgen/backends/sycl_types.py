@@ -17,6 +17,7 @@ TYPES = {
     "float16": "sycl::half",
     "bfloat16": "sycl::ext::oneapi::bfloat16",
     "int32": "int",
+    "int64": "long long",
     "int8": "signed char",
     "bool": "bool",
 }

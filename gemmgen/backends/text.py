@@ -37,7 +37,8 @@ def render(
     """
     local = max(local_bytes(printer.kernel) for printer in kernels)
     needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
-    needs += [f"{name} of {file.expr(size)} elements, aligned to 16 bytes" for name, size in workspaces.items()]
+    aligned = f", aligned to {file.alignment()} bytes" if file.alignment() > 1 else ""
+    needs += [f"{name} of {file.expr(size)} elements{aligned}" for name, size in workspaces.items()]
     launches = [printer.launch() for printer in kernels]
     if len(kernels) > 1:
         named = (f"{p.kernel.name}: {launch}" for p, launch in zip(kernels, launches, strict=True))
@@ -55,7 +56,7 @@ def render(
         prelude=file.prelude(),
         body="\n".join(printer.function() for printer in kernels),
         postlude=file.postlude(kernels),
-        **file.fields(),
+        **file.fields(kernels),
     )
 
 

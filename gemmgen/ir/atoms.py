@@ -184,9 +184,11 @@ ASYNC_COPY = CopyAtom(
 )
 
 
-#: Adds to global memory, `width` neighbours at a time: `red.global.add` (PTX ISA, "Parallel Synchronization and
-#: Communication Instructions: red"). Sums come out in no fixed order.
-ATOMIC_ADD = CopyAtom(
+#: Adds an element to global memory: `atomicAdd`, `sycl::atomic_ref`. Sums come out in no fixed order.
+ATOMIC_ADD = CopyAtom("atomic_add", (0, 1), (0, 0), (1,), "guard", frozenset({"atomic_add"}), adds=True)
+#: The same with `width` neighbours at a time: `red.global.add` (PTX ISA, "Parallel Synchronization and Communication
+#: Instructions: red").
+ATOMIC_ADD_VECTOR = CopyAtom(
     "atomic_add", (0, 1), (0, 0), (1, 2, 4), "guard", frozenset({"atomic_vectors"}), aligned=True, adds=True
 )
 

@@ -19,6 +19,7 @@ FEATURES: dict[str, str] = {
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
     "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
     "reused_local_memory": "buffers of local memory can lie where others were",
+    "atomic_add": "an element is added to global memory in one step",
     "atomic_vectors": "up to four neighbours are added to global memory in one step",
     "fp64": "arithmetic in float64",
     "fp16": "loads and stores of float16",
@@ -53,10 +54,10 @@ class Target:
         return "block_read" in self.features and dtype.size == BLOCK_ELEMENT
 
 
-_INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory", "atomic_vectors"}
-#: SYCL names neither Intel's own functions nor block reads from images.
-_SYCL = _INTEL - {"intel_sub_groups", "image_block_read"}
-_WARP = frozenset({"sub_groups", "reused_local_memory", "fp64", "fp16"})
+_INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors"}
+#: SYCL names neither Intel's own functions nor block reads from images; OpenCL C adds no floats in one step.
+_SYCL = (_INTEL - {"intel_sub_groups", "image_block_read"}) | {"atomic_add"}
+_WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "fp64", "fp16"})
 
 
 def _nvidia(name: str, shared_bytes: int) -> Target:

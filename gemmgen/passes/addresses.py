@@ -22,6 +22,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Move, Stmt, Store, in_bytes
 from gemmgen.ir.visit import map_body, map_expr, substitute, walk_expr
 from gemmgen.passes.expand import loop
+from gemmgen.passes.positions import K_BEGIN
 
 #: To add the loop's variable to an offset takes as many instructions as to move so many registers of addresses on.
 MOVED = 2
@@ -37,7 +38,8 @@ def addresses(kernel: Kernel) -> Kernel:
     own: Expr = _LANE if lane is None else lane
 
     def main_loop(stmt: Stmt) -> Body:
-        if isinstance(stmt, For) and not stmt.unroll and as_int(stmt.start) == 0:
+        # What else goes along K begins where this one ends.
+        if isinstance(stmt, For) and not stmt.unroll and stmt.start in (Const(0), K_BEGIN):
             return _main_loop(stmt, kernel.sub_group or 1, own)
         return (stmt,)
 
@@ -225,7 +227,8 @@ class _Held:
         per_place = self.lanes // self.parts
         place: Expr = _PART * per_place if self.places > 1 else Const(0)
         number = place + (self.own // self.parts if self.parts > 1 else self.own)
-        first = substitute({**self.reads.numbered(number), self.main.var: Const(0 if self.stays else -self.main.step)})
+        begin = self.main.start if self.stays else self.main.start - self.main.step
+        first = substitute({**self.reads.numbered(number), self.main.var: begin})
         values = tuple(map_expr(x, first) for x in in_bytes(self.reads.move))
         return (Alloc(self.buffer), *self._each(self._of_lane(values)))
 

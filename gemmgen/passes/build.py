@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmgen.ir.atoms import ATOMIC_ADD, BROADCAST_FMA, FMA, FMA_SNAKE, Spread
+from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, number
 from gemmgen.ir.kernel import Kernel, Program
@@ -56,7 +56,9 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     if schedule.split == 1:
         return Program((*before, gemm.kernel()), between)
     if schedule.atomic:
-        return Program((*before, build_start(gemm), gemm.kernel()), between)
+        # Parts are added to C as it is where all of it stays.
+        start = () if spec.beta == 1 else (build_start(gemm),)
+        return Program((*before, *start, gemm.kernel()), between)
     return Program((*before, gemm.kernel(), build_total(gemm)), between)
 
 
@@ -171,7 +173,7 @@ class _Gemm(Plan):
         comment, beta = Comment(_update_comment(self.spec)), self.beta
         if self.schedule.atomic:
             comment, beta = Comment("This part's share is added to C."), zero
-            vector = ATOMIC_ADD, ATOMIC_ADD.widest(self.schedule.c_width, self.spec.result.size)
+            vector = self.adding(self.schedule.c_width)
         elif self.schedule.split > 1:
             tile = Tile(self.result, (PART, ROW0, COL0), *self.schedule.block_tile)
             comment, beta = Comment("This part's share of C."), zero
@@ -181,10 +183,11 @@ class _Gemm(Plan):
         partial, total = self.partial, self.total
         own = Tile(partial, (SLICE, Const(0), Const(0)), *self.schedule.block_tile)
         planes = replace(own, origin=(Const(0),) * 3)
+        where = "to where the tiles were; then each one" if self.reuses else "is put down; then each work-item"
         return (
-            Comment("Every slice's sum to where the tiles were; then each one adds up a part of the block."),
-            Barrier(),
-            Alloc(partial, reuses=True),
+            Comment(f"Every slice's sum {where} adds up a part of the block."),
+            *((Barrier(),) if self.reuses else ()),
+            Alloc(partial, reuses=self.reuses),
             # Scaled here, so that the sums may lie in any registers.
             Update(own, self.acc, self.alpha, zero, *self.vector(self.schedule.run[1], self.sums)),
             Barrier(),
@@ -244,7 +247,7 @@ class _Gemm(Plan):
         s = self.schedule
         body = self._product()
         to_product = self.to_product(self.a.matrix, self.b.matrix, self.result)
-        if s.tile == (1, 1) and s.method == "naive" and not s.barrier:
+        if s.tile == (1, 1) and s.method == "naive" and not s.barrier and s.slices == 1:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
         return Kernel(

@@ -11,7 +11,7 @@ from gemmgen.spec import GemmSpec
 
 def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What a schedule takes more of than the target has."""
-    local = local_bytes(spec, s)
+    local = local_bytes(spec, s, target)
     if local > target.local_bytes:
         fewer = f"{s.stages - 1} stages instead of {s.stages}, or " if s.stages > 1 else ""
         yield (
@@ -27,7 +27,7 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
         )
 
 
-def local_bytes(spec: GemmSpec, s: Schedule) -> int:
+def local_bytes(spec: GemmSpec, s: Schedule, target: Target) -> int:
     """Local memory of a group, in bytes."""
     total = 0
     for o, rows, cols in ((s.a, s.block_tile[0], s.k_step), (s.b, s.k_step, s.block_tile[1])):
@@ -35,7 +35,8 @@ def local_bytes(spec: GemmSpec, s: Schedule) -> int:
             slow, fast = (cols, rows) if o.transposed else (rows, cols)
             total += s.stages * slow * (fast + o.pad) * spec.dtype.size
     partial = s.slices * s.block_tile[0] * s.block_tile[1] * spec.accumulator.size if s.slices > 1 else 0
-    return max(total, partial) + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
+    both = max(total, partial) if "reused_local_memory" in target.features else total + partial
+    return both + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
 
 
 def register_bytes(spec: GemmSpec, s: Schedule) -> int:

@@ -8,6 +8,8 @@ from functools import cached_property
 from gemmgen.ir.atoms import (
     ALIGNED_VECTOR,
     ASYNC_COPY,
+    ATOMIC_ADD,
+    ATOMIC_ADD_VECTOR,
     IMAGE_BLOCK_READ,
     SCALAR,
     VECTOR,
@@ -212,6 +214,12 @@ class Plan(Positions):
         width = atom.widest(width, dtype.size)
         return (atom, width) if width > 1 else (SCALAR, 1)
 
+    def adding(self, width: int) -> tuple[CopyAtom, int]:
+        """The instruction that adds `width` neighbours to global memory, or as many as the target can."""
+        if width == 1 or "atomic_vectors" not in self.target.features:
+            return ATOMIC_ADD, 1
+        return ATOMIC_ADD_VECTOR, ATOMIC_ADD_VECTOR.widest(width, self.spec.result.size)
+
     def via(self, path: Path, width: int) -> Buffer | None:
         if not self.schedule.prefetch or path.staged is None:
             return None
@@ -257,8 +265,8 @@ class Plan(Positions):
         return self.schedule.name or self.schedule.slug()
 
     def workspace(self, writable: bool) -> Buffer:
-        """The sums of K's parts between two kernels: planes of rows that begin on multiples of four elements."""
-        pitch = ceil_div(self.n, 4) * 4
+        """The sums of K's parts between two kernels: planes of rows that begin where vectors may stand."""
+        pitch = ceil_div(self.n, 4) * 4 if self.schedule.c_width > 1 else self.n
         layout = Layout((Const(self.schedule.split), self.m, self.n), (self.m * pitch, pitch, Const(1)))
         return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
 
@@ -272,6 +280,12 @@ class Plan(Positions):
         """The slices' sums, in local memory."""
         layout = Layout.packed(self.schedule.slices, *self.schedule.block_tile)
         return Buffer("partial", self.sums, Space.LOCAL, layout)
+
+    @property
+    def reuses(self) -> bool:
+        """Whether those sums lie where the tiles were."""
+        staged = self.a.staged is not None or self.b.staged is not None
+        return staged and "reused_local_memory" in self.target.features
 
     @property
     def sum_across(self) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gemmgen.ir.atoms import Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Var, both, ceil_div, number
+from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, both, ceil_div, compare, number, select
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, If, Let, Registers, Sum, Tile, Update
+from gemmgen.ir.stmt import Alloc, Body, Comment, If, Let, Registers, Store, Sum, Tile, Update
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import ACROSS, BATCH, BATCH_COUNT, COL, ROW, call
 
@@ -24,9 +24,9 @@ def build_total(plan: Plan) -> Kernel:
 
 def build_start(plan: Plan) -> Kernel:
     """beta * C, to which parts are added."""
-    zero = _single(plan, "zero")
-    start = (Alloc(zero.buffer), Fill(zero, number(0, plan.sums)), _update(plan, zero))
-    return _elementwise(plan, "start", (Comment("What the parts of K are added to."), *start))
+    place, zero = _place(plan), number(0, plan.sums)
+    value = select(compare("==", plan.beta, zero), zero, Bin("*", plan.beta, Load(plan.c, place)))
+    return _elementwise(plan, "start", (Comment("What the parts of K are added to."), Store(plan.c, place, value)))
 
 
 def _single(plan: Plan, name: str) -> Registers:
@@ -34,10 +34,14 @@ def _single(plan: Plan, name: str) -> Registers:
     return Registers(Buffer(name, plan.sums, Space.PRIVATE, Layout.packed(1, 1)), Fragment(one, one))
 
 
+def _place(plan: Plan) -> tuple[Expr, Expr]:
+    """Of a work-item's element of C."""
+    return (ROW, COL) if plan.spec.c_order == "row" else (COL, ROW)
+
+
 def _update(plan: Plan, value: Registers) -> Update:
     """value + beta * C for a work-item's element."""
-    order = plan.spec.c_order
-    c = Tile(plan.c, (ROW, COL) if order == "row" else (COL, ROW), 1, 1, order == "col")
+    c = Tile(plan.c, _place(plan), 1, 1, plan.spec.c_order == "col")
     return Update(c, value, number(1, plan.sums), plan.beta, *plan.vector(1, plan.spec.result))
 
 

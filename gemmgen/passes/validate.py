@@ -31,7 +31,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _stores(spec, schedule)
         problems += _sub_group(schedule, target)
         problems += _warp(schedule)
-        problems += _slices(spec, schedule, target)
+        problems += _slices(spec, schedule)
         problems += _blocks(spec, schedule, target)
         problems += _operand("a", schedule.a, spec.a_order, schedule, target)
         problems += _operand("b", schedule.b, spec.b_order, schedule, target)
@@ -112,8 +112,8 @@ def _blocks(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     if s.atomic:
         if s.split == 1:
             yield "atomic adds up the parts of a split K, but split = 1: give split 8, say, or drop it"
-        if "atomic_vectors" not in target.features:
-            yield f"atomic, but target {target.name!r} adds no vectors in one step: drop it, or use sm_90 or later"
+        if "atomic_add" not in target.features:
+            yield f"atomic, but target {target.name!r} adds nothing in one step: drop it, and a second kernel adds up"
         if spec.c_order == "col":
             yield "atomic adds to rows of C, which is column-major: drop it"
     if spec.batched and any(o.memory == "image" for o in (s.a, s.b)):
@@ -122,18 +122,16 @@ def _blocks(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         yield f"split = {s.split} begins in the middle of K, which image block reads can't: use split 1"
 
 
-def _slices(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+def _slices(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Steps of K dealt out within a group."""
     if s.slices < 2:
         return
-    if "reused_local_memory" not in target.features:
-        yield f"slices = {s.slices} sum up where tiles were, which target {target.name!r} can't: use slices 1, or CUDA"
     if s.k_step % s.slices:
         yield _divide("slices", s.slices, "k_step", s.k_step, tuple(range(1, s.k_step + 1)))
     if s.sub_group is not None:
         yield "slices and sub_group both deal out work-items of a group: drop one of them"
-    if s.method != "slm" or s.barrier:
-        yield "slices sum up in local memory where tiles were: set a.memory or b.memory to 'local'"
+    if s.barrier:
+        yield "slices deal out steps of K that barrier takes as one: drop one of them"
     (rows, cols), work_items = s.block_tile, s.all_work_items[0] * s.all_work_items[1]
     if s.warp is not None and s.group[0] * s.group[1] % WARP:
         yield f"a slice's {s.group[0]}x{s.group[1]} work-items are no whole warps: use warp none, or a larger group"
@@ -330,8 +328,9 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     along_k = s.b.memory == "image" or (s.b.memory == "global" and spec.b_order == "col" and not s.b.block)
     b = s.b.width if along_k else 1
     deep = max(a, b)
-    if s.k_step % deep:
-        yield _divide("the depth of one load", deep, "k_step", s.k_step, WIDTHS)
+    if s.k_step // s.slices % deep:
+        whole = "k_step" if s.slices == 1 else "a slice's part of k_step"
+        yield _divide("the depth of one load", deep, whole, s.k_step // s.slices, WIDTHS)
     if s.b_step and not (s.by_blocks and s.b.memory == "global"):
         yield f"b_step = {s.b_step} deals out B's block reads from a buffer, but there are none: use 0, or method simd"
     elif s.b_step and s.k_step % s.b_step:

@@ -11,21 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
-from gemmgen.ir.dtypes import F64
+from gemmgen.ir.dtypes import F64, I64
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
 from gemmgen.runtime.sycl_build import check_device, content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
-from gemmgen.runtime.views import View
+from gemmgen.runtime.views import View, new_array, workspace_problem
 from gemmgen.source import EntryPoint, Source
 
 #: A NumPy array, or one that offers `__sycl_usm_array_interface__`; what goes in comes out.
 Matrix = TypeVar("Matrix")
 Floats = npt.NDArray[np.float32]
-INTEGER, FLOAT, ADDRESS, DOUBLE = 0, 1, 2, 3
+INTEGER, FLOAT, ADDRESS, DOUBLE, LONG = 0, 1, 2, 3, 4
 
 
 class SyclKernel:
@@ -41,7 +42,7 @@ class SyclKernel:
         self.source = source
         self._wish = device
         self._info: SyclDeviceInfo | None = None
-        self._kernel: int | None = None
+        self._kernels: int | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -67,7 +68,7 @@ class SyclKernel:
 
     def build(self) -> None:
         """Compile now; later calls find it done. Raises: DeviceError, ScheduleError."""
-        self._own_kernel()
+        self._own_kernels()
 
     def empty(self, shape: tuple[int, int], order: str = "C", dtype: str | None = None) -> UsmArray:
         """A matrix in shared USM, of A's type if none is said, which calls take without a copy; `numpy.asarray(x)` is
@@ -163,49 +164,60 @@ class SyclKernel:
 
     def _run(self, request: Request, iterations: int) -> tuple[object, list[int]]:
         """The result, and the nanoseconds of each run."""
-        (entry,) = self.source.entry_points
-        kernel = self._own_kernel()
-        own = own_queue(self.device)
+        kernels = self._own_kernels()
+        own, between = own_queue(self.device), _elements(self.source, request)
         with ExitStack() as stack:
             if request.on_device:
                 queue = stack.enter_context(queue_of(_resident(request), own))
                 if queue.handle != own.handle:
-                    kernel = stack.enter_context(self._kernel_for(queue))
+                    kernels = stack.enter_context(self._kernels_for(queue))
                 values, result = _in_place(request, queue)
             else:
                 queue = own
                 place = stack.enter_context(_shared(request) if own.info.system else _copied(request, own))
                 values, result = place
-            sizes = {name: value for name, value in values.items() if isinstance(value, int)}
-            arguments = [_argument(entry, a.name, a.kind, a.dtype, values) for a in entry.arguments]
-            _, *groups = entry.groups(sizes)
-            times = [helper().launch(queue.handle, kernel, arguments, groups, entry.group) for _ in range(iterations)]
+            for name, elements in between.items():
+                workspace = UsmArray(queue, 1, elements, "row", np.dtype(self.source.dtype_of(name)))
+                stack.callback(workspace.release)
+                values |= {name: _Address(workspace.address)}
+            times = [self._launch(queue, kernels, values) for _ in range(iterations)]
         return result, times
 
-    def _own_kernel(self) -> int:
+    def _launch(self, queue: SyclQueue, kernels: int, values: Mapping[str, object]) -> int:
+        """Run every kernel, one after the other; the nanoseconds that they took."""
+        sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+        taken = 0
+        for number, entry in enumerate(self.source.entry_points):
+            arguments = [_argument(entry, a.name, a.kind, a.dtype, values) for a in entry.arguments]
+            layers, down, across = entry.groups(sizes)
+            groups = 0 if entry.layers is None else layers, down, across
+            taken += helper().launch(queue.handle, kernels, number, arguments, groups, entry.group)
+        return taken
+
+    def _own_kernels(self) -> int:
         with self._lock:
-            if self._kernel is None:
+            if self._kernels is None:
                 check_device(self.source, self.device)
-                self._kernel = self._load(own_queue(self.device))
-            return self._kernel
+                self._kernels = self._load(own_queue(self.device))
+            return self._kernels
 
     @contextmanager
-    def _kernel_for(self, queue: SyclQueue) -> Iterator[int]:
-        """The kernel in a context that is not gemmgen's."""
+    def _kernels_for(self, queue: SyclQueue) -> Iterator[int]:
+        """The kernels in a context that is not gemmgen's."""
         check_device(self.source, queue.info)
-        kernel = self._load(queue)
+        kernels = self._load(queue)
         try:
-            yield kernel
+            yield kernels
         finally:
-            helper().free_kernel(kernel)
+            helper().free_kernels(kernels)
 
     def _load(self, queue: SyclQueue) -> int:
-        (entry,) = self.source.entry_points
+        names = [entry.name for entry in self.source.entry_points]
         # A file of the cache that the runtime does not take is made again.
         for fresh in (False, True):
-            kernel = helper().kernel(queue.handle, content(self.source, queue.info, fresh=fresh), entry.name)
-            if kernel is not None:
-                return kernel
+            kernels = helper().kernels(queue.handle, content(self.source, queue.info, fresh=fresh), names)
+            if kernels is not None:
+                return kernels
         raise DeviceError(f"{queue.info.name} does not load {self.source.name}: {helper().text()}")
 
 
@@ -218,12 +230,12 @@ def _resident(request: Request) -> dict[str, GpuMatrix]:
     return found if output is None else {**found, name: cast(GpuMatrix, output)}
 
 
-def _values(request: Request, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:
-    """Every argument by its name, from addresses and leading dimensions. The transpose kernel calls its result b."""
+def _values(request: Request, places: Mapping[str, tuple[int, View]]) -> dict[str, object]:
+    """Every argument by its name, from where matrices are and how they lie. The transpose kernel calls its result b."""
     values: dict[str, object] = {**request.sizes, **request.scalars}
-    for name, (address, pitch) in places.items():
+    for name, (address, view) in places.items():
         known = "b" if name == "out" else name
-        values |= {known: _Address(address), f"ld{known}": pitch}
+        values |= {known: _Address(address), f"ld{known}": view.ld, f"stride_{known}": view.stride}
     return values
 
 
@@ -236,26 +248,30 @@ class _Address:
 
 def _in_place(request: Request, queue: SyclQueue) -> tuple[dict[str, object], object]:
     """Arrays in USM as they are; the result allocated if there is none."""
-    places = {name: (cast(GpuMatrix, array).pointer, view.ld) for name, (array, view) in request.inputs.items()}
+    places = {name: (cast(GpuMatrix, array).pointer, view) for name, (array, view) in request.inputs.items()}
     name, output, view = request.output
     if output is None:
-        made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype)
-        return _values(request, {**places, name: (made.address, view.ld)}), made
+        made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype, view.count)
+        return _values(request, {**places, name: (made.address, view)}), made
     matrix = cast(GpuMatrix, output)
-    return _values(request, {**places, name: (matrix.pointer, view.ld)}), matrix.array
+    return _values(request, {**places, name: (matrix.pointer, view)}), matrix.array
 
 
-def _fresh(view: View) -> Floats:
-    return np.empty((view.rows, view.cols), view.dtype, order="C" if view.order == "row" else "F")
+def _elements(source: Source, request: Request) -> dict[str, int]:
+    """Of the memory between kernels, by the argument. Raises: SpecError."""
+    between = {name: evaluate(elements, dict(request.sizes)) for name, elements in source.workspaces.items()}
+    if problems := [workspace_problem(name, elements) for name, elements in between.items() if elements >= 2**31]:
+        raise SpecError(problems)
+    return between
 
 
 @contextmanager
 def _shared(request: Request) -> Iterator[tuple[dict[str, object], object]]:
     """NumPy arrays where they are, on a device that reaches the host's memory."""
     name, output, view = request.output
-    result = _fresh(view) if output is None else cast(Floats, output)
-    places = {x: (cast(Floats, array).ctypes.data, v.ld) for x, (array, v) in request.inputs.items()}
-    yield _values(request, {**places, name: (result.ctypes.data, view.ld)}), result
+    result = cast(Floats, new_array(view)) if output is None else cast(Floats, output)
+    places = {x: (cast(Floats, array).ctypes.data, v) for x, (array, v) in request.inputs.items()}
+    yield _values(request, {**places, name: (result.ctypes.data, view)}), result
 
 
 @contextmanager
@@ -264,21 +280,24 @@ def _copied(request: Request, queue: SyclQueue) -> Iterator[tuple[dict[str, obje
     with ExitStack() as stack:
 
         def allocate(view: View) -> UsmArray:
-            made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype)
+            made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype, view.count)
             stack.callback(made.release)
             return made
 
-        places: dict[str, tuple[int, int]] = {}
+        places: dict[str, tuple[int, View]] = {}
         for name, (array, view) in request.inputs.items():
             inside = np.asarray(allocate(view)).view(view.dtype)
-            inside[...] = cast(Floats, array)
-            places[name] = inside.ctypes.data, view.fast
+            # One matrix for a whole batch is there once.
+            inside[...] = (
+                cast(Floats, array) if view.count != 1 else cast(Floats, array).reshape(-1, *view.shape[1:])[:1]
+            )
+            places[name] = inside.ctypes.data, view.without_gaps()
         name, output, view = request.output
-        result = _fresh(view) if output is None else cast(Floats, output)
+        result = cast(Floats, new_array(view)) if output is None else cast(Floats, output)
         back = np.asarray(allocate(view)).view(view.dtype)
         if request.loads_output:
             back[...] = result
-        yield _values(request, {**places, name: (back.ctypes.data, view.fast)}), result
+        yield _values(request, {**places, name: (back.ctypes.data, view.without_gaps())}), result
         result[...] = back
 
 
@@ -289,6 +308,6 @@ def _argument(entry: EntryPoint, name: str, kind: str, dtype: str, values: Mappi
     if isinstance(value, _Address):
         return Argument(kind=ADDRESS, address=value.value)
     if kind == "int":
-        return Argument(kind=INTEGER, integer=int(cast(float, value)))
+        return Argument(kind=LONG if dtype == I64.name else INTEGER, integer=int(cast(float, value)))
     kind_of_number = DOUBLE if dtype == F64.name else FLOAT
     return Argument(kind=kind_of_number, number=cast(float, value))

@@ -44,23 +44,30 @@ def own_queue(info: SyclDeviceInfo) -> SyclQueue:
 
 
 class UsmArray:
-    """A matrix in shared USM: the device works in it, and `numpy.asarray(x)` is a view of it.
+    """A matrix, or a batch of them, in shared USM: the device works in it, and `numpy.asarray(x)` is a view of it.
 
     Attributes:
-        shape: rows and columns.
+        shape: rows and columns, after the number of matrices of a batch.
         dtype: NumPy's.
         address: of the first element.
     """
 
     def __init__(
-        self, queue: SyclQueue, rows: int, cols: int, order: Literal["row", "col"], dtype: np.dtype[np.generic]
+        self,
+        queue: SyclQueue,
+        rows: int,
+        cols: int,
+        order: Literal["row", "col"],
+        dtype: np.dtype[np.generic],
+        count: int | None = None,
     ) -> None:
-        self.shape = (rows, cols)
+        self.shape: tuple[int, ...] = (rows, cols) if count is None else (count, rows, cols)
         self.queue = queue
         self.dtype = dtype
         size = dtype.itemsize
-        self.strides = (cols * size, size) if order == "row" else (size, rows * size)
-        self.address = helper().allocate(queue.handle, rows * cols * size)
+        lines = (cols * size, size) if order == "row" else (size, rows * size)
+        self.strides: tuple[int, ...] = lines if count is None else (rows * cols * size, *lines)
+        self.address = helper().allocate(queue.handle, rows * cols * size * (count or 1))
         self._finalizer = finalize(self, _free, queue, self.address)
 
     def release(self) -> None:

@@ -55,8 +55,7 @@ def _key(source: Source, info: SyclDeviceInfo) -> str:
 
 
 def _compiled(source: Source, info: SyclDeviceInfo, kind: str) -> bytes:
-    (entry,) = source.entry_points
-    command = [sys.executable, "-m", "gemmgen.runtime.sycl_worker", str(info.number), entry.name, kind]
+    command = [sys.executable, "-m", "gemmgen.runtime.sycl_worker", str(info.number), source.name, kind]
     result = subprocess.run(command, check=False, input=source.text.encode(), capture_output=True)
     log = result.stderr.decode(errors="replace")
     if result.returncode == 0:

@@ -82,10 +82,20 @@ void describe(sycl::device device, bool standard, std::ostream &out)
         << device.has(sycl::aspect::fp16) << '\t' << device.has(sycl::aspect::fp64) << '\n';
 }
 
-struct Kernel {
+struct Kernels {
     sycl::kernel_bundle<sycl::bundle_state::executable> bundle;
-    sycl::kernel kernel;
+    std::vector<sycl::kernel> kernels;
 };
+
+std::vector<std::string> lines(const char *text)
+{
+    std::vector<std::string> found;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) {
+        found.push_back(line);
+    }
+    return found;
+}
 
 } // namespace
 
@@ -93,8 +103,8 @@ extern "C" {
 
 // One argument of a kernel.
 struct gemmgen_argument {
-    std::int32_t kind; // 0: integer, 1: float, 2: address, 3: double
-    std::int32_t integer;
+    std::int32_t kind; // 0: int, 1: float, 2: address, 3: double, 4: long long
+    std::int64_t integer;
     double number;
     void *address;
 };
@@ -132,13 +142,8 @@ int gemmgen_compile(std::size_t device, const char *source, const char *name, in
     const int failed = guarded([&] {
         const std::vector<sycl::device> chosen{devices().at(device)};
         const sycl::context context(chosen);
-        std::vector<std::string> listed;
-        std::istringstream lines(options);
-        for (std::string line; std::getline(lines, line);) {
-            listed.push_back(line);
-        }
         const auto properties =
-            syclex::properties{syclex::save_log(&log), syclex::build_options(listed)};
+            syclex::properties{syclex::save_log(&log), syclex::build_options(lines(options))};
         auto bundle = syclex::create_kernel_bundle_from_source(
             context, syclex::source_language::sycl, std::string(source));
         if (as_object) {
@@ -195,20 +200,25 @@ int gemmgen_device_of(const sycl::queue *queue, std::size_t *number)
     });
 }
 
-void *gemmgen_kernel(const sycl::queue *queue, const char *bytes, std::size_t size, const char *name)
+// The kernels of SYCLBIN whose names are given, each ended by a newline.
+void *gemmgen_kernels(const sycl::queue *queue, const char *bytes, std::size_t size,
+                      const char *names)
 {
-    std::unique_ptr<Kernel> loaded;
+    std::unique_ptr<Kernels> loaded;
     guarded([&] {
         std::vector<char> copy(bytes, bytes + size);
         auto bundle = syclex::get_kernel_bundle<sycl::bundle_state::executable>(
             queue->get_context(), {queue->get_device()}, sycl::span<char>(copy.data(), copy.size()));
-        auto kernel = bundle.ext_oneapi_get_kernel(name);
-        loaded = std::make_unique<Kernel>(Kernel{bundle, kernel});
+        std::vector<sycl::kernel> kernels;
+        for (const auto &name : lines(names)) {
+            kernels.push_back(bundle.ext_oneapi_get_kernel(name));
+        }
+        loaded = std::make_unique<Kernels>(Kernels{bundle, kernels});
     });
     return loaded.release();
 }
 
-void gemmgen_free_kernel(Kernel *kernel) { delete kernel; }
+void gemmgen_free_kernels(Kernels *kernels) { delete kernels; }
 
 void *gemmgen_allocate(const sycl::queue *queue, std::size_t bytes)
 {
@@ -249,19 +259,21 @@ int gemmgen_usm_type(const sycl::queue *queue, const void *address)
     return type;
 }
 
-// Runs a kernel and waits for it; the nanoseconds that the device took.
-int gemmgen_launch(sycl::queue *queue, const Kernel *kernel, const gemmgen_argument *arguments,
-                   int count, const std::size_t *groups, const std::size_t *group,
-                   std::uint64_t *nanoseconds)
+// Runs one of the kernels, on so many layers of groups (0: on two dimensions), rows and columns, and waits for it; the nanoseconds that the device took.
+int gemmgen_launch(sycl::queue *queue, const Kernels *kernels, std::size_t number,
+                   const gemmgen_argument *arguments, int count, const std::size_t *groups,
+                   const std::size_t *group, std::uint64_t *nanoseconds)
 {
     return guarded([&] {
         const sycl::range<2> local(group[0], group[1]);
-        const sycl::range<2> global(groups[0] * group[0], groups[1] * group[1]);
+        const sycl::range<2> global(groups[1] * group[0], groups[2] * group[1]);
+        const sycl::range<3> layered_local(1, local[0], local[1]);
+        const sycl::range<3> layered_global(groups[0], global[0], global[1]);
         sycl::event event = queue->submit([&](sycl::handler &handler) {
             for (int i = 0; i < count; ++i) {
                 switch (arguments[i].kind) {
                 case 0:
-                    handler.set_arg(i, arguments[i].integer);
+                    handler.set_arg(i, std::int32_t(arguments[i].integer));
                     break;
                 case 1:
                     handler.set_arg(i, float(arguments[i].number));
@@ -269,11 +281,19 @@ int gemmgen_launch(sycl::queue *queue, const Kernel *kernel, const gemmgen_argum
                 case 3:
                     handler.set_arg(i, arguments[i].number);
                     break;
+                case 4:
+                    handler.set_arg(i, static_cast<long long>(arguments[i].integer));
+                    break;
                 default:
                     handler.set_arg(i, arguments[i].address);
                 }
             }
-            handler.parallel_for(sycl::nd_range<2>(global, local), kernel->kernel);
+            const sycl::kernel &kernel = kernels->kernels.at(number);
+            if (groups[0] == 0) {
+                handler.parallel_for(sycl::nd_range<2>(global, local), kernel);
+            } else {
+                handler.parallel_for(sycl::nd_range<3>(layered_global, layered_local), kernel);
+            }
         });
         event.wait_and_throw();
         queue->wait_and_throw();

@@ -152,7 +152,7 @@ class Argument(ctypes.Structure):
 
     _fields_ = (
         ("kind", ctypes.c_int32),
-        ("integer", ctypes.c_int32),
+        ("integer", ctypes.c_int64),
         ("number", ctypes.c_double),
         ("address", ctypes.c_void_p),
     )
@@ -166,7 +166,7 @@ class Helper:
             if (own := library().parent / name).is_file():
                 ctypes.CDLL(str(own))
         self._library = ctypes.CDLL(str(path))
-        for name in ("text", "content", "queue", "queue_beside", "kernel", "allocate"):
+        for name in ("text", "content", "queue", "queue_beside", "kernels", "allocate"):
             getattr(self._library, f"gemmgen_{name}").restype = ctypes.c_void_p
 
     def text(self) -> str:
@@ -178,7 +178,11 @@ class Helper:
         """The fields of each device."""
         with _lock, _cpu_visible():
             if self._library.gemmgen_devices():
-                raise DeviceError(f"SYCL shows no devices: {self.text()}")
+                chosen = os.environ.get("ONEAPI_DEVICE_SELECTOR")
+                remedy = (
+                    f"; ONEAPI_DEVICE_SELECTOR is {chosen!r}: unset it, or name one like opencl:cpu" if chosen else ""
+                )
+                raise DeviceError(f"SYCL shows no devices: {self.text()}{remedy}")
         return [line.split("\t") for line in self.text().splitlines()]
 
     def compile(
@@ -205,9 +209,9 @@ class Helper:
         """Let a queue go."""
         self._library.gemmgen_free_queue(ctypes.c_void_p(queue))
 
-    def free_kernel(self, kernel: int) -> None:
-        """Let a kernel go."""
-        self._library.gemmgen_free_kernel(ctypes.c_void_p(kernel))
+    def free_kernels(self, kernels: int) -> None:
+        """Let kernels go."""
+        self._library.gemmgen_free_kernels(ctypes.c_void_p(kernels))
 
     def device_of(self, queue: int) -> int:
         """The number of a queue's device."""
@@ -216,10 +220,10 @@ class Helper:
             raise DeviceError(f"the arrays' device can't be used: {self.text()}")
         return number.value
 
-    def kernel(self, queue: int, content: bytes, name: str) -> int | None:
-        """A kernel out of SYCLBIN, or None: `text` says why."""
-        size = ctypes.c_size_t(len(content))
-        handle = self._library.gemmgen_kernel(ctypes.c_void_p(queue), content, size, name.encode())
+    def kernels(self, queue: int, content: bytes, names: Sequence[str]) -> int | None:
+        """Kernels out of SYCLBIN, or None: `text` says why."""
+        size, listed = ctypes.c_size_t(len(content)), "".join(f"{name}\n" for name in names).encode()
+        handle = self._library.gemmgen_kernels(ctypes.c_void_p(queue), content, size, listed)
         return None if handle is None else int(handle)
 
     def allocate(self, queue: int, size: int) -> int:
@@ -236,13 +240,23 @@ class Helper:
         return bool(self._library.gemmgen_usm_type(ctypes.c_void_p(queue), ctypes.c_void_p(address)))
 
     def launch(
-        self, queue: int, kernel: int, arguments: Sequence[Argument], groups: tuple[int, int], group: tuple[int, int]
+        self,
+        queue: int,
+        kernels: int,
+        number: int,
+        arguments: Sequence[Argument],
+        groups: tuple[int, int, int],
+        group: tuple[int, int],
     ) -> int:
-        """Run a kernel and wait for it; the nanoseconds that the device took."""
+        """Run one of the kernels and wait for it; the nanoseconds that the device took.
+
+        Args:
+            groups: along (layers, rows, columns); 0 layers for a kernel of two dimensions.
+        """
         listed = (Argument * len(arguments))(*arguments)
-        pair, taken = ctypes.c_size_t * 2, ctypes.c_uint64()
-        where = ctypes.c_void_p(queue), ctypes.c_void_p(kernel)
-        ranges = pair(*groups), pair(*group)
+        taken = ctypes.c_uint64()
+        where = ctypes.c_void_p(queue), ctypes.c_void_p(kernels), ctypes.c_size_t(number)
+        ranges = (ctypes.c_size_t * 3)(*groups), (ctypes.c_size_t * 2)(*group)
         if self._library.gemmgen_launch(*where, listed, len(arguments), *ranges, ctypes.byref(taken)):
             raise DeviceError(f"the kernel failed: {self.text()}")
         return taken.value

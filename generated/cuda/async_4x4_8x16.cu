@@ -2,8 +2,8 @@
 //
 // Schedule   4x4 of C per thread, 8x16 threads per block (32x64 of C), 32 along K per iteration, 3
 //            tiles in shared memory at a time, operands read from shared memory a step ahead, the
-//            next tile's before this one's last step, warps of 4x8 threads, every other row of the
-//            arithmetic backwards
+//            next tile's before this one's last step, warps of 4x8 threads, stores of 4 elements,
+//            every other row of the arithmetic backwards
 // A          global memory, asynchronous copies of single elements, to shared memory, transposed,
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
@@ -227,12 +227,30 @@ async_4x4_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (row + i < m) {
-            #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                if (col + j < n) {
-                    c[(row + i) * ldc + col + j] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : fmaf(beta, c[(row + i) * ldc + col + j], alpha * acc[i][j]);
+            if (col + 4 <= n && ldc % 4 == 0) {
+                __align__(16) float c_values[4];
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    c_values[e] = alpha * acc[i][e];
+                }
+                if (beta != 0.0f) {
+                    __align__(16) float c_old[4];
+                    copy4(c_old, &c[(row + i) * ldc + col]);
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                    }
+                }
+                copy4(&c[(row + i) * ldc + col], c_values);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    if (col + e < n) {
+                        c[(row + i) * ldc + col + e] =
+                            beta == 0.0f ? alpha * acc[i][e]
+                                         : fmaf(beta, c[(row + i) * ldc + col + e],
+                                             alpha * acc[i][e]);
+                    }
                 }
             }
         }

@@ -2,8 +2,8 @@
 //
 // Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 32 along K per iteration,
 //            3 tiles in shared memory at a time, operands read from shared memory a step ahead, the
-//            next tile's before this one's last step, warps of 4x8 threads, every other row of the
-//            arithmetic backwards
+//            next tile's before this one's last step, warps of 4x8 threads, stores of 4 elements,
+//            every other row of the arithmetic backwards
 // A          global memory, asynchronous copies of single elements, to shared memory, transposed,
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
@@ -250,12 +250,32 @@ async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
         const int c_row = row + i / 4 * 64 + i % 4;
         if (c_row < m) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                if (col + j / 4 * 64 + j % 4 < n) {
-                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : fmaf(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
-                                         alpha * acc[i][j]);
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n && ldc % 4 == 0) {
+                    __align__(16) float c_values[4];
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    if (beta != 0.0f) {
+                        __align__(16) float c_old[4];
+                        copy4(c_old, &c[c_row * ldc + col + j * 64]);
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    copy4(&c[c_row * ldc + col + j * 64], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 64 + e < n) {
+                            c[c_row * ldc + col + j * 64 + e] =
+                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
+                                             : fmaf(beta, c[c_row * ldc + col + j * 64 + e],
+                                                 alpha * acc[i][j * 4 + e]);
+                        }
+                    }
                 }
             }
         }

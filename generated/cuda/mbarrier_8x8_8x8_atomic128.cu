@@ -110,8 +110,7 @@ mbarrier_8x8_8x8_atomic128_start(int m, int n, float beta, float *__restrict__ c
 
     if (col < n) {
         // What the parts of K are added to.
-        const float zero = 0.0f;
-        c[row * ldc + col] = beta == 0.0f ? zero : fmaf(beta, c[row * ldc + col], zero);
+        c[row * ldc + col] = beta == 0.0f ? 0.0f : beta * c[row * ldc + col];
     }
 }
 

@@ -31,6 +31,13 @@ inline const float *at(const float *matrix, int bytes)
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
 }
 
+// An element of a matrix. Its place is unsigned, since compilers make the loop counters in a signed
+// one 64 bits wide, and that takes registers.
+inline float load(const float *matrix, unsigned place)
+{
+    return matrix[place];
+}
+
 // One element per lane of each of 4 neighbouring segments.
 inline void block_load4(sycl::sub_group sub_group, const float *from, float *to)
 {
@@ -118,13 +125,14 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         for (int i = 0; i < 8; ++i) {
             #pragma GCC unroll 4
             for (int j = 0; j < 4; ++j) {
-                b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + std::min(col + j * 8, n - 1)] : 0.0f;
+                b_frag[i][j] =
+                    k0 + i < k ? load(b, (k0 + i) * ldb + std::min(col + j * 8, n - 1)) : 0.0f;
             }
         }
         float a_frag[8];
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
-            a_frag[i] = k0 + lane < k ? a[std::min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
+            a_frag[i] = k0 + lane < k ? load(a, std::min(row0 + i, m - 1) * lda + k0 + lane) : 0.0f;
         }
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
@@ -165,11 +173,11 @@ inline sycl::event L3_SIMD_8x4_1x8(sycl::queue &queue, int m, int n, int k, floa
                                    const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(1, 8);
-    const sycl::range<2> groups((m + 7) / 8, (n + 31) / 32);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(1, 8);
+        const sycl::range<2> groups((m + 7) / 8, (n + 31) / 32);
         handler.depends_on(depends_on);
         handler.parallel_for<L3_SIMD_8x4_1x8_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -28,6 +28,13 @@ inline const float *at(const float *matrix, int bytes)
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
 }
 
+// An element of a matrix. Its place is unsigned, since compilers make the loop counters in a signed
+// one 64 bits wide, and that takes registers.
+inline float load(const float *matrix, unsigned place)
+{
+    return matrix[place];
+}
+
 // One element per lane of each of 4 neighbouring segments.
 inline void block_load4(sycl::sub_group sub_group, const float *from, float *to)
 {
@@ -112,13 +119,14 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         for (int i = 0; i < 8; ++i) {
             #pragma GCC unroll 4
             for (int j = 0; j < 4; ++j) {
-                b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + std::min(col + j * 8, n - 1)] : 0.0f;
+                b_frag[i][j] =
+                    k0 + i < k ? load(b, (k0 + i) * ldb + std::min(col + j * 8, n - 1)) : 0.0f;
             }
         }
         float a_frag[8];
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {
-            a_frag[i] = k0 + lane < k ? a[std::min(row + i, m - 1) * lda + k0 + lane] : 0.0f;
+            a_frag[i] = k0 + lane < k ? load(a, std::min(row + i, m - 1) * lda + k0 + lane) : 0.0f;
         }
         #pragma GCC unroll 8
         for (int i = 0; i < 8; ++i) {

@@ -165,11 +165,11 @@ inline sycl::event L3_SLM_8x8_4x16(sycl::queue &queue, int m, int n, int k, floa
                                    const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(4, 16);
-    const sycl::range<2> groups((m + 31) / 32, (n + 127) / 128);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(4, 16);
+        const sycl::range<2> groups((m + 31) / 32, (n + 127) / 128);
         handler.depends_on(depends_on);
         const sycl::local_accessor<float[32][8], 0> a_shared(handler);
         handler.parallel_for<L3_SLM_8x8_4x16_detail::kernel>(

@@ -180,11 +180,11 @@ inline sycl::event lds_8x8_16x16_k8(sycl::queue &queue, int m, int n, int k, flo
                                     const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(16, 16);
-    const sycl::range<2> groups((m + 127) / 128, (n + 127) / 128);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(16, 16);
+        const sycl::range<2> groups((m + 127) / 128, (n + 127) / 128);
         handler.depends_on(depends_on);
         const sycl::local_accessor<float[8][128], 0> a_shared(handler);
         const sycl::local_accessor<float[8][128], 0> b_shared(handler);

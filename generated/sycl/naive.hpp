@@ -30,8 +30,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
-    const int row = int(item.get_group(0)) * 8 + int(item.get_local_id(0));
-    const int col = int(item.get_group(1)) * 8 + int(item.get_local_id(1));
+    const int row = int(item.get_global_id(0));
+    const int col = int(item.get_global_id(1));
 
     if (row < m && col < n) {
         float acc = 0.0f;
@@ -55,11 +55,11 @@ inline sycl::event naive(sycl::queue &queue, int m, int n, int k, float alpha, c
                          const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(8, 8);
-    const sycl::range<2> groups((m + 7) / 8, (n + 7) / 8);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(8, 8);
+        const sycl::range<2> groups((m + 7) / 8, (n + 7) / 8);
         handler.depends_on(depends_on);
         handler.parallel_for<naive_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

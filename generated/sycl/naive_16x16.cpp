@@ -20,8 +20,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
-    const int row = int(item.get_group(0)) * 16 + int(item.get_local_id(0));
-    const int col = int(item.get_group(1)) * 16 + int(item.get_local_id(1));
+    const int row = int(item.get_global_id(0));
+    const int col = int(item.get_global_id(1));
 
     if (row < m && col < n) {
         float acc = 0.0f;

@@ -31,8 +31,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
-    const int row = int(item.get_group(0)) * 16 + int(item.get_local_id(0));
-    const int col = int(item.get_group(1)) * 16 + int(item.get_local_id(1));
+    const int row = int(item.get_global_id(0));
+    const int col = int(item.get_global_id(1));
 
     if (row < m && col < n) {
         float acc = 0.0f;
@@ -56,11 +56,11 @@ inline sycl::event naive_16x16(sycl::queue &queue, int m, int n, int k, float al
                                const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(16, 16);
-    const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(16, 16);
+        const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
         handler.depends_on(depends_on);
         handler.parallel_for<naive_16x16_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

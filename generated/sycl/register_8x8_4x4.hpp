@@ -99,11 +99,11 @@ inline sycl::event register_8x8_4x4(sycl::queue &queue, int m, int n, int k, flo
                                     const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(4, 4);
-    const sycl::range<2> groups((m + 31) / 32, (n + 31) / 32);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(4, 4);
+        const sycl::range<2> groups((m + 31) / 32, (n + 31) / 32);
         handler.depends_on(depends_on);
         handler.parallel_for<register_8x8_4x4_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

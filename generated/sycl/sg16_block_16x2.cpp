@@ -28,6 +28,13 @@ inline const float *at(const float *matrix, int bytes)
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
 }
 
+// An element of a matrix. Its place is unsigned, since compilers make the loop counters in a signed
+// one 64 bits wide, and that takes registers.
+inline float load(const float *matrix, unsigned place)
+{
+    return matrix[place];
+}
+
 // One element per lane.
 inline float block_load(sycl::sub_group sub_group, const float *from)
 {
@@ -113,7 +120,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             for (int i = 0; i < 16; ++i) {
                 #pragma GCC unroll 2
                 for (int e = 0; e < 2; ++e) {
-                    b_frag[i][e] = b[(k0 + i) * ldb + std::min(col0 + e * 16 + lane, n - 1)];
+                    b_frag[i][e] = load(b, (k0 + i) * ldb + std::min(col0 + e * 16 + lane, n - 1));
                 }
             }
             float a_frag[16];
@@ -143,14 +150,15 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             #pragma GCC unroll 2
             for (int j = 0; j < 2; ++j) {
                 b_frag[i][j] =
-                    k_main + i < k ? b[(k_main + i) * ldb + std::min(col + j * 16, n - 1)] : 0.0f;
+                    k_main + i < k ? load(b, (k_main + i) * ldb + std::min(col + j * 16, n - 1))
+                                   : 0.0f;
             }
         }
         float a_frag[16];
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
             a_frag[i] =
-                k_main + lane < k ? a[std::min(row0 + i, m - 1) * lda + k_main + lane] : 0.0f;
+                k_main + lane < k ? load(a, std::min(row0 + i, m - 1) * lda + k_main + lane) : 0.0f;
         }
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {

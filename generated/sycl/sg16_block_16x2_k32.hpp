@@ -31,6 +31,13 @@ inline const float *at(const float *matrix, int bytes)
     return reinterpret_cast<const float *>(reinterpret_cast<const char *>(matrix) + bytes);
 }
 
+// An element of a matrix. Its place is unsigned, since compilers make the loop counters in a signed
+// one 64 bits wide, and that takes registers.
+inline float load(const float *matrix, unsigned place)
+{
+    return matrix[place];
+}
+
 // One element per lane of each of 2 neighbouring segments.
 inline void block_load2(sycl::sub_group sub_group, const float *from, float *to)
 {
@@ -112,13 +119,13 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             #pragma GCC unroll 2
             for (int j = 0; j < 2; ++j) {
                 b_frag[i][j] =
-                    k0 + i < k ? b[(k0 + i) * ldb + std::min(col + j * 16, n - 1)] : 0.0f;
+                    k0 + i < k ? load(b, (k0 + i) * ldb + std::min(col + j * 16, n - 1)) : 0.0f;
             }
         }
         float a_frag[16];
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
-            a_frag[i] = k0 + lane < k ? a[std::min(row0 + i, m - 1) * lda + k0 + lane] : 0.0f;
+            a_frag[i] = k0 + lane < k ? load(a, std::min(row0 + i, m - 1) * lda + k0 + lane) : 0.0f;
         }
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
@@ -159,11 +166,11 @@ inline sycl::event sg16_block_16x2_k32(sycl::queue &queue, int m, int n, int k, 
                                        const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(1, 16);
-    const sycl::range<2> groups((m + 15) / 16, (n + 31) / 32);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(1, 16);
+        const sycl::range<2> groups((m + 15) / 16, (n + 31) / 32);
         handler.depends_on(depends_on);
         handler.parallel_for<sg16_block_16x2_k32_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -169,11 +169,11 @@ inline sycl::event smem_8x8(sycl::queue &queue, int m, int n, int k, float alpha
                             const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(16, 16);
-    const sycl::range<2> groups((m + 127) / 128, (n + 127) / 128);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(16, 16);
+        const sycl::range<2> groups((m + 127) / 128, (n + 127) / 128);
         handler.depends_on(depends_on);
         const sycl::local_accessor<float[128][8], 0> a_shared(handler);
         const sycl::local_accessor<float[8][128], 0> b_shared(handler);

@@ -154,11 +154,11 @@ inline sycl::event tile_8x8(sycl::queue &queue, int m, int n, int k, float alpha
                             const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(16, 16);
-    const sycl::range<2> groups((m + 127) / 128, (n + 127) / 128);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(16, 16);
+        const sycl::range<2> groups((m + 127) / 128, (n + 127) / 128);
         handler.depends_on(depends_on);
         handler.parallel_for<tile_8x8_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -143,11 +143,11 @@ inline sycl::event vec4_4x4(sycl::queue &queue, int m, int n, int k, float alpha
                             const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(16, 16);
-    const sycl::range<2> groups((m + 63) / 64, (n + 63) / 64);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(16, 16);
+        const sycl::range<2> groups((m + 63) / 64, (n + 63) / 64);
         handler.depends_on(depends_on);
         handler.parallel_for<vec4_4x4_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

@@ -36,6 +36,7 @@ def needs(schedule: Schedule) -> frozenset[str]:
         "sub_groups": schedule.sub_group is not None,
         "image_block_read": "image" in (schedule.a.memory, schedule.b.memory),
         "async_copy": schedule.a.async_copy or schedule.b.async_copy,
+        "atomic_add": schedule.atomic,
     }
     return frozenset(feature for feature, needed in asked.items() if needed)
 

@@ -123,6 +123,8 @@ def test_selector(selector: str) -> None:
 def test_a_selector_that_leaves_nothing() -> None:
     result = python("import gemmgen; gemmgen.sycl_devices()", ONEAPI_DEVICE_SELECTOR="hip:gpu")
     assert "DeviceError: SYCL shows no device: unset ONEAPI_DEVICE_SELECTOR" in result.stderr
+    result = python("import gemmgen; gemmgen.sycl_devices()", ONEAPI_DEVICE_SELECTOR="cpu")
+    assert "ONEAPI_DEVICE_SELECTOR is 'cpu': unset it, or name one like opencl:cpu" in result.stderr
 
 
 # --- what a device lacks --------------------------------------------------------------------------
@@ -217,6 +219,13 @@ def test_more_than_32_bits_reach(naive: SyclKernel) -> None:
         naive(wide, ones(1, 1))
 
 
+def test_a_workspace_that_is_too_large() -> None:
+    spec = GemmSpec(m=2**15, n=2**15, k=8)
+    source = driver.emit(spec, presets.load("sg16_block_16x1_split4").schedule, "sycl", target_of(pick()), "kernel")
+    with pytest.raises(SpecError, match=r"the workspace has 4,294,967,296 elements.*: use a lower split"):
+        SyclKernel.from_source(source)(ones(2**15, 8), ones(8, 2**15))
+
+
 def test_no_usm_is_leaked_by_a_failure(monkeypatch: pytest.MonkeyPatch, naive: SyclKernel) -> None:
     kept: list[int] = []
     allocate, free = Helper.allocate, Helper.free
@@ -235,13 +244,15 @@ def test_no_usm_is_leaked_by_a_failure(monkeypatch: pytest.MonkeyPatch, naive: S
     monkeypatch.setattr(Helper, "allocate", counted)
     monkeypatch.setattr(Helper, "free", given_back)
     copying = SyclKernel.from_source(source(), replace(pick(), system=False))
-    copying(ones(9, 8), ones(8, 7))
-    assert not kept
-    with monkeypatch.context() as broken:
-        broken.setattr(Helper, "launch", fail)
-        with pytest.raises(DeviceError, match="the kernel failed"):
-            copying(ones(9, 8), ones(8, 7))
-    assert not kept
+    parts = SyclKernel.from_source(source("sg16_block_16x1_split4"))
+    for gemm in (copying, parts):
+        gemm(ones(9, 8), ones(8, 7))
+        assert not kept
+        with monkeypatch.context() as broken:
+            broken.setattr(Helper, "launch", fail)
+            with pytest.raises(DeviceError, match="the kernel failed"):
+                gemm(ones(9, 8), ones(8, 7))
+        assert not kept
     naive.empty((3, 3))
     assert not kept
 
@@ -316,7 +327,7 @@ for queue in (dpctl.SyclQueue(device), dpctl.SyclQueue(dpctl.SyclContext(device)
 
 def test_helper_reports_in_words() -> None:
     queue = own_queue(pick())
-    assert helper().kernel(queue.handle, b"no SYCLBIN", "naive") is None
+    assert helper().kernels(queue.handle, b"no SYCLBIN", ["naive"]) is None
     assert helper().text()
     with pytest.raises(DeviceError, match="no queue"):
         helper().queue(99)

@@ -72,14 +72,17 @@ def requests(draw: st.DrawFn) -> tuple[GemmSpec, Schedule, str, tuple[int, int, 
     spec = GemmSpec(a_order=draw(orders), b_order=draw(orders), c_order=draw(orders), beta=draw(factors))
     if draw(st.booleans()):
         spec = replace(spec, m=m, n=n, k=k)
-    target = draw(st.sampled_from(["intel", "khr", "portable", "sm_75", "sm_90"]))
+    target = draw(st.sampled_from(["intel", "khr", "portable", "sycl", "sm_75", "sm_90"]))
     schedule = draw(schedules().filter(lambda s: _taken(spec, s, target)))
     return spec, schedule, target, size
 
 
+def _backend(target: str) -> str:
+    return "cuda" if target.startswith("sm_") else "sycl" if target == "sycl" else "opencl"
+
+
 def _taken(spec: GemmSpec, schedule: Schedule, target: str) -> bool:
-    backend = "cuda" if target.startswith("sm_") else "opencl"
-    return not driver.refusals(spec, schedule, backend, TARGETS[target])
+    return not driver.refusals(spec, schedule, _backend(target), TARGETS[target])
 
 
 @given(requests(), st.integers(0, 2**32 - 1))
@@ -95,4 +98,4 @@ def test_what_is_not_refused_is_right(request: tuple[GemmSpec, Schedule, str, tu
     beta = 0.25 if spec.beta is None else spec.beta
     problem = Problem.random(np.random.default_rng(seed), m, n, k, 1.5, beta)
     problem.check(interpret(kernel, spec, problem))
-    driver.emit(spec, schedule, "cuda" if target.startswith("sm_") else "opencl", TARGETS[target])
+    driver.emit(spec, schedule, _backend(target), TARGETS[target])

@@ -58,17 +58,32 @@ def emit(name: str, form: str) -> Source:
 
 def device_compile(source: Source) -> bytes:
     """SYCLBIN with SPIR-V, by the DPC++ front end of the wheel with warnings as errors."""
-    (entry,) = source.entry_points
-    content, log = helper().compile(pick().number, source.text, entry.name, as_object=True, options=STRICT)
+    content, log = helper().compile(pick().number, source.text, source.name, as_object=True, options=STRICT)
     assert content is not None, log
     assert "warning" not in log, log
     return content
 
 
-def spirv(content: bytes) -> bytes:
-    """The module in an object's SYCLBIN, of which it is the last part."""
-    start = content.index((0x07230203).to_bytes(4, "little"))
-    return content[start:]
+def spirv(content: bytes) -> list[bytes]:
+    """The modules in an object's SYCLBIN: one for all kernels that are launched alike."""
+    magic, found, end = (0x07230203).to_bytes(4, "little"), [], 0
+    while (start := content.find(magic, end)) >= 0:
+        end = _module_end(content, start)
+        found.append(content[start:end])
+    return found
+
+
+def _module_end(content: bytes, start: int) -> int:
+    """Behind the last function of a module: its instructions tell their lengths, in words, after a head of five."""
+    function, function_end, line, no_line = 54, 56, 8, 317
+    at, end = start + 20, start
+    while at < len(content):
+        opcode, words = (int.from_bytes(content[at + i : at + i + 2], "little") for i in (0, 2))
+        if words == 0 or (end == at and opcode not in (function, line, no_line)):
+            break
+        at += 4 * words
+        end = at if opcode == function_end else end
+    return end
 
 
 def host_check(file: Path, *options: str) -> None:

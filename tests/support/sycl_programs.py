@@ -8,6 +8,7 @@ may want something else.
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -16,18 +17,21 @@ import pytest
 from gemmgen.runtime.icd import intel_cpu_library
 from gemmgen.runtime.sycl_devices import pick
 from gemmgen.runtime.sycl_library import helper, library
-from gemmgen.source import Source
+from gemmgen.source import EntryPoint, Source
 from tests.support import sycl
 
 TABLE = """#pragma GCC system_header
 #include <sycl/sycl.hpp>
-namespace {name}_detail {{ class kernel; }}
-namespace sycl {{ inline namespace _V1 {{ namespace detail {{
+namespace sycl { inline namespace _V1 { namespace detail {
 inline constexpr int accessor_size = sizeof(sycl::local_accessor<float[1], 0>);
-inline constexpr kernel_param_desc_t parameters[] = {{ {parameters} }};
-template <> struct KernelInfo<{name}_detail::kernel> {{
-    static constexpr unsigned getNumParams() {{ return sizeof(parameters) / sizeof(parameters[0]); }}
-    static constexpr const kernel_param_desc_t &getParamDesc(int i) {{ return parameters[i]; }}
+} } }
+"""
+ROWS = """namespace {namespace} {{ class {kernel}; }}
+namespace sycl {{ inline namespace _V1 {{ namespace detail {{
+inline constexpr kernel_param_desc_t {kernel}_parameters[] = {{ {parameters} }};
+template <> struct KernelInfo<{namespace}::{kernel}> {{
+    static constexpr unsigned getNumParams() {{ return sizeof({kernel}_parameters) / sizeof(kernel_param_desc_t); }}
+    static constexpr const kernel_param_desc_t &getParamDesc(int i) {{ return {kernel}_parameters[i]; }}
     static constexpr const char *getName() {{ return "{symbol}"; }}
     static constexpr bool isESIMD() {{ return false; }}
     static constexpr const char *getFileName() {{ return ""; }}
@@ -52,15 +56,20 @@ struct Image {{
 struct Images {{ std::uint16_t version, count; Image *images; void *host, *host_end; }};
 extern "C" void __sycl_register_lib(Images *);
 
-static std::string spirv;
-static Entry entry{{nullptr, "{symbol}", 0, 0, 0}};
-static Image image;
-static Images images{{1, 1, &image, nullptr, nullptr}};
+static std::string spirv[{count}];
+static Entry entries[] = {{{entries}}};
+static Image image[{count}];
+static Images images{{1, {count}, image, nullptr, nullptr}};
+static void add(int number, int first, int last)
+{{
+    std::ifstream file("{folder}/" + std::to_string(number) + ".spv", std::ios::binary);
+    spirv[number].assign(std::istreambuf_iterator<char>(file), {{}});
+    const char *const begin = spirv[number].data(), *const end = begin + spirv[number].size();
+    image[number] = {{
+        3, 4, 2, "spir64", "", "", begin, end, entries + first, entries + last, nullptr, nullptr}};
+}}
 static const bool registered = [] {{
-    std::ifstream file("{spirv}", std::ios::binary);
-    spirv.assign(std::istreambuf_iterator<char>(file), {{}});
-    const char *const begin = spirv.data(), *const end = begin + spirv.size();
-    image = {{3, 4, 2, "spir64", "", "", begin, end, &entry, &entry + 1, nullptr, nullptr}};
+    {images}
     __sycl_register_lib(&images);
     return true;
 }}();
@@ -69,7 +78,7 @@ static const bool registered = [] {{
 LOCAL = 2016
 
 
-def run_program(source: Source, local_arrays: int, folder: Path) -> str:
+def run_program(source: Source, folder: Path) -> str:
     """What a program prints that must end well on the CPU device."""
     compiler = shutil.which("g++")
     if compiler is None:
@@ -78,15 +87,11 @@ def run_program(source: Source, local_arrays: int, folder: Path) -> str:
     options = (*sycl.STRICT, "-fno-sycl-dead-args-optimization")
     content, log = helper().compile(pick().number, source.text, source.name, as_object=True, options=options)
     assert content is not None, log
-    namespace = f"{source.name}_detail"
-    symbol = f"_ZTSN{len(namespace)}{namespace}6kernelE"
-    parameters, size = _parameters(source, local_arrays)
-    files = {
-        "main.cpp": source.text.encode(),
-        "kernel.spv": sycl.spirv(content),
-        "table.hpp": TABLE.format(name=source.name, symbol=symbol, parameters=parameters, size=size).encode(),
-        "registration.cpp": REGISTRATION.format(symbol=symbol, spirv=folder / "kernel.spv").encode(),
-    }
+    modules = sycl.spirv(content)
+    files = {f"{number}.spv": module for number, module in enumerate(modules)}
+    files["main.cpp"] = source.text.encode()
+    files["table.hpp"] = (TABLE + "".join(_rows(source, entry) for entry in source.entry_points)).encode()
+    files["registration.cpp"] = _registration(source, modules, folder).encode()
     for name, data in files.items():
         (folder / name).write_bytes(data)
     runtime, binary = library(), folder / "program"
@@ -97,18 +102,49 @@ def run_program(source: Source, local_arrays: int, folder: Path) -> str:
     return sycl.run(["env", f"OCL_ICD_FILENAMES={intel_cpu_library() or ''}", str(binary)])
 
 
-def _parameters(source: Source, local_arrays: int) -> tuple[str, str]:
-    """The rows of the table, and the size of the closure: captures lie in the order of the call."""
-    (entry,) = source.entry_points
+def _own(source: Source, entry: EntryPoint, what: str) -> str:
+    """What a kernel's class or function is called in the file's namespace."""
+    step = entry.name.removeprefix(source.name).strip("_")
+    return f"{step}_{what}" if step else what
+
+
+def _symbol(source: Source, entry: EntryPoint) -> str:
+    names = f"{source.name}_detail", _own(source, entry, "kernel")
+    return f"_ZTSN{''.join(f'{len(name)}{name}' for name in names)}E"
+
+
+def _registration(source: Source, modules: list[bytes], folder: Path) -> str:
+    """The images, each with the kernels that it holds."""
+    entries: list[str] = []
+    images: list[str] = []
+    for number, module in enumerate(modules):
+        symbols = [_symbol(source, entry) for entry in source.entry_points]
+        held = [f'{{nullptr, "{symbol}", 0, 0, 0}}' for symbol in symbols if symbol.encode() in module]
+        images.append(f"add({number}, {len(entries)}, {len(entries) + len(held)});")
+        entries += held
+    listed = {"entries": ", ".join(entries), "images": " ".join(images)}
+    return REGISTRATION.format(count=len(modules), folder=folder, **listed)
+
+
+def _rows(source: Source, entry: EntryPoint) -> str:
+    """A kernel's table, and the size of the closure: captures lie in the order of the call."""
+    function = f"{source.name}_detail::{_own(source, entry, 'work_item')}"
+    (call,) = re.findall(rf"{function}\(item, (.*?)\);", source.text, re.DOTALL)
+    kinds = {argument.name: argument.kind for argument in entry.arguments}
     rows, offset = [], 0
-    for argument in entry.arguments:
-        size, kind = (8, "pointer") if argument.kind == "buffer" else (4, "std_layout")
-        offset = -(-offset // size) * size
-        rows.append(f"{{kernel_param_kind_t::kind_{kind}, {size}, {offset}}}")
-        offset += size
+    for name in re.findall(r"\w+", call):
+        if name in kinds:
+            size, kind = (8, "pointer") if kinds[name] == "buffer" else (4, "std_layout")
+            offset = -(-offset // size) * size
+            rows.append(f"{{kernel_param_kind_t::kind_{kind}, {size}, {offset}}}")
+            offset += size
     end = -(-offset // 8) * 8
-    rows += [
-        f"{{kernel_param_kind_t::kind_accessor, {LOCAL}, {end} + {number} * accessor_size}}"
-        for number in range(local_arrays)
-    ]
-    return ", ".join(rows), f"{end} + {local_arrays} * accessor_size"
+    arrays = len(re.findall(r"\w+", call)) - len(rows)
+    rows += [f"{{kernel_param_kind_t::kind_accessor, {LOCAL}, {end} + {i} * accessor_size}}" for i in range(arrays)]
+    return ROWS.format(
+        namespace=f"{source.name}_detail",
+        kernel=_own(source, entry, "kernel"),
+        symbol=_symbol(source, entry),
+        parameters=", ".join(rows),
+        size=f"{end} + {arrays} * accessor_size",
+    )

@@ -78,8 +78,12 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
         # slices
         (replace(RING, slices=3), "slices = 3 does not divide k_step = 8: use one of 1, 2, 4, 8"),
         (
-            replace(PLAIN, slices=2, k_step=8),
-            "slices sum up in local memory where tiles were: set a.memory or b.memory to 'local'",
+            replace(PLAIN, slices=2, k_step=8, barrier=True),
+            "slices deal out steps of K that barrier takes as one: drop one of them",
+        ),
+        (
+            replace(PLAIN, slices=4, k_step=8, a=Operand(width=4)),
+            "the depth of one load = 4 does not divide a slice's part of k_step = 2: use one of 1, 2",
         ),
         (
             replace(SLICED, warp=None, stagger=False, group=(8, 8), sub_group=8),
@@ -142,16 +146,11 @@ def test_column_major_c(schedule: Schedule, message: str) -> None:
     [
         ("sm_80", RING, "mbarrier = 2, but target 'sm_80' has none: use 0, or sm_90 or later"),
         (
-            "sm_80",
-            replace(RING, split=8, atomic=True),
-            "atomic, but target 'sm_80' adds no vectors in one step: drop it, or use sm_90 or later",
+            "portable",
+            replace(PLAIN, split=8, atomic=True),
+            "atomic, but target 'portable' adds nothing in one step: drop it, and a second kernel adds up",
         ),
         ("sm_75", RING, "a.async_copy, but target 'sm_75' has none: drop it, or use sm_80 or later"),
-        (
-            "intel",
-            replace(IN_LOCAL, slices=2),
-            "slices = 2 sum up where tiles were, which target 'intel' can't: use slices 1, or CUDA",
-        ),
     ],
 )
 def test_what_a_target_lacks(target: str, schedule: Schedule, message: str) -> None:

@@ -33,6 +33,7 @@ def test_the_launcher() -> None:
     ) in text
     assert "[[sycl::reqd_work_group_size(1, 16)]] [[sycl::reqd_sub_group_size(16)]]" in text
     assert "handler.depends_on(depends_on);" in text
+    assert "{ return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); }); }" in text
     assert "// Build icpx -fsycl" in text
 
 
@@ -87,9 +88,48 @@ def test_targets_without_sub_group_attributes() -> None:
         driver.emit(GemmSpec(), Schedule(), "sycl", TARGETS["intel"])
 
 
-def test_split_k_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="which SYCL's launcher does not start yet: use split 1"):
-        driver.emit(GemmSpec(), Schedule(split=2, k_step=4), "sycl")
+def test_parts_of_k() -> None:
+    """Both kernels in every form; the launcher takes the memory between them and has the second wait for the first."""
+    header, kernel, program = (emitted(form, "sg16_block_16x1_split4") for form in ("header", "kernel", "main"))
+    text = flat(header)
+    assert "int ldb, float *workspace, float beta, float *c, int ldc, const std::vector<sycl::event> &depends" in text
+    assert "const sycl::event product = queue.submit(" in text
+    assert text.index("handler.depends_on(depends_on);") < text.index("handler.depends_on(product);")
+    assert "handler.parallel_for<sg16_block_16x1_split4_detail::total_kernel>(" in text
+    assert "a workspace of m * n * 4 elements" in text
+    for name in ("sg16_block_16x1_split4", "sg16_block_16x1_split4_total"):
+        assert f"void {name}(" in kernel
+    assert kernel.count('extern "C"') == 2
+    assert "Matrix workspace_memory(" in program
+    assert "std::chrono::steady_clock" in program
+
+
+def test_places_at_the_edge_are_unsigned() -> None:
+    """And no helper stands there that nobody calls."""
+    assert "load(b, (k0 + i) * ldb + std::min(col0 + e * 8 + lane, n - 1))" in emitted("header", "L3_SIMD_16x2_1x8")
+    whole = emitted("header", "L3_SIMD_16x2_1x8", GemmSpec(multiple_of=(16, 16, 32)))
+    assert "inline const float *at(" in whole
+    assert "load(const float *matrix" not in whole
+
+
+def test_global_ids() -> None:
+    text = emitted("header", "naive_16x16")
+    assert "const int row = int(item.get_global_id(0));" in text
+    assert "const int col = int(item.get_global_id(1));" in text
+    assert "get_global_id" not in emitted("header", "smem_8x8")
+
+
+def test_additions_in_one_step() -> None:
+    """A first kernel gives C its share of itself; slices meet in local memory; what nobody needs has no name."""
+    header, kernel = emitted("header", "reduction_4x4_4x4"), emitted("kernel", "reduction_4x4_4x4")
+    assert "handler.depends_on(start);" in header
+    assert "const sycl::local_accessor<float[8][16][16], 0> partial(handler);" in header
+    assert "atomic_add(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col], c_values);" in header
+    assert "#include <sycl/atomic_ref.hpp>" in kernel
+    assert "void reduction_4x4_4x4_start(int /* m */, int n, float beta, float *__restrict c," in kernel
+    schedule = presets.load("reduction_4x4_4x4").schedule
+    with pytest.raises(ScheduleError, match="adds nothing in one step: drop it, and a second kernel adds up"):
+        driver.emit(GemmSpec(), schedule)
 
 
 def test_lines_are_short() -> None:

@@ -102,11 +102,11 @@ inline sycl::event transpose_sg16(sycl::queue &queue, int rows, int cols, const 
                                   const std::vector<sycl::event> &depends_on = {})
 {
     if (rows < 1 || cols < 1) {
-        return sycl::event();
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
-    const sycl::range<2> group(1, 16);
-    const sycl::range<2> groups((rows + 15) / 16, (cols + 15) / 16);
     return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(1, 16);
+        const sycl::range<2> groups((rows + 15) / 16, (cols + 15) / 16);
         handler.depends_on(depends_on);
         handler.parallel_for<transpose_sg16_detail::kernel>(
             sycl::nd_range<2>(groups * group, group),

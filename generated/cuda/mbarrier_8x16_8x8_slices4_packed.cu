@@ -1,0 +1,392 @@
+// mbarrier_8x16_8x8_slices4_packed: C = alpha * A * B + beta * C; float32
+//
+// Schedule   8x16 of C per thread, 8x8 threads per block (64x128 of C), 32 along K per iteration, 8
+//            tiles in shared memory at a time, handed over by 2 with a pair of mbarriers, each step
+//            in 4 slices with threads of their own, operands read from shared memory a step ahead,
+//            the next tile's before this one's last step, warps of 4x8 threads, neighbouring lanes
+//            in different rows, blocks in bands of 8 rows, stores of 4 elements, every other row of
+//            the arithmetic backwards
+// A          packed into whole tiles by a kernel before; global memory, asynchronous copies of 4
+//            elements, to shared memory, transposed
+// B          packed into whole tiles by a kernel before; global memory, asynchronous copies of 4
+//            elements, to shared memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     mbarrier_8x16_8x8_slices4_packed_pack: block (32, 8), grid (((k + 63) / 64 * 64 + 31)
+//                / 32 * (((m + 63) / 64 * 64 + 31) / 32) + ((k + 63) / 64 * 64 + 31) / 32 * (((n +
+//                127) / 128 * 128 + 31) / 32), 1)
+//            mbarrier_8x16_8x8_slices4_packed: block (8, 32), grid ((m + 63) / 64 * ((n + 127) /
+//                128), 1)
+// Needs      196,608 bytes of shared memory
+//            a_packed of (k + 63) / 64 * 64 * ((m + 63) / 64 * 64) elements, aligned to 16 bytes
+//            b_packed of (k + 63) / 64 * 64 * ((n + 127) / 128 * 128) elements, aligned to 16 bytes
+//            matrices that begin on multiples of 16 bytes
+// Build      nvcc -std=c++17 -O3 -arch=sm_90 -Werror all-warnings -c mbarrier_8x16_8x8_slices4_packed.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+
+// 4 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// Begins a copy of 16 bytes to shared memory.
+__device__ __forceinline__ void async_copy4(float *to, const float *from)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 ::"r"(address), "l"(from) : "memory");
+}
+
+// Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
+__device__ __forceinline__ void mbarrier_init(unsigned long long *barrier, int arrivals)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                 ::"r"(address), "r"(arrivals) : "memory");
+}
+
+// This thread has come.
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+}
+
+// This thread comes when all copies that it has begun are there.
+__device__ __forceinline__ void mbarrier_arrive_copies(unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address) : "memory");
+}
+
+// Waits until the phase of this parity is over.
+__device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int parity)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    unsigned over;
+    do {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}"
+                     : "=r"(over) : "r"(address), "r"(parity) : "memory");
+    } while (!over);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+mbarrier_8x16_8x8_slices4_packed_pack(int m, int n, int k, const float *__restrict__ a, int lda,
+                                      const float *__restrict__ b, int ldb,
+                                      float *__restrict__ a_packed, float *__restrict__ b_packed)
+{
+    const int m_whole = (m + 63) / 64 * 64;
+    const int n_whole = (n + 127) / 128 * 128;
+    const int k_whole = (k + 63) / 64 * 64;
+    const int a_blocks = (k_whole + 31) / 32 * ((m_whole + 31) / 32);
+    const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
+    const int local_row = int(threadIdx.y);
+    const int local_col = int(threadIdx.x);
+
+    __shared__ float a_tile[32][33];
+    if (int(blockIdx.x) < a_blocks) {
+        const int a_slow = block / ((m_whole + 31) / 32) * 32;
+        const int a_fast = block % ((m_whole + 31) / 32) * 32;
+
+        // Read by lines, written by lines: turned in between.
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            a_tile[i * 8 + local_row][local_col] =
+                a_fast + i * 8 + local_row < m && a_slow + local_col < k
+                    ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
+                    : 0.0f;
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
+                a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
+                    a_tile[local_col][i * 8 + local_row];
+            }
+        }
+    } else {
+        const int b_slow = block / ((n_whole + 31) / 32) * 32;
+        const int b_fast = block % ((n_whole + 31) / 32) * 32;
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (b_slow + i * 8 + local_row < k_whole && b_fast + local_col < n_whole) {
+                b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + local_col] =
+                    b_slow + i * 8 + local_row < k && b_fast + local_col < n
+                        ? b[(b_slow + i * 8 + local_row) * ldb + b_fast + local_col]
+                        : 0.0f;
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha,
+                                 const float *__restrict__ a_packed,
+                                 const float *__restrict__ b_packed, float beta,
+                                 float *__restrict__ c, int ldc)
+{
+    const int local_index = int(threadIdx.y) * 8 + int(threadIdx.x);
+    const int slice = local_index / 64;
+    const int warp = local_index % 64 / 32;
+    const int lane = local_index % 32;
+    const int local_row = warp * 4 + lane / 16 * 2 + (lane / 8 + lane / 2 + lane) % 2;
+    const int local_col = lane % 8;
+    const int blocks_down = (m + 63) / 64;
+    const int blocks_across = (n + 127) / 128;
+    const int block = int(blockIdx.x);
+    const int band_row = block / (blocks_across * 8) * 8;
+    const int in_band = block % (blocks_across * 8);
+    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
+    const int block_col = in_band / min(8, blocks_down - band_row);
+    const int row0 = block_row * 64;
+    const int col0 = block_col * 128;
+    const int m_whole = (m + 63) / 64 * 64;
+    const int n_whole = (n + 127) / 128 * 128;
+    const int k_whole = (k + 63) / 64 * 64;
+
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto &a_shared = *reinterpret_cast<float(*)[8][32][64]>(shared);
+    __align__(16) float a_frag[2][8];
+
+    const int a_packed_k = local_index / 16;
+    const int a_packed_row = local_index % 16 * 4;
+    const int b_packed_k = local_index / 32;
+    const int b_packed_row = local_index % 32 * 4;
+
+    auto &b_shared = *reinterpret_cast<float(*)[8][32][128]>(shared + 65536);
+    __align__(16) float b_frag[2][16];
+    float acc[8][16];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 16; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+    __shared__ unsigned long long tiles_full[4];
+    if (local_index < 4) {
+        mbarrier_init(&tiles_full[local_index], 256);
+    }
+    __shared__ unsigned long long tiles_empty[4];
+    if (local_index < 4) {
+        mbarrier_init(&tiles_empty[local_index], 256);
+    }
+    __syncthreads();
+    for (int k_batch = 0; k_batch < min(128, k_whole); k_batch += 64) {
+        #pragma unroll
+        for (int t = 0; t < 2; ++t) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                async_copy4(&a_shared[k_batch / 32 % 8 + t][a_packed_k + i * 16][a_packed_row],
+                    &a_packed[(k_batch + t * 32 + a_packed_k + i * 16) * m_whole + row0
+                        + a_packed_row]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                async_copy4(&b_shared[k_batch / 32 % 8 + t][b_packed_k + i * 8][b_packed_row],
+                    &b_packed[(k_batch + t * 32 + b_packed_k + i * 8) * n_whole + col0
+                        + b_packed_row]);
+            }
+        }
+        mbarrier_arrive_copies(&tiles_full[k_batch / 64 % 4]);
+    }
+
+    // Pointers to the operands that are read here, in the slot that is read.
+    const float *a_tile = &a_shared[0][slice * 8][local_row * 4];
+    const float *b_tile = &b_shared[0][slice * 8][local_col * 4];
+    int slot = 0;
+    if (0 < k_whole) {
+        mbarrier_wait(&tiles_full[0], 0);
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            copy4(&a_frag[0][i * 4], &a_tile[i * 32]);
+        }
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            copy4(&b_frag[0][j * 4], &b_tile[j * 32]);
+        }
+    }
+    for (int k_batch = 0; k_batch < k_whole; k_batch += 64) {
+        if (k_batch + 192 <= k_whole) {
+            mbarrier_wait(&tiles_empty[(k_batch / 64 + 2) % 4], ((k_batch / 64 + 2) / 4 + 1) % 2);
+            #pragma unroll
+            for (int t = 0; t < 2; ++t) {
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    async_copy4(
+                        &a_shared[(k_batch / 32 + 4) % 8 + t][a_packed_k + i * 16][a_packed_row],
+                        &a_packed[(k_batch + t * 32 + a_packed_k + i * 16 + 128) * m_whole + row0
+                            + a_packed_row]);
+                }
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    async_copy4(
+                        &b_shared[(k_batch / 32 + 4) % 8 + t][b_packed_k + i * 8][b_packed_row],
+                        &b_packed[(k_batch + t * 32 + b_packed_k + i * 8 + 128) * n_whole + col0
+                            + b_packed_row]);
+                }
+            }
+            mbarrier_arrive_copies(&tiles_full[(k_batch / 64 + 2) % 4]);
+        }
+        if (k_batch + 64 < k_whole) {
+            mbarrier_wait(&tiles_full[(k_batch / 64 + 1) % 4], (k_batch / 64 + 1) / 4 % 2);
+        }
+        for (int k0 = k_batch; k0 < k_batch + 64; k0 += 32) {
+            #pragma unroll
+            for (int kk = 0; kk < 7; ++kk) {
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    copy4(&a_frag[(kk + 1) % 2][i * 4], &a_tile[(kk + 1) * 64 + i * 32]);
+                }
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    copy4(&b_frag[(kk + 1) % 2][j * 4], &b_tile[(kk + 1) * 128 + j * 32]);
+                }
+                #pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 16; ++j) {
+                        const int turn = i % 2 == 0 ? j : 15 - j;
+                        acc[i][turn] = fmaf(a_frag[kk % 2][i], b_frag[kk % 2][turn], acc[i][turn]);
+                    }
+                }
+            }
+            const bool last = slot == 7;
+            slot = last ? 0 : slot + 1;
+            a_tile += last ? -14336 : 2048;
+            b_tile += last ? -28672 : 4096;
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                copy4(&a_frag[0][i * 4], &a_tile[i * 32]);
+            }
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                copy4(&b_frag[0][j * 4], &b_tile[j * 32]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 16; ++j) {
+                    const int turn = i % 2 == 0 ? j : 15 - j;
+                    acc[i][turn] = fmaf(a_frag[1][i], b_frag[1][turn], acc[i][turn]);
+                }
+            }
+        }
+        mbarrier_arrive(&tiles_empty[k_batch / 64 % 4]);
+    }
+
+    // Every slice's sum to where the tiles were; then each one adds up a part of the block.
+    __syncthreads();
+    auto &partial = *reinterpret_cast<float(*)[4][64][128]>(shared);
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int partial_row = local_row * 4 + i / 4 * 32 + i % 4;
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            __align__(16) float partial_values[4];
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                partial_values[e] = alpha * acc[i][j * 4 + e];
+            }
+            copy4(&partial[slice][partial_row][local_col * 4 + j * 32], partial_values);
+        }
+    }
+    __syncthreads();
+
+    const int sum_row = local_index / 32;
+    const int sum_col = local_index % 32;
+
+    __align__(16) float total[8][4];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        copy4(total[i], &partial[0][sum_row + i * 8][sum_col * 4]);
+        #pragma unroll
+        for (int s = 1; s < 4; ++s) {
+            __align__(16) float term[4];
+            copy4(term, &partial[s][sum_row + i * 8][sum_col * 4]);
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                total[i][e] = total[i][e] + term[e];
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        if (row0 + sum_row + i * 8 < m) {
+            if (col0 + sum_col * 4 + 4 <= n && ldc % 4 == 0) {
+                __align__(16) float c_values[4];
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    c_values[e] = total[i][e];
+                }
+                if (beta != 0.0f) {
+                    __align__(16) float c_old[4];
+                    copy4(c_old, &c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4]);
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                    }
+                }
+                copy4(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4], c_values);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    if (col0 + sum_col * 4 + e < n) {
+                        c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
+                            beta == 0.0f ? total[i][e]
+                                         : fmaf(beta,
+                                             c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4
+                                                 + e], total[i][e]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+// Queues the kernels on a stream; matrices are in the device's memory.
+extern "C" cudaError_t mbarrier_8x16_8x8_slices4_packed_launch(int m, int n, int k, float alpha,
+                                                               const float *a, int lda,
+                                                               const float *b, int ldb,
+                                                               const float *a_packed,
+                                                               const float *b_packed, float beta,
+                                                               float *c, int ldc,
+                                                               cudaStream_t stream)
+{
+    if (m < 1 || n < 1) {
+        return cudaSuccess;
+    }
+    {
+        const dim3 grid(((k + 63) / 64 * 64 + 31) / 32 * (((m + 63) / 64 * 64 + 31) / 32) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 127) / 128 * 128 + 31) / 32), 1);
+        const dim3 block(32, 8);
+        mbarrier_8x16_8x8_slices4_packed_pack<<<grid, block, 0, stream>>>(
+            m, n, k, a, lda, b, ldb, a_packed, b_packed);
+        const cudaError_t launched = cudaGetLastError();
+        if (launched != cudaSuccess) {
+            return launched;
+        }
+    }
+    {
+        const cudaError_t allowed = cudaFuncSetAttribute(
+            mbarrier_8x16_8x8_slices4_packed, cudaFuncAttributeMaxDynamicSharedMemorySize, 196608);
+        if (allowed != cudaSuccess) {
+            return allowed;
+        }
+        const dim3 grid((m + 63) / 64 * ((n + 127) / 128), 1);
+        const dim3 block(8, 32);
+        mbarrier_8x16_8x8_slices4_packed<<<grid, block, 196608, stream>>>(
+            m, n, k, alpha, a_packed, b_packed, beta, c, ldc);
+        return cudaGetLastError();
+    }
+}
+#endif

@@ -110,7 +110,8 @@ class Request:
         how(
             "--target",
             metavar="TARGET",
-            text="What the device offers: intel (if nothing is said), khr (standard sub-groups) or portable (none).",
+            text="What the device offers: intel (if nothing is said), xe_hpc (wide registers), "
+            "khr (standard sub-groups), portable (none), or sm_75 to sm_100.",
             complete=complete_targets,
         ),
     ] = None

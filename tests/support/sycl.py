@@ -12,6 +12,7 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import DeviceError
+from gemmgen.ir.target import Target
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, pick, sycl_devices
 from gemmgen.runtime.sycl_library import helper, library
 from gemmgen.schedule import Schedule
@@ -40,9 +41,9 @@ def devices() -> list[SyclDeviceInfo]:
     return [] if why_no_device() else [d for d in sycl_devices() if d.lacks is None]
 
 
-def expressible(schedule: Schedule) -> bool:
-    """Whether SYCL has all that a schedule asks for."""
-    return not driver.refusals(GemmSpec(), schedule, "sycl")
+def expressible(schedule: Schedule, target: Target | None = None) -> bool:
+    """Whether SYCL has all that a schedule asks for, on a target or on any."""
+    return not driver.refusals(GemmSpec(), schedule, "sycl", target)
 
 
 def names() -> list[str]:

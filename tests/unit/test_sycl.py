@@ -84,7 +84,7 @@ def test_targets_without_sub_group_attributes() -> None:
     assert "reqd_sub_group_size" not in text
     assert "group_load" not in text
     assert "sycl::group_broadcast(sub_group, " in text
-    with pytest.raises(ScheduleError, match="does not run sycl: use one of sycl, khr, portable"):
+    with pytest.raises(ScheduleError, match="does not run sycl: use one of sycl, xe_hpc, khr, portable"):
         driver.emit(GemmSpec(), Schedule(), "sycl", TARGETS["intel"])
 
 
@@ -158,7 +158,7 @@ def test_the_backend_is_a_table(root: Path) -> None:
         (["--name", "syclex"], "is taken by"),
         (["--preset", "block_read_16x2_1x8"], "by --method simd --tile 16x2 --group 1x8"),
         (["--preset", "async_8x8_8x16"], "has none"),
-        (["--target", "intel"], "target 'intel' does not run sycl: use one of sycl, khr, portable"),
+        (["--target", "intel"], "target 'intel' does not run sycl: use one of sycl, xe_hpc, khr, portable"),
         (["--sub-group", "4"], "sub_group = 4 is not a size of target 'sycl': use one of 8, 16, 32"),
     ],
 )

@@ -111,7 +111,7 @@ class CLike(ABC):
         """The file's skeleton."""
         return f"{self.name}/kernel{self.suffix}.j2"
 
-    def fields(self, kernels: Sequence[Self]) -> Mapping[str, object]:  # noqa: ARG002
+    def fields(self, kernels: Sequence[Self], workspaces: Mapping[str, Expr]) -> Mapping[str, object]:  # noqa: ARG002
         """What the skeleton says beside that, of all kernels of the file."""
         return {}
 

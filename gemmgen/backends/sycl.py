@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words
 from gemmgen.backends.files import environment, sections
-from gemmgen.backends.lines import wrapped
+from gemmgen.backends.lines import fold_line, wrapped
 from gemmgen.backends.sycl_main import program
 from gemmgen.backends.sycl_types import HEADERS, INTRINSICS, TYPES, converter, functions
 from gemmgen.errors import LoweringError, ScheduleError
@@ -41,13 +41,14 @@ class Sycl(CLike):
     def template(self) -> str:
         return f"sycl/{self.form}.{'hpp' if self.form == 'header' else 'cpp'}.j2"
 
-    def fields(self, kernels: Sequence[Self]) -> Mapping[str, object]:
+    def fields(self, kernels: Sequence[Self], workspaces: Mapping[str, Expr]) -> Mapping[str, object]:
         used = ["algorithm"] if "min" in self._words() else []
         match self.form:
             case "main":
+                between = [(name, self.expr(size)) for name, size in workspaces.items()]
                 timer = ["chrono"] if len(kernels) > 1 else []
                 more = [*timer, "cmath", "cstddef", "cstdio", "exception", "vector"]
-                return {"standard": [*used, *more], "timer": bool(timer), **program(self.kernel, self.spec, self.expr)}
+                return {"standard": [*used, *more], "timer": bool(timer), **program(self.kernel, self.spec, between)}
             case "kernel":
                 return {"standard": used, "headers": self._headers()}
         return {"standard": [*used, "vector"]}
@@ -155,16 +156,15 @@ class Sycl(CLike):
             *(self._param(p, "") for p in self.kernel.launch_params),
             "const std::vector<sycl::event> &depends_on = {}",
         ]
-        return (
-            environment()
-            .get_template("sycl/launcher.j2")
-            .render(
-                workspace=any(matrix.name == "workspace" for matrix in self.kernel.matrices),
-                opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
-                empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
-                steps=[printer.step(16) for printer in kernels],
-            )
+        template = environment().get_template("sycl/launcher.j2")
+        text = template.render(
+            workspace=any(matrix.name not in ("a", "b", "c") for matrix in self.kernel.matrices),
+            opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
+            empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
+            steps=[printer.step(16) for printer in kernels],
         )
+        folded = (piece for line in text.splitlines() for piece in (fold_line(line) if "groups(" in line else [line]))
+        return "\n".join(folded) + "\n"
 
     def step(self, indent: int) -> Mapping[str, object]:
         """What starts this kernel; its call stands `indent` in."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import F32
-from gemmgen.ir.expr import Expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.spec import GemmSpec, Order
 
@@ -16,23 +15,26 @@ SHAPES = ((509, 258, 131), (512, 512, 512))
 ALPHA, BETA = 1.5, 0.25
 
 
-def program(kernel: Kernel, spec: GemmSpec, text: Callable[[Expr], str]) -> Mapping[str, object]:
-    """The skeleton's fields; `text` prints an expression. Raises: ScheduleError for what a program does not check."""
-    packed = [matrix.name for matrix in kernel.matrices if matrix.name.endswith("_packed")]
-    if packed or spec.batched or spec.dtype != F32:
-        what = f"what is {' and '.join(packed)}" if packed else spec.label()
-        raise ScheduleError(f"form main checks single products of float32, not {what}: use form header")
+def program(kernel: Kernel, spec: GemmSpec, between: Sequence[tuple[str, str]]) -> Mapping[str, object]:
+    """The skeleton's fields.
+
+    Args:
+        between: the memory between kernels: arguments and how many elements each has.
+
+    Raises: ScheduleError for what a program does not check.
+    """
+    if spec.batched or spec.dtype != F32:
+        raise ScheduleError(f"form main checks single products of float32, not {spec.label()}: use form header")
     transpose = kernel.scalars[0].name == "rows"
     arguments = ", ".join(["queue", *(p.name for p in kernel.params)])
     if transpose:
         sizes = [f"{rows}, {cols}" for rows, cols, _ in SHAPES]
         return {"transpose": True, "arguments": arguments, "sizes": sizes}
-    between = next((matrix for matrix in kernel.matrices if matrix.name == "workspace"), None)
     scalars = [(name, f"{value!r}f") for name, value in (("alpha", ALPHA), ("beta", BETA))]
     return {
         "transpose": False,
         "arguments": arguments,
-        "workspace": None if between is None else text(between.shape[0] * between.layout.strides[0]),
+        "workspaces": between,
         "sizes": list(dict.fromkeys(_sizes(shape, spec) for shape in SHAPES)),
         "scalars": [(name, value) for name, value in scalars if getattr(spec, name) is None],
         "lda": _pitch("m", "k", spec.a_order),

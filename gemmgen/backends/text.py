@@ -38,7 +38,8 @@ def render(
     local = max(local_bytes(printer.kernel) for printer in kernels)
     needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
     aligned = f", aligned to {file.alignment()} bytes" if file.alignment() > 1 else ""
-    needs += [f"{name} of {file.expr(size)} elements{aligned}" for name, size in workspaces.items()]
+    sized = ((f"a {name}" if name == "workspace" else name, file.expr(size)) for name, size in workspaces.items())
+    needs += [f"{name} of {size} elements{aligned}" for name, size in sized]
     launches = [printer.launch() for printer in kernels]
     if len(kernels) > 1:
         named = (f"{p.kernel.name}: {launch}" for p, launch in zip(kernels, launches, strict=True))
@@ -56,7 +57,7 @@ def render(
         prelude=file.prelude(),
         body="\n".join(printer.function() for printer in kernels),
         postlude=file.postlude(kernels),
-        **file.fields(kernels),
+        **file.fields(kernels, workspaces),
     )
 
 

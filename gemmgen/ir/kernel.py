@@ -69,7 +69,9 @@ def together(program: Program) -> Kernel:
     names: dict[str, Buffer | Var] = {}
     for kernel in (program.main, *others):
         for param in kernel.params:
-            names.setdefault(param.name, param)
+            # What one kernel reads another has written.
+            if param.name not in names or (isinstance(param, Buffer) and param.writable):
+                names[param.name] = param
     body = (*program.main.body, *(stmt for kernel in others for stmt in kernel.body))
     params = sorted(names.values(), key=lambda p: _ORDER.index(p.name) if p.name in _ORDER else 0)
     return replace(program.main, params=tuple(params), body=body)

@@ -312,9 +312,9 @@ mbarrier_8x16_16x16_packed(int m, int n, int k, float alpha, const float *__rest
 // Queues the kernels on a stream; matrices are in the device's memory.
 extern "C" cudaError_t mbarrier_8x16_16x16_packed_launch(int m, int n, int k, float alpha,
                                                          const float *a, int lda, const float *b,
-                                                         int ldb, const float *a_packed,
-                                                         const float *b_packed, float beta,
-                                                         float *c, int ldc, cudaStream_t stream)
+                                                         int ldb, float *a_packed, float *b_packed,
+                                                         float beta, float *c, int ldc,
+                                                         cudaStream_t stream)
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;

@@ -358,9 +358,8 @@ mbarrier_8x16_16x16_packed_a(int m, int n, int k, float alpha, const float *__re
 // Queues the kernels on a stream; matrices are in the device's memory.
 extern "C" cudaError_t mbarrier_8x16_16x16_packed_a_launch(int m, int n, int k, float alpha,
                                                            const float *a, int lda, const float *b,
-                                                           int ldb, const float *a_packed,
-                                                           float beta, float *c, int ldc,
-                                                           cudaStream_t stream)
+                                                           int ldb, float *a_packed, float beta,
+                                                           float *c, int ldc, cudaStream_t stream)
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;

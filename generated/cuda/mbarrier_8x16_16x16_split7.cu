@@ -14,7 +14,7 @@
 //                * 7, 1)
 //            mbarrier_8x16_16x16_split7_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
 // Needs      198,656 bytes of shared memory
-//            workspace of m * ((n + 3) / 4 * 4) * 7 elements, aligned to 16 bytes
+//            a workspace of m * ((n + 3) / 4 * 4) * 7 elements, aligned to 16 bytes
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_90 -Werror all-warnings -c mbarrier_8x16_16x16_split7.cu
 

@@ -358,9 +358,8 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha,
 extern "C" cudaError_t mbarrier_8x16_8x8_slices4_packed_launch(int m, int n, int k, float alpha,
                                                                const float *a, int lda,
                                                                const float *b, int ldb,
-                                                               const float *a_packed,
-                                                               const float *b_packed, float beta,
-                                                               float *c, int ldc,
+                                                               float *a_packed, float *b_packed,
+                                                               float beta, float *c, int ldc,
                                                                cudaStream_t stream)
 {
     if (m < 1 || n < 1) {

@@ -7,7 +7,7 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     sg16_block_16x1_split4: block (16, 1), grid ((m + 15) / 16 * ((n + 15) / 16) * 4, 1)
 //            sg16_block_16x1_split4_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
-// Needs      workspace of m * n * 4 elements
+// Needs      a workspace of m * n * 4 elements
 // Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c sg16_block_16x1_split4.cu
 
 #ifndef __CUDACC_RTC__

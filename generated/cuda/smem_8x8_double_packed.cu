@@ -204,9 +204,9 @@ smem_8x8_double_packed(int m, int n, int k, float alpha, const float *__restrict
 // Queues the kernels on a stream; matrices are in the device's memory.
 extern "C" cudaError_t smem_8x8_double_packed_launch(int m, int n, int k, float alpha,
                                                      const float *a, int lda, const float *b,
-                                                     int ldb, const float *a_packed,
-                                                     const float *b_packed, float beta, float *c,
-                                                     int ldc, cudaStream_t stream)
+                                                     int ldb, float *a_packed, float *b_packed,
+                                                     float beta, float *c, int ldc,
+                                                     cudaStream_t stream)
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;

@@ -9,7 +9,7 @@
 //                16) * 64, 1}
 //            sg16_block_16x1_split4_total: local size {256, 1}, global size {m * ((n + 255) / 256)
 //                * 256, 1}
-// Needs      workspace of m * n * 4 elements
+// Needs      a workspace of m * n * 4 elements
 //            cl_intel_subgroups, sub-groups of 16
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 

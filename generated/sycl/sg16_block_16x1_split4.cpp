@@ -9,7 +9,7 @@
 //                15) / 16) * 64}
 //            sg16_block_16x1_split4_total: local range {1, 256}, global range {1, m * ((n + 255) /
 //                256) * 256}
-// Needs      workspace of m * n * 4 elements
+// Needs      a workspace of m * n * 4 elements
 //            sycl_ext_oneapi_group_load_store, sub-groups of 16
 // Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build
 

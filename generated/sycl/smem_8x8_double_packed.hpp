@@ -220,19 +220,20 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
 } // namespace smem_8x8_double_packed_detail
 
-// Queues the kernels; matrices are in USM that the queue's device reaches.
+// Queues the kernels; matrices and the workspace are in USM that the queue's device reaches.
 inline sycl::event smem_8x8_double_packed(sycl::queue &queue, int m, int n, int k, float alpha,
                                           const float *a, int lda, const float *b, int ldb,
-                                          const float *a_packed, const float *b_packed, float beta,
-                                          float *c, int ldc,
-                                          const std::vector<sycl::event> &depends_on = {})
+                                          float *a_packed, float *b_packed, float beta, float *c,
+                                          int ldc, const std::vector<sycl::event> &depends_on = {})
 {
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
     const sycl::event pack = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(8, 32);
-        const sycl::range<2> groups(1, ((k + 7) / 8 * 8 + 31) / 32 * (((m + 127) / 128 * 128 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 127) / 128 * 128 + 31) / 32));
+        const sycl::range<2> groups(1,
+            ((k + 7) / 8 * 8 + 31) / 32 * (((m + 127) / 128 * 128 + 31) / 32)
+                + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 127) / 128 * 128 + 31) / 32));
         handler.depends_on(depends_on);
         const sycl::local_accessor<float[32][33], 0> a_tile(handler);
         handler.parallel_for<smem_8x8_double_packed_detail::pack_kernel>(

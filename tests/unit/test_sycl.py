@@ -106,7 +106,7 @@ def test_parts_of_k() -> None:
 
 def test_places_at_the_edge_are_unsigned() -> None:
     """And no helper stands there that nobody calls."""
-    assert "load(b, (k0 + i) * ldb + std::min(col0 + e * 8 + lane, n - 1))" in emitted("header", "L3_SIMD_16x2_1x8")
+    assert "load(b, (k0 + i) * ldb + std::min(col + j * 8, n - 1))" in emitted("header", "L3_SIMD_16x2_1x8")
     whole = emitted("header", "L3_SIMD_16x2_1x8", GemmSpec(multiple_of=(16, 16, 32)))
     assert "inline const float *at(" in whole
     assert "load(const float *matrix" not in whole

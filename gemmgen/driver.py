@@ -26,7 +26,7 @@ from gemmgen.passes.transpose import build_transpose
 from gemmgen.passes.unswitch import unswitch
 from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
-from gemmgen.source import Source, entry_point, span
+from gemmgen.source import Source, Workspace, entry_point, span
 from gemmgen.spec import GemmSpec
 
 Pass = Callable[[Kernel], Kernel]
@@ -152,17 +152,17 @@ def _print(
     printer: Callable[[Kernel], CLike],
 ) -> Source:
     printers = tuple(map(printer, program.kernels))
-    workspace = program.workspace_elements
+    workspaces = tuple(Workspace(w.name, w.dtype, program.elements(w)) for w in program.workspaces)
     return Source(
         name=program.name,
         backend=printers[0].name,
         operation=operation,
-        text=render(printer(together(program)), printers, what, notes, workspace),
+        text=render(printer(together(program)), printers, what, notes, workspaces),
         entry_points=tuple(entry_point(p.kernel, local_bytes(p.kernel), p.dynamic_bytes()) for p in printers),
         spec=spec,
         build_options=printers[0].build_options(),
         requires=frozenset().union(*(uses_features(p.kernel) | p.uses() for p in printers)),
         alignment=max(p.alignment() for p in printers),
-        workspace=workspace,
+        workspaces=workspaces,
         span=min(span(kernel) for kernel in program.kernels),
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Move
@@ -53,6 +54,19 @@ class EntryPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Workspace:
+    """Memory that one kernel passes to the next, as the argument of that name.
+
+    Attributes:
+        elements: how many of `dtype`, as an expression over the integer arguments.
+    """
+
+    name: str
+    dtype: DType
+    elements: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """Emitted source text with its entry points.
 
@@ -63,8 +77,7 @@ class Source:
         requires: features of the target that the text uses.
         alignment: bytes that matrices must begin on multiples of.
         span: elements that A and B must span less than, from the first to the last.
-        workspace: elements of the argument of that name, which passes sums from one kernel to the next, as an
-            expression over the integer arguments; None where there is none.
+        workspaces: memory between its kernels.
     """
 
     name: str
@@ -77,7 +90,7 @@ class Source:
     requires: frozenset[str] = frozenset()
     alignment: int = 1
     span: int = 2**31
-    workspace: Expr | None = None
+    workspaces: tuple[Workspace, ...] = ()
 
 
 def span(kernel: Kernel) -> int:

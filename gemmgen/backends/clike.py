@@ -30,6 +30,7 @@ from gemmgen.ir.stmt import (
     Let,
     Mbarrier,
     Move,
+    Multiply,
     Point,
     Stmt,
     Store,
@@ -133,6 +134,10 @@ class CLike(ABC):
         """A step with mbarriers, where the language has them."""
         raise LoweringError(f"{self.name} has no mbarriers to {step.verb}")
 
+    def multiply(self, stmt: Multiply) -> str:
+        """A sub-group's matrix instruction, where the language has it."""
+        raise LoweringError(f"{self.name} has no {stmt.atom.name}")
+
     @abstractmethod
     def wide_move(self, move: Move) -> str:
         """A statement for an instruction that moves more than an element."""
@@ -210,6 +215,8 @@ class CLike(ABC):
                 yield f"{self.element(stmt.dst, stmt.dst_index)} = {self._moved(stmt)};"
             case Move():
                 yield self.wide_move(stmt)
+            case Multiply():
+                yield self.multiply(stmt)
             case Barrier() | AsyncGroup() | Mbarrier():
                 yield from self._meeting(stmt)
             case Point(view, buffer, index):

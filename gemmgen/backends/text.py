@@ -10,10 +10,10 @@ from gemmgen.backends.clike import CLike, Words
 from gemmgen.backends.files import environment
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.dtypes import DType
-from gemmgen.ir.expr import Expr
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes
 from gemmgen.schedule import Operand, Schedule
+from gemmgen.source import Workspace
 from gemmgen.spec import GemmSpec, Order
 
 #: All kernels of a file are of one language.
@@ -23,7 +23,9 @@ Notes = list[tuple[str, list[str]]]
 WIDTH = 86
 
 
-def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Notes, workspace: Expr | None) -> str:
+def render(
+    file: Printer, kernels: Sequence[Printer], computes: str, notes: Notes, workspaces: Sequence[Workspace]
+) -> str:
     """The whole file.
 
     Args:
@@ -31,11 +33,15 @@ def render(file: Printer, kernels: Sequence[Printer], computes: str, notes: Note
         kernels: a printer of each.
         computes: what they do, in a line.
         notes: (label, lines) of the head comment, before what the backend and the kernels themselves add.
-        workspace: elements of global memory between them.
+        workspaces: global memory between them.
     """
     local = max(local_bytes(printer.kernel) for printer in kernels)
     needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
-    needs += [f"a workspace of {file.expr(workspace)} elements, aligned to 16 bytes"] if workspace is not None else []
+    for workspace in workspaces:
+        name = "a workspace" if len(workspaces) == 1 else workspace.name
+        unit = "elements" if len(workspaces) == 1 else f"{workspace.dtype}"
+        text = f"{name} of {file.expr(workspace.elements)} {unit}, aligned to 16 bytes"
+        needs += wrap(text, WIDTH, subsequent_indent="    ") if len(workspaces) > 1 else [text]
     launches = [printer.launch() for printer in kernels]
     if len(kernels) > 1:
         named = (f"{p.kernel.name}: {launch}" for p, launch in zip(kernels, launches, strict=True))

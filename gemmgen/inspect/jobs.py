@@ -78,8 +78,8 @@ def _emit(spec: GemmSpec, schedule: Schedule, backend: str, target: Target) -> t
 
 
 def _job(machine: Machine, source: Source, kernel: Kernel, spec: GemmSpec, schedule: Schedule) -> Job:
-    # A sum over parts of K may follow; the product comes first.
-    entry = source.entry_points[0]
+    # Others pack before it, or add up parts of K after it.
+    entry = next(e for e in source.entry_points if e.name == source.name)
     group = entry.group[0] * entry.group[1]
     options = source.build_options if machine.vendor != "nvidia" else ()
     given = Input(

@@ -34,6 +34,7 @@ F32 = DType("float32", 4, True, 3.4028234663852886e38, 24)
 F16 = DType("float16", 2, True, 65504.0, 11, "fp16")
 BF16 = DType("bfloat16", 2, True, 3.3895313892515355e38, 8)
 I32 = DType("int32", 4, False, 2**31 - 1)
+I16 = DType("int16", 2, False, 2**15 - 1)
 I8 = DType("int8", 1, False, 127)
 BOOL = DType("bool", 1, False)
 

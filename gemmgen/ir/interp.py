@@ -25,6 +25,7 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value
+from gemmgen.ir.matrix_meaning import matrix_step
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.phases import Phases, runs
@@ -36,21 +37,15 @@ from gemmgen.ir.stmt import (
     Block,
     Body,
     Comment,
-    Copy,
-    Fill,
     For,
     If,
     Let,
     Mbarrier,
-    Mma,
     Move,
-    PipeOp,
+    Multiply,
     Point,
-    Stage,
     Stmt,
     Store,
-    Sum,
-    Update,
 )
 from gemmgen.ir.visit import evaluate
 
@@ -155,7 +150,9 @@ class _Run:
                 return self._point(stmt, scope, site)
             case Advance():
                 return self._advance(stmt, scope, site)
-            case Fill() | Copy() | Stage() | Mma() | Sum() | Update() | PipeOp():
+            case Multiply():
+                return self._multiply(stmt, scope, site)
+            case _:
                 raise LoweringError(f"kernel {self._kernel.name}: `{site.text}` is not an instruction: lower it first")
 
     def _alloc(self, buffer: Buffer, reuses: bool, scope: Scope, site: Site) -> _Step | None:
@@ -305,6 +302,11 @@ class _Run:
             lanes.time += 1
 
         return step
+
+    def _multiply(self, stmt: Multiply, scope: Scope, site: Site) -> _Step:
+        operands = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
+        places = [(scope.memory(buffer.name), self._indexes(index, scope, site)) for buffer, index in operands]
+        return matrix_step(stmt.atom, places, self._lanes, site)
 
     # --- moves ------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ class Kernel:
 
 
 #: How a product's parameters follow each other.
-_ORDER = ("m", "n", "k", "alpha", "a", "lda", "b", "ldb", "workspace", "beta", "c", "ldc")
+_ORDER = "m n k alpha a lda b ldb packed_a packed_b workspace beta c ldc".split()
 
 
 def together(program: Program) -> Kernel:
@@ -64,11 +64,11 @@ class Program:
 
     Attributes:
         kernels: in the order in which they run.
-        workspace: the global memory between them, if there is any.
+        workspaces: the global memory between them.
     """
 
     kernels: tuple[Kernel, ...]
-    workspace: Buffer | None = None
+    workspaces: tuple[Buffer, ...] = ()
 
     @property
     def main(self) -> Kernel:
@@ -80,9 +80,7 @@ class Program:
         """What the file and its launcher go by."""
         return self.main.name
 
-    @property
-    def workspace_elements(self) -> Expr | None:
-        """How many elements the workspace has, over the scalar parameters."""
-        if self.workspace is None:
-            return None
-        return self.workspace.shape[0] * self.workspace.layout.strides[0]
+    @staticmethod
+    def elements(workspace: Buffer) -> Expr:
+        """How many elements a workspace has, over the scalar parameters."""
+        return workspace.shape[0] * workspace.layout.strides[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NoReturn
 
 from gemmgen.errors import LoweringError
@@ -11,6 +10,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import BOOL, I32, DType
 from gemmgen.ir.expr import FUNCTIONS, Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.scopes import Scope as _Scope
 from gemmgen.ir.show import headline, show_expr
 from gemmgen.ir.stmt import (
     Advance,
@@ -28,6 +28,7 @@ from gemmgen.ir.stmt import (
     Mbarrier,
     Mma,
     Move,
+    Multiply,
     PipeOp,
     Point,
     Registers,
@@ -46,8 +47,6 @@ _ARITY: dict[str, int] = {
     "group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2, "convert": 1
 }  # fmt: skip
 _OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
-#: Calls whose value differs between the work-items of a group.
-_VARYING = frozenset({"local_id", "lane_id", "shuffle_xor", "broadcast"})
 
 
 def verify(kernel: Kernel, target: Target) -> None:
@@ -56,41 +55,6 @@ def verify(kernel: Kernel, target: Target) -> None:
     Raises: LoweringError that names the kernel, the statement and the invariant that is broken.
     """
     _Verifier(kernel, target).check()
-
-
-@dataclass(slots=True)
-class _Scope:
-    """What is visible at a place.
-
-    Attributes:
-        variables: names -> type.
-        buffers: names -> the declaration.
-        varying: variables that differ between the work-items of a group.
-        divergent: whether work-items of a group may part ways before they get here.
-    """
-
-    variables: dict[str, DType] = field(default_factory=dict)
-    buffers: dict[str, Buffer] = field(default_factory=dict)
-    varying: set[str] = field(default_factory=set)
-    divergent: bool = False
-
-    def inner(self, divergent: bool = False) -> _Scope:
-        """A block inside: what it adds ends with it."""
-        return _Scope(
-            dict(self.variables), dict(self.buffers), set(self.varying), divergent=self.divergent or divergent
-        )
-
-    def varies(self, node: Expr) -> bool:
-        """Whether the value may differ between the work-items of a group, as far as can be told."""
-        for part in walk_expr(node):
-            match part:
-                case Var(name, _) if name in self.varying:
-                    return True
-                case Call(function, _, _) if function in _VARYING:
-                    return True
-                case Load(buffer, _) if buffer.space is Space.PRIVATE:
-                    return True
-        return False
 
 
 class _Verifier:
@@ -145,6 +109,8 @@ class _Verifier:
                 self._same(buffer.dtype, value.dtype, f"{buffer.name} and the value")
             case Move():
                 self._move(stmt, scope)
+            case Multiply():
+                self._multiply(stmt, scope)
             case For():
                 self._for(stmt, scope)
             case If(condition, then, orelse):
@@ -232,6 +198,17 @@ class _Verifier:
         if stmt.atom.is_async:
             there = (stmt.src.space, stmt.dst.space) == (Space.GLOBAL, Space.LOCAL)
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")
+
+    def _multiply(self, stmt: Multiply, scope: _Scope) -> None:
+        atom, word = stmt.atom, stmt.atom.a_word
+        for buffer, index, dtype, written in (
+            (stmt.acc, stmt.acc_index, atom.sums, True), (stmt.a, stmt.a_index, word, False),
+            (stmt.b, stmt.b_index, I32, False),
+        ):  # fmt: skip
+            self._element(buffer, index, scope, written)
+            self._same(buffer.dtype, dtype, f"{buffer.name} and its registers of {atom.name}")
+        self._needs(atom.needs, atom.name)
+        self._require(self._kernel.sub_group == atom.lanes, f"{atom.name} of {atom.lanes} lanes in other sub-groups")
 
     def _convertible(self, dst: Buffer, src: Buffer, what: str) -> None:
         """Elements change their type on the way into registers or out of them."""

@@ -27,7 +27,8 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan
+from gemmgen.passes.packed import build_packed
+from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan, update_comment
 from gemmgen.passes.positions import COL, COL0, K0, KK, LOCAL_INDEX, PART, ROW, ROW0, SLICE, SUM_COL, SUM_ROW
 from gemmgen.passes.total import build_start, build_total
 from gemmgen.schedule import Schedule
@@ -36,12 +37,14 @@ from gemmgen.spec import GemmSpec
 
 def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     """The kernels of a validated request, in statements on tiles."""
+    if schedule.atom == "dpas":
+        return build_packed(spec, schedule, target)
     gemm = _Gemm(spec, schedule, target)
     if schedule.split == 1:
         return Program((gemm.kernel(),))
     if schedule.atomic:
         return Program((build_start(gemm), gemm.kernel()))
-    return Program((gemm.kernel(), build_total(gemm)), gemm.workspace(writable=True))
+    return Program((gemm.kernel(), build_total(gemm)), (gemm.workspace(writable=True),))
 
 
 class _Gemm(Plan):
@@ -148,7 +151,7 @@ class _Gemm(Plan):
         one, zero = number(1, self.sums), number(0, self.sums)
         tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.schedule.block_tile)
         tile = replace(tile, transposed=self.spec.c_order == "col")
-        comment, beta = Comment(_update_comment(self.spec)), self.beta
+        comment, beta = Comment(update_comment(self.spec)), self.beta
         if self.schedule.atomic:
             comment, beta = Comment("This part's share is added to C."), zero
             vector = ATOMIC_ADD, ATOMIC_ADD.widest(self.schedule.c_width, self.spec.result.size)
@@ -243,15 +246,3 @@ class _Gemm(Plan):
 
 def _position(own: Var, origin: Var, spread: Spread) -> Expr:
     return own if spread.lanes > 1 else origin
-
-
-def _update_comment(spec: GemmSpec) -> str:
-    alpha = "" if spec.alpha == 1 else "alpha * " if spec.alpha is None else f"{spec.alpha:g} * "
-    match spec.beta:
-        case 0:
-            return f"C = {alpha}A * B."
-        case None:
-            return f"C = {alpha}A * B + beta * C; C is not read where beta is zero."
-        case 1:
-            return f"C = {alpha}A * B + C."
-    return f"C = {alpha}A * B + {spec.beta:g} * C."

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
+from gemmgen.passes.matrices import matrix_problems
 from gemmgen.passes.types import type_problems
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -25,7 +26,9 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
     problems = list(_positive(schedule))
     if schedule.name is not None and (problem := name_problem(schedule.name)) is not None:
         problems.append(problem)
-    if not problems:
+    if not problems and schedule.atom == "dpas":
+        problems += matrix_problems(spec, schedule, target)
+    elif not problems:
         problems += _shape(schedule, target)
         problems += _stores(spec, schedule)
         problems += _sub_group(schedule, target)
@@ -39,7 +42,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _async(schedule, target)
         problems += _depths(spec, schedule)
         problems += type_problems(spec, schedule, target)
-    if not problems:
+    if not problems and schedule.atom == "fma":
         problems += _capacity(spec, schedule, target)
     if problems:
         raise ScheduleError(problems)

@@ -194,7 +194,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         grids = [entry.groups(sizes) for entry, _, _ in built.kernels]
         pairs = zip(built.kernels, grids, strict=True)
         problems = [p for (entry, _, _), groups in pairs for p in grid_problems(entry, groups)]
-        elements = 0 if self.source.workspace is None else evaluate(self.source.workspace, sizes)
+        elements = max((evaluate(w.elements, sizes) for w in self.source.workspaces), default=0)
         if elements >= 2**31:
             problems.append(
                 f"the workspace has {elements:,} elements, more than 32-bit indices reach: use a lower split"
@@ -223,8 +223,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             values |= {x: matrix.pointer for x, (matrix, _) in inputs.items()}
             # The transpose kernel calls its result b.
             values |= {name: result.pointer, "b" if name == "out" else name: result.pointer}
-            if (elements := self.source.workspace) is not None:
-                values["workspace"] = self._workspace(device, pointer, evaluate(elements, sizes))
+            for workspace in self.source.workspaces:
+                values[workspace.name] = self._workspace(device, pointer, evaluate(workspace.elements, sizes))
             for (entry, kernel, dynamic), (rows, cols) in zip(built.kernels, grids, strict=True):
                 high, wide = entry.group
                 kernel((cols, rows, 1), (wide, high, 1), arguments(entry, values), shared_mem=dynamic)

@@ -19,7 +19,7 @@ from gemmgen.runtime.host import HostStage
 from gemmgen.runtime.programs import Built, build, translated
 from gemmgen.runtime.resident import DeviceArray, ResidentStage, common_queue
 from gemmgen.runtime.staging import Stage
-from gemmgen.source import EntryPoint, Source
+from gemmgen.source import EntryPoint, Source, Workspace
 
 if TYPE_CHECKING:
     from pyopencl.typing import KernelArg
@@ -179,16 +179,19 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
                 values[name], values[f"ld{name}"] = stage.input(array, view)
         name, output, view = request.output
         result, values[name], values[f"ld{name}"] = stage.output(output, view, request.loads_output)
-        if (elements := self.source.workspace) is not None:
-            values["workspace"] = self._workspace(stage, evaluate(elements, dict(request.sizes)))
+        for workspace in self.source.workspaces:
+            values[workspace.name] = self._workspace(stage, workspace, dict(request.sizes))
         return values, result
 
-    def _workspace(self, stage: Stage[object], elements: int) -> cl.Buffer:
+    def _workspace(self, stage: Stage[object], workspace: Workspace, sizes: dict[str, int]) -> cl.Buffer:
         """Memory between two kernels; OpenCL keeps it until they are through. Raises: SpecError."""
+        elements = evaluate(workspace.elements, sizes)
         if elements >= 2**31:
-            raise SpecError(f"the workspace has {elements:,} elements, more than 32-bit indices reach: split less")
-        size = elements * self.source.spec.accumulator.size
-        return cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size=size)
+            raise SpecError(
+                f"the {workspace.name} has {elements:,} elements, more than 32-bit indices reach: split less, or "
+                "multiply in parts"
+            )
+        return cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size=elements * workspace.dtype.size)
 
     def _launch(self, built: Built, stage: Stage[object], values: Mapping[str, object]) -> list[cl.Event]:
         """Enqueue every kernel in order; the events."""

@@ -112,10 +112,17 @@ def interpret(kernel: Kernel | Program, spec: GemmSpec, problem: Problem, pad: i
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)
     sums = numpy_dtype(spec.accumulator)
-    if (elements := program.workspace_elements) is not None:
-        known["workspace"] = np.full(evaluate(elements, {"m": m, "n": n}), poison(sums), sums)
+    for workspace in program.workspaces:
+        own = sums if workspace.name == "workspace" else numpy_dtype(workspace.dtype)
+        elements = evaluate(program.elements(workspace), {"m": m, "n": n, "k": k})
+        known[workspace.name] = np.full(elements, poison(own), own)
+    between = {workspace.name for workspace in program.workspaces}
     for one in program.kernels:
-        run(one, {p.name: known[p.name] for p in one.params})
+        own_arguments = {p.name: known[p.name] for p in one.params}
+        for p in one.matrices:
+            if p.name in between:  # a kernel may read in words what another has written element by element
+                own_arguments[p.name] = np.asarray(known[p.name]).view(numpy_dtype(p.dtype))
+        run(one, own_arguments)
     lines = np.asarray(known["c"]).reshape(-1, pad + (n if spec.c_order == "row" else m))
     assert (lines[:, lines.shape[1] - pad :] == CANARY).all(), "the padding of C was written to"
     result = lines[:, : lines.shape[1] - pad]

@@ -1,0 +1,46 @@
+"""What is visible at a place of a kernel, for the verifier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Call, Expr, Load, Var
+from gemmgen.ir.visit import walk_expr
+
+#: Calls whose value differs between the work-items of a group.
+_VARYING = frozenset({"local_id", "lane_id", "shuffle_xor", "broadcast"})
+
+
+@dataclass(slots=True)
+class Scope:
+    """What is visible at a place.
+
+    Attributes:
+        variables: names -> type.
+        buffers: names -> the declaration.
+        varying: variables that differ between the work-items of a group.
+        divergent: whether work-items of a group may part ways before they get here.
+    """
+
+    variables: dict[str, DType] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    varying: set[str] = field(default_factory=set)
+    divergent: bool = False
+
+    def inner(self, divergent: bool = False) -> Scope:
+        """A block inside: what it adds ends with it."""
+        return Scope(dict(self.variables), dict(self.buffers), set(self.varying), divergent=self.divergent or divergent)
+
+    def varies(self, node: Expr) -> bool:
+        """Whether the value may differ between the work-items of a group, as far as can be told."""
+        for part in walk_expr(node):
+            match part:
+                case Var(name, _) if name in self.varying:
+                    return True
+                case Call(function, _, _) if function in _VARYING:
+                    return True
+                case Load(buffer, _) if buffer.space is Space.PRIVATE:
+                    return True
+        return False

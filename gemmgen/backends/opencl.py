@@ -129,6 +129,7 @@ class OpenCL(CLike):
             word, function = WORDS[dtype]
             lines += section(INTRINSICS, "packed_read", word=word, function=function, type=self.types[dtype.name])
         for atom in {s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply)}:
+            own, bits = atom.depth // atom.lanes, 8 * atom.dtype.size
             lines += section(
                 INTRINSICS,
                 "multiply",
@@ -137,9 +138,11 @@ class OpenCL(CLike):
                 word=self.types[atom.a_word.name],
                 lanes=atom.lanes,
                 depth=atom.depth,
-                own=atom.depth // atom.lanes,
+                own="an element" if own == 1 else f"{own} neighbours",
+                holder="k" if own == 1 else f"k / {own}",
+                part="" if own == 1 else f" >> k % {own} * {bits}",
                 packed=atom.packed,
-                bits=8 * atom.dtype.size,
+                bits=bits,
                 element=f"{_function(atom.dtype, atom.sums)}(({self.types[atom.dtype.name]})",
             )
         return lines
@@ -250,8 +253,9 @@ class OpenCL(CLike):
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"{way(move).upper()}_LOCAL{width}({to}, {source});"
             case "packed_read":
-                to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-                return f"vstore{width}({name}({source}), 0, {to});"
+                # A sum of pointers: that of integers would be extended to a pointer's width for each read.
+                source = f"{move.src.name} + {self.expr(move.src_index[0])}"
+                return f"vstore{width}({name}({source}), 0, {self.address(move.dst, move.dst_index)});"
             case "block_read":
                 value = f"{name}{_suffix(width)}({self._from(move)})"
             case "image_block_read":

@@ -81,6 +81,8 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         f"{rows}x{cols} of C per {words.work_item}, {high}x{wide} {words.work_item}s per {words.group} "
         f"({block_rows}x{block_cols} of C), {schedule.k_step} along K per iteration"
     )
+    if schedule.atom == "dpas":
+        text += f", by matrix instructions of the {words.sub_group}"
     if schedule.barrier:
         text += f", a barrier after B's load to keep the {words.group} in step for the cache"
     if schedule.stages > 1:
@@ -107,6 +109,10 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         text += f", stores of {ALIGNED_VECTOR.widest(schedule.c_width, spec.result.size)} elements"
     if schedule.snake:
         text += ", every other row of the arithmetic backwards"
+    if schedule.atom == "dpas":
+        read = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then block reads of 8 words"
+        ways = [("A", wrap(read, WIDTH)), ("B", wrap(read, WIDTH))]
+        return [("Schedule", wrap(text, WIDTH)), *ways, ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))]
     return [
         ("Schedule", wrap(text, WIDTH)),
         ("A", wrap(_way(schedule.a, spec.a_order, spec.dtype, target, words), WIDTH)),

@@ -10,7 +10,7 @@ WARP = 32
 _LABEL = re.compile(r"^(\.[\w.$]+|\$[\w.$]+|[A-Za-z_][\w$]*):\s*$")
 _SOURCE = re.compile(r'^\s*//## File "(.*)", line (\d+)( inlined.*)?\s*$')
 _LINE = re.compile(
-    r"^\s*/\*(?P<pc>[0-9a-f]{4,})\*/\s+(?P<guard>@!?U?P[T0-9]+\s+)?(?P<opcode>[A-Z][A-Z0-9_.]*)(?P<rest>(?:\s.*)?);"
+    r"^\s*/\*(?P<pc>[0-9a-f]{4,})\*/\s+(?P<guard>@!?U?P[T0-9]+\s+)?(?P<opcode>[A-Z][A-Z0-9_.x]*)(?P<rest>(?:\s.*)?);"
 )
 _PASSED = re.compile(r"^\s*(//.*|\.[a-z].*|/\*[0-9a-f\s]*\*/|)\s*$")
 #: First parts of opcodes (CUDA Binary Utilities, "Instruction Set Reference").

@@ -77,7 +77,6 @@ class _Run:
         self._kernel = kernel
         self._sizes = integers(kernel, arguments)
         rows, cols = (evaluate(extent, self._sizes) for extent in kernel.grid)
-        self._groups = rows * cols
         self._lanes = Lanes(kernel, (rows, cols))
         self._evaluator = Evaluator(self._lanes)
         self._sites: list[Site] = []
@@ -305,7 +304,7 @@ class _Run:
 
     def _multiply(self, stmt: Multiply, scope: Scope, site: Site) -> _Step:
         operands = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
-        places = [(scope.memory(buffer.name), self._indexes(index, scope, site)) for buffer, index in operands]
+        places = [(scope.memory(x.name), self._indexes(index, scope, site)) for x, index in operands]
         return matrix_step(stmt.atom, places, self._lanes, site)
 
     # --- moves ------------------------------------------------------------------------------------
@@ -319,7 +318,7 @@ class _Run:
         # The atom's steps hold for its memory side; on the other side the elements are neighbours.
         loads = stmt.src.space is not Space.PRIVATE
         read = src.peek if stmt.ahead and isinstance(src, ViewMemory | LocalMemory) else src.read
-        together = any(stmt.atom.lane_step)
+        together, keeps = any(stmt.atom.lane_step), stmt.src.dtype == stmt.dst.dtype
         write = dst.write
         if stmt.atom.adds:
             if not isinstance(dst, GlobalMemory):
@@ -337,9 +336,8 @@ class _Run:
                 read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)
                 for e in range(stmt.width)
             ]
-            if stmt.src.dtype != stmt.dst.dtype:
-                values = [cast(Value, convert(value, stmt.dst.dtype)) for value in values]
             for e, value in enumerate(values):
+                value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
                 index = _neighbour(target, e) if loads else self._element(target, stmt.atom, e)
                 write(index, value, active, site)
 

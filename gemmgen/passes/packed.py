@@ -26,6 +26,7 @@ from gemmgen.ir.stmt import (
     Move,
     Multiply,
     Registers,
+    Stmt,
     Store,
     Tile,
     Update,
@@ -35,14 +36,13 @@ from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.expand import loop
 from gemmgen.passes.plan import Plan, update_comment
-from gemmgen.passes.positions import COL, COL0, ROW, ROW0, call
+from gemmgen.passes.positions import COL, COL0, K0, ROW, ROW0, call
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 #: Work-items of a group that packs.
 GROUP = 256
-CHUNK, CHUNKS, A_TILE, B_TILE = Var("chunk"), Var("chunks"), Var("a_tile"), Var("b_tile")
-ELEMENT, TILE, INSIDE = Var("element"), Var("tile"), Var("inside")
+CHUNKS, ELEMENT, TILE, INSIDE = Var("chunks"), Var("element"), Var("tile"), Var("inside")
 
 
 def build_packed(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
@@ -76,11 +76,8 @@ class _Packed(Plan):
     def packed(self, name: str, dtype: DType | None = None, writable: bool = False) -> Buffer:
         """Tile after tile, in elements or in words of another type."""
         dtype = dtype or self.spec.dtype
-        size = self._tile_elements(name) * self.spec.dtype.size // dtype.size
-        if writable:
-            layout = Layout((self._tiles(name) * size,), (Const(1),))
-        else:
-            layout = Layout((self._tiles(name), Const(size)), (Const(size), Const(1)))
+        total = self._tiles(name) * (self._tile_elements(name) * self.spec.dtype.size // dtype.size)
+        layout = Layout((total,), (Const(1),))
         return Buffer(f"packed_{name}", dtype, Space.GLOBAL, layout, writable=writable)
 
     # --- packing ----------------------------------------------------------------------------------
@@ -145,43 +142,51 @@ class _Packed(Plan):
 
     def kernel(self) -> Kernel:
         """What multiplies."""
-        a, b = self.packed("a", self.atom.a_word), self.packed("b", I32)
-        rows, cols = self.schedule.tile
-        a_frag = Buffer("a_frag", a.dtype, Space.PRIVATE, Layout.packed(rows // ROWS, ROWS))
-        b_frag = Buffer("b_frag", b.dtype, Space.PRIVATE, Layout.packed(cols, ROWS))
-        read, zero = packed_read(self.lanes), Const(0)
-        words, acc = ROWS * self.lanes, self.acc.buffer  # of an operand, over all lanes
-        multiply = Multiply(acc, (J, I * ROWS), a_frag, (I, zero), b_frag, (J, zero), self.atom)
-        step: Body = (
-            Alloc(b_frag),
-            *loop(J, cols, (Move(b_frag, (J, zero), b, (B_TILE + CHUNK, J * words), read, ROWS),)),
-            Alloc(a_frag),
-            *loop(I, rows // ROWS, (Move(a_frag, (I, zero), a, (A_TILE + CHUNK, I * words), read, ROWS),)),
-            *loop(I, rows // ROWS, loop(J, cols, (multiply,))),
-        )
+        s, zero = self.schedule, Const(0)
+        begin: list[Stmt] = []
+        reads: list[Stmt] = []
+        on: list[Stmt] = []
+        for name, count, group, var in (("b", s.tile[1], 0, J), ("a", s.tile[0] // ROWS, 1, I)):
+            words = self.packed(name, self.atom.a_word if name == "a" else I32)
+            size = self._tile_elements(name) * self.spec.dtype.size // words.dtype.size
+            at = Buffer(f"{name}_at", I32, Space.PRIVATE, Layout.packed())
+            fragment = self._fragment(name)
+            place = (Load(at, ()) + var * (ROWS * self.lanes),)
+            read = Move(fragment, (var, zero), words, place, packed_read(self.lanes), ROWS)
+            begin += [Alloc(at), Store(at, (), call("group_id", group) * CHUNKS * size)]
+            reads += [Alloc(fragment), *loop(var, count, (read,))]
+            on.append(Store(at, (), Load(at, ()) + size))
+        acc, a, b = self.acc.buffer, self._fragment("a"), self._fragment("b")
+        multiply = Multiply(acc, (J, I * ROWS), a, (I, zero), b, (J, zero), self.atom)
+        step = (*reads, *loop(I, s.tile[0] // ROWS, loop(J, s.tile[1], (multiply,))), *on)
         order = self.spec.c_order
-        origin = (ROW0, COL0) if order == "row" else (COL0, ROW0)
-        tile = Tile(self.c, origin, *self.schedule.block_tile, order == "col")
+        tile = Tile(self.c, (ROW0, COL0) if order == "row" else (COL0, ROW0), *s.block_tile, order == "col")
         body: Body = (
             *self.positions(),
             Let(CHUNKS, self.chunks),
-            Let(A_TILE, call("group_id", 1) * CHUNKS),
-            Let(B_TILE, call("group_id", 0) * CHUNKS),
             Alloc(acc),
             Fill(self.acc, number(0, self.sums)),
-            Comment(f"Steps of {self.atom.depth} along K; both operands are packed, with zeros past K."),
-            For(CHUNK, zero, CHUNKS, 1, step, exact=True),
+            Comment(f"Steps of {self.atom.depth} along K; both operands are packed in that order, with zeros past K."),
+            *begin,
+            For(K0, zero, self.k, self.atom.depth, step),
             Comment(update_comment(self.spec)),
             Update(tile, self.acc, self.alpha, self.beta, SCALAR),
         )
-        params = (self.m, self.n, self.k, self.alpha, a, b, self.beta, self.c, Var("ldc"))
+        words_of = (self.packed("a", self.atom.a_word), self.packed("b", I32))
+        params = (self.m, self.n, self.k, self.alpha, *words_of, self.beta, self.c, Var("ldc"))
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),
             body=body,
-            group=self.schedule.group,
+            group=s.group,
             grid=self.grid(),
             sub_group=self.lanes,
             facts=self.facts(),
             promises=self.promises(),
         )
+
+    def _fragment(self, name: str) -> Buffer:
+        """Registers for a step's operands, eight words each."""
+        count = self.schedule.tile[0] // ROWS if name == "a" else self.schedule.tile[1]
+        word = self.atom.a_word if name == "a" else I32
+        return Buffer(f"{name}_frag", word, Space.PRIVATE, Layout.packed(count, ROWS))

@@ -75,11 +75,11 @@ class _Guard:
         return tuple(conditions)
 
     def _load(self, move: Move, scope: Scope) -> Body:
+        if move.atom.edge == "inside":
+            return (move,)
         lanes = self.kernel.sub_group or 1 if any(move.atom.lane_step) else 1
         footprint = (*(1,) * (len(move.src_index) - 2), *move.atom.footprint(move.width, lanes))
         outside = self._outside(move.src, move.src_index, footprint, scope)
-        if move.atom.edge == "inside":
-            return (move,)
         if move.atom.edge == "undefined":
             return self._zero_past_the_end(move, scope)
         clamped = list(move.src_index)

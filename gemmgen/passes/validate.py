@@ -8,7 +8,7 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
 from gemmgen.passes.matrices import matrix_problems
-from gemmgen.passes.types import type_problems
+from gemmgen.passes.types import alignment_problems, type_problems
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -38,7 +38,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _operand("a", schedule.a, spec.a_order, schedule, target)
         problems += _operand("b", schedule.b, spec.b_order, schedule, target)
         problems += _pipeline(schedule)
-        problems += _alignment(schedule, target)
+        problems += alignment_problems(schedule, target)
         problems += _async(schedule, target)
         problems += _depths(spec, schedule)
         problems += type_problems(spec, schedule, target)
@@ -313,15 +313,6 @@ def _mbarrier(s: Schedule, target: Target) -> Iterator[str]:
             f"mbarrier = {s.mbarrier} tiles at a time need a ring of three batches or more, but stages = {s.stages}: "
             f"use stages {4 * s.mbarrier}"
         )
-
-
-def _alignment(s: Schedule, target: Target) -> Iterator[str]:
-    """Vectors that must stand on multiples of their size."""
-    if "unaligned_vectors" in target.features:
-        return
-    for name, o in (("a", s.a), ("b", s.b)):
-        if o.memory == "local" and o.pad % max(2, o.width):
-            yield f"{name}.pad = {o.pad} breaks the alignment of vectors in local memory: use a multiple of 4"
 
 
 def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:

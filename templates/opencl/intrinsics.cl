@@ -39,11 +39,12 @@ static inline TYPE8 __attribute__((overloadable)) packed_read(const __global TYP
 
 //: multiply
 #ifdef cl_intel_subgroup_matrix_multiply_accumulate
-__attribute__((overloadable)) SUMS8 FUNCTION(WORD8 a, int8 b, SUMS8 acc);
+__attribute__((overloadable))
+SUMS8 FUNCTION(WORD8 a, int8 b, SUMS8 acc);
 #endif
 
-// acc [8][LANES] += a [8][DEPTH] * b [DEPTH][LANES], by the sub-group as one. A lane holds OWN neighbours
-// of each row of A, and a column of B, PACKED elements in a word.
+// acc [8][LANES] += a [8][DEPTH] * b [DEPTH][LANES], by the sub-group as one. Of each row of A a lane holds
+// OWN; of B it holds a column, PACKED elements in a word.
 static inline void multiply(SUMS *acc, const WORD *a, const int *b)
 {
 #ifdef cl_intel_subgroup_matrix_multiply_accumulate
@@ -52,7 +53,7 @@ static inline void multiply(SUMS *acc, const WORD *a, const int *b)
     // The same in software, for devices without matrix units.
     for (int i = 0; i < 8; ++i) {
         for (int k = 0; k < DEPTH; ++k) {
-            const int row = intel_sub_group_shuffle((int)a[i], k / OWN) >> k % OWN * BITS;
+            const int row = intel_sub_group_shuffle((int)a[i], HOLDER)PART;
             const int column = b[k / PACKED] >> k % PACKED * BITS;
             acc[i] += ELEMENTrow) * ELEMENTcolumn);
         }

@@ -35,12 +35,26 @@ class Problem:
     spec: GemmSpec = field(default_factory=GemmSpec)
 
     @staticmethod
-    def random(rng: np.random.Generator, m: int, n: int, k: int, alpha: float = 1.0, beta: float = 0.0) -> Problem:
-        """Normal numbers; where beta is zero, C holds NaN."""
+    def random(
+        rng: np.random.Generator,
+        m: int,
+        n: int,
+        k: int,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        spec: GemmSpec | None = None,
+    ) -> Problem:
+        """Normal numbers, in the spec's types; where beta is zero, C holds NaN."""
         a = rng.standard_normal((m, k), dtype=np.float32)
         b = rng.standard_normal((k, n), dtype=np.float32)
         c = rng.standard_normal((m, n), dtype=np.float32) if beta else np.full((m, n), np.nan, np.float32)
-        return Problem(a, b, c, alpha, beta)
+        return Problem(a, b, c, alpha, beta).typed(spec or GemmSpec())
+
+    def typed(self, spec: GemmSpec) -> Problem:
+        """The same numbers in a spec's types."""
+        elements, result = numpy_dtype(spec.dtype), numpy_dtype(spec.result)
+        a, b, c = self.a.astype(elements), self.b.astype(elements), self.c.astype(result)
+        return Problem(cast("Matrix", a), cast("Matrix", b), cast("Matrix", c), self.alpha, self.beta, spec)
 
     @staticmethod
     def of(rng: np.random.Generator, spec: GemmSpec, m: int, n: int, k: int, alpha: float, beta: float) -> Problem:

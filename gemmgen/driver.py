@@ -164,7 +164,7 @@ def _print(
     printer: Callable[[Kernel], CLike],
 ) -> Source:
     printers = tuple(map(printer, program.kernels))
-    workspaces = program.workspace_elements
+    workspaces = program.workspaces
     return Source(
         name=program.name,
         backend=printers[0].name,

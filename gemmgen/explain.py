@@ -14,7 +14,7 @@ from gemmgen.ir.atoms import Spread
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Stage, Stmt
+from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multiply, Stage, Stmt, Update
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.schedule import Schedule
@@ -64,7 +64,7 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     from gemmgen.driver import lower  # only when asked for: all passes come with it
 
     kernel = lower(spec, schedule, target, stop_after="build")
-    costs = _costs(kernel)
+    costs = _costs(kernel, spec)
     what = f"C = {_factor(spec.alpha, 'alpha')}A * B{_addend(spec.beta)}"
     head = f"{kernel.name}: {what} ({spec.label()}) on {target.name}"
     parts = (
@@ -120,7 +120,7 @@ def _box(title: str, lines: Sequence[str], width: int) -> list[str]:
 
 def _owners(kernel: Kernel, schedule: Schedule) -> list[str]:
     """Which row and which column of the group's tile belongs to which work-item."""
-    fragment = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, Mma)).acc.fragment
+    fragment = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, Update)).acc.fragment
     block = _x(schedule.block_tile)
     lines = [f"who owns which part of the group's {block} (n: one element, n(xC): C neighbours)"]
     return [*lines, f"  rows:    {_runs(fragment.rows)}", f"  columns: {_runs(fragment.cols)}"]
@@ -137,7 +137,7 @@ def _runs(spread: Spread) -> str:
 # --- counting -------------------------------------------------------------------------------------
 
 
-def _costs(kernel: Kernel) -> _Costs:
+def _costs(kernel: Kernel, spec: GemmSpec) -> _Costs:
     main = next((s for s in walk(kernel.body) if isinstance(s, For) and s.var.name == "k0"), None)
     if main is None:
         raise LoweringError(f"{kernel.name} has no main loop over k0")
@@ -155,6 +155,12 @@ def _costs(kernel: Kernel) -> _Costs:
                 how = _ATOMS.get(stmt.atom.name, stmt.atom.name) + (f" of {stmt.width}" if stmt.width > 1 else "")
                 operand = src.buffer.name.partition("_")[0]
                 hops.append(_Hop(operand, src.buffer, dst.buffer, own, own / stmt.width, how))
+            case Move(dst, _, src):
+                operand, words = src.name.removeprefix("packed_"), stmt.width * times
+                own = words * src.dtype.size // spec.dtype.size
+                hops.append(_Hop(operand, src, dst, own, times, f"block reads of {stmt.width} words"))
+            case Multiply(atom=atom):
+                fmas += atom.c.rows.values * atom.depth * times
             case Mma():
                 rows, cols = stmt.acc.fragment.rows.values, stmt.acc.fragment.cols.values
                 fmas += rows * cols * stmt.depth * times

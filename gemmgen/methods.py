@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import cast, get_args
 
-from gemmgen.schedule import Memory, Method, Operand, Schedule
+from gemmgen.schedule import Atom, Memory, Method, Operand, Schedule
 
 Pair = tuple[int, int]
 Value = int | bool | str | Pair | None
@@ -79,11 +79,17 @@ def _block_read(tile: Pair | None, group: Pair | None, k_step: int | None, lanes
     return Schedule((rows, cols), group, (rows, 1), k_step, lanes, a, b)
 
 
+def _dpas(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    lanes = lanes or (group[1] if group else 8)
+    return Schedule(tile or (32, 2), group or (1, lanes), k_step=k_step or 16, sub_group=lanes, atom="dpas")
+
+
 _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], Schedule]] = {
     "naive": _naive,
     "slm": _slm,
     "simd": _simd,
     "block_read": _block_read,
+    "dpas": _dpas,
 }
 
 
@@ -136,6 +142,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         prefetch=bool(flat["prefetch"]),
         register_stages=_int(flat["register_stages"]),
         barrier=bool(flat["barrier"]),
+        atom=cast("Atom", flat["atom"]),
         warp=None if flat["warp"] is None else _pair(flat["warp"]),
         stagger=bool(flat["stagger"]),
         across=bool(flat["across"]),
@@ -230,7 +237,7 @@ def _suffix(key: str, value: Value) -> str:
     word = _SHORT.get(field, field)
     if isinstance(value, bool):
         text = word if value else f"no{word}"
-    elif field == "memory":
+    elif field in ("memory", "atom"):
         text = str(value)
     else:
         text = f"{word}{text_of(value)}"

@@ -14,11 +14,11 @@ from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import DType, accumulator
 from gemmgen.methods import METHODS, Flat, Pair, Value, change, defaults, flatten, text_of
 from gemmgen.names import name_problem
-from gemmgen.schedule import Memory, Schedule
+from gemmgen.schedule import Atom, Memory, Schedule
 from gemmgen.spec import GemmSpec, parse_dtype, parse_orders
 
 DEFAULT_METHOD = "simd"
-Kind = Literal["pair", "maybe_pair", "int", "lanes", "bool", "memory"]
+Kind = Literal["pair", "maybe_pair", "int", "lanes", "bool", "memory", "atom"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ FIELDS: dict[str, Field] = {
     "prefetch": Field("bool", "true"),
     "register_stages": Field("int", "2", 2),
     "barrier": Field("bool", "true"),
+    "atom": Field("atom", "dpas"),
     "warp": Field("maybe_pair", "4x8 (rows x columns of a warp's lanes)", 32),
     "stagger": Field("bool", "true"),
     "across": Field("bool", "true"),
@@ -99,10 +100,11 @@ def parse_value(key: str, raw: object, problems: list[str]) -> Value:
             return _bounded(key, field, int(text), problems)
         case "bool" if text in ("true", "false"):
             return text == "true"
-        case "memory" if text in get_args(Memory):
-            return text
-        case "memory":
-            problems.append(f"{key} = {raw!r}: {suggest(text, get_args(Memory))}")
+        case "memory" | "atom":
+            words = get_args(Memory if field.kind == "memory" else Atom)
+            if text in words:
+                return text
+            problems.append(f"{key} = {raw!r}: {suggest(text, words)}")
         case "bool":
             problems.append(f"{key} = {raw!r} is not true or false")
         case kind:

@@ -10,7 +10,8 @@ from gemmgen.fields import field_problems
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image"]
-Method = Literal["naive", "slm", "simd", "block_read"]
+Method = Literal["naive", "slm", "simd", "block_read", "dpas"]
+Atom = Literal["fma", "dpas"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class Schedule:
         snake: whether every other row of the arithmetic goes backwards, so that the element of B at the turn is used
             twice in a row.
         barrier: whether the group meets before each step's arithmetic, only to stay in step for the cache.
+        atom: what multiplies and adds: `fma`, a work-item by itself; `dpas`, a sub-group by matrix instructions, whose
+            operands a kernel before packs.
         c_width: elements of C that one store writes, where they are inside.
         name: of the kernel; None derives one (`slug`).
     """
@@ -106,6 +109,7 @@ class Schedule:
     across: bool = False
     snake: bool = False
     barrier: bool = False
+    atom: Atom = "fma"
     c_width: int = 1
     name: str | None = None
 
@@ -116,6 +120,7 @@ class Schedule:
             {
                 "Operand": ("a gemmgen.Operand", lambda x: isinstance(x, Operand)),
                 "str": ("text", lambda x: isinstance(x, str)),
+                "Atom": ("fma or dpas", lambda x: x in get_args(Atom)),
             },
         )
         if isinstance(self.name, str) and (problem := name_problem(self.name)):
@@ -159,6 +164,8 @@ class Schedule:
     def method(self) -> Method:
         """The family it belongs to."""
         operands = (self.a, self.b)
+        if self.atom == "dpas":
+            return "dpas"
         if any(o.memory == "local" for o in operands):
             return "slm"
         if any(o.memory == "image" for o in operands):

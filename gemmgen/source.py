@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Expr, Var
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.stmt import Move
 from gemmgen.ir.visit import evaluate, walk
 from gemmgen.spec import GemmSpec
@@ -67,8 +67,7 @@ class Source:
         requires: features of the target that the text uses.
         alignment: bytes that matrices must begin on multiples of.
         span: elements that A and B must span less than, from the first to the last.
-        workspaces: arguments that are memory between one kernel and the next, and the elements that each has, as
-            expressions over the integer arguments.
+        workspaces: memory between its kernels.
     """
 
     name: str
@@ -81,11 +80,7 @@ class Source:
     requires: frozenset[str] = frozenset()
     alignment: int = 1
     span: int = 2**31
-    workspaces: Mapping[str, Expr] = field(default_factory=dict, hash=False)
-
-    def dtype_of(self, name: str) -> str:
-        """The element type of an argument, by NumPy's name."""
-        return next(x.dtype for entry in self.entry_points for x in entry.arguments if x.name == name)
+    workspaces: tuple[Workspace, ...] = ()
 
 
 def span(kernel: Kernel) -> int:

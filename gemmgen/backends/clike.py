@@ -16,7 +16,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, convert
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
@@ -30,6 +30,7 @@ from gemmgen.ir.stmt import (
     Let,
     Mbarrier,
     Move,
+    Multiply,
     Point,
     Stmt,
     Store,
@@ -111,7 +112,7 @@ class CLike(ABC):
         """The file's skeleton."""
         return f"{self.name}/kernel{self.suffix}.j2"
 
-    def fields(self, kernels: Sequence[Self], workspaces: Mapping[str, Expr]) -> Mapping[str, object]:  # noqa: ARG002
+    def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:  # noqa: ARG002
         """What the skeleton says beside that, of all kernels of the file."""
         return {}
 
@@ -122,6 +123,10 @@ class CLike(ABC):
     def mbarrier(self, step: Mbarrier) -> list[str]:
         """A step with mbarriers, where the language has them."""
         raise LoweringError(f"{self.name} has no mbarriers to {step.verb}")
+
+    def multiply(self, stmt: Multiply) -> str:
+        """A sub-group's matrix instruction, where the language has it."""
+        raise LoweringError(f"{self.name} has no {stmt.atom.name}")
 
     @abstractmethod
     def wide_move(self, move: Move) -> str:
@@ -200,6 +205,8 @@ class CLike(ABC):
                 yield f"{self.element(stmt.dst, stmt.dst_index)} = {self._moved(stmt)};"
             case Move():
                 yield self.wide_move(stmt)
+            case Multiply():
+                yield self.multiply(stmt)
             case Barrier() | AsyncGroup() | Mbarrier():
                 yield from self._meeting(stmt)
             case Point(view, buffer, index):

@@ -11,9 +11,9 @@ from gemmgen.backends.lines import wrapped
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
-from gemmgen.ir.stmt import Move, in_bytes
+from gemmgen.ir.stmt import Move, Multiply, in_bytes
 from gemmgen.ir.visit import conversions, uses_calls, uses_features, walk
 
 #: Built-in ids -> what is printed in front of the dimension; they are size_t, gemmgen counts in int.
@@ -31,6 +31,9 @@ CONVERSIONS: dict[tuple[str, str], str] = {
 }
 #: Those that are OpenCL's own.
 BUILT_IN = frozenset({"convert_int"})
+#: Words of packed operands -> how block reads call them.
+WORDS = {I32: ("uint", "intel_sub_group_block_read8"), I16: ("ushort", "intel_sub_group_block_read_us8")}
+PACKED_READ, MULTIPLY = "packed_read", "multiply"
 BLOCK_READ, IMAGE_BLOCK_READ = "block_read", "image_block_read"
 KHR_NAMES = {"broadcast": "sub_group_shuffle", "shuffle_xor": "sub_group_shuffle_xor"}
 
@@ -50,6 +53,7 @@ class OpenCL(CLike):
         "bfloat16": "ushort",
         "int32": "int",
         "int64": "long",
+        "int16": "short",
         "int8": "char",
         "bool": "bool",
     }
@@ -109,12 +113,39 @@ class OpenCL(CLike):
             define = f"#define {way(move).upper()}_LOCAL{width}(to, from)"
             value = _applied(function, width, f"*(const __local {vector} *)(from)")
             lines += [what, f"{define} vstore{width}({value}, 0, to)", ""]
+        lines += self._matrices()
         if any(isinstance(s, Move) and s.byte_place and s.atom.name == BLOCK_READ for s in walk(self.kernel.body)):
             lines += [*self._at(), ""]
         for atom in (BLOCK_READ, IMAGE_BLOCK_READ):
             moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == atom]
             for width in sorted({m.width for m in moves}):
                 lines += [*self._block_read(atom, width, moves[0].src.dtype), ""]
+        return lines
+
+    def _matrices(self) -> list[str]:
+        """Reads of packed operands, and the matrix instruction with software that stands in for it."""
+        reads = {s.src.dtype for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == PACKED_READ}
+        lines = []
+        for dtype in sorted(reads, key=str):
+            word, function = WORDS[dtype]
+            lines += section(INTRINSICS, "packed_read", word=word, function=function, type=self.types[dtype.name])
+        for atom in {s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply)}:
+            own, bits = atom.depth // atom.lanes, 8 * atom.dtype.size
+            lines += section(
+                INTRINSICS,
+                "multiply",
+                function=atom.name,
+                sums=self.types[atom.sums.name],
+                word=self.types[atom.a_word.name],
+                lanes=atom.lanes,
+                depth=atom.depth,
+                own="an element" if own == 1 else f"{own} neighbours",
+                holder="k" if own == 1 else f"k / {own}",
+                part="" if own == 1 else f" >> k % {own} * {bits}",
+                packed=atom.packed,
+                bits=bits,
+                element=f"{_function(atom.dtype, atom.sums)}(({self.types[atom.dtype.name]})",
+            )
         return lines
 
     def _from_local(self) -> list[Move]:
@@ -223,6 +254,10 @@ class OpenCL(CLike):
             case "aligned_vector":
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"{way(move).upper()}_LOCAL{width}({to}, {source});"
+            case "packed_read":
+                # A sum of pointers: that of integers would be extended to a pointer's width for each read.
+                source = f"{move.src.name} + {self.expr(move.src_index[0])}"
+                return f"vstore{width}({name}({source}), 0, {self.address(move.dst, move.dst_index)});"
             case "block_read":
                 value = f"{name}{_suffix(width)}({self._from(move)})"
             case "image_block_read":
@@ -234,6 +269,13 @@ class OpenCL(CLike):
         if width == 1:
             return f"{self.element(move.dst, move.dst_index)} = {value};"
         return f"vstore{width}({value}, 0, {self.address(move.dst, move.dst_index)});"
+
+    def multiply(self, stmt: Multiply) -> str:
+        acc, a, b = (
+            self.address(buffer, index)
+            for buffer, index in ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
+        )
+        return f"{MULTIPLY}({acc}, {a}, {b});"
 
     def _from(self, move: Move) -> str:
         """Where a move from a buffer begins."""

@@ -15,6 +15,7 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
+from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.stmt import Alloc, Barrier, For, Move
 from gemmgen.ir.visit import uses_calls, walk
 
@@ -41,11 +42,11 @@ class Sycl(CLike):
     def template(self) -> str:
         return f"sycl/{self.form}.{'hpp' if self.form == 'header' else 'cpp'}.j2"
 
-    def fields(self, kernels: Sequence[Self], workspaces: Mapping[str, Expr]) -> Mapping[str, object]:
+    def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
         used = ["algorithm"] if "min" in self._words() else []
         match self.form:
             case "main":
-                between = [(name, self.expr(size)) for name, size in workspaces.items()]
+                between = [(w.name, self.expr(w.elements)) for w in workspaces]
                 timer = ["chrono"] if len(kernels) > 1 else []
                 more = [*timer, "cmath", "cstddef", "cstdio", "exception", "vector"]
                 return {"standard": [*used, *more], "timer": bool(timer), **program(self.kernel, self.spec, between)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ from gemmgen.backends.clike import CLike, Words
 from gemmgen.backends.files import environment
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.dtypes import DType
-from gemmgen.ir.expr import Expr
+from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes
 from gemmgen.schedule import Operand, Schedule
@@ -24,7 +24,7 @@ WIDTH = 86
 
 
 def render(
-    file: Printer, kernels: Sequence[Printer], computes: str, notes: Notes, workspaces: Mapping[str, Expr]
+    file: Printer, kernels: Sequence[Printer], computes: str, notes: Notes, workspaces: Sequence[Workspace]
 ) -> str:
     """The whole file.
 
@@ -33,13 +33,14 @@ def render(
         kernels: a printer of each.
         computes: what they do, in a line.
         notes: (label, lines) of the head comment, before what the backend and the kernels themselves add.
-        workspaces: elements of global memory between them, by the argument.
+        workspaces: global memory between them.
     """
     local = max(local_bytes(printer.kernel) for printer in kernels)
     needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
     aligned = f", aligned to {file.alignment()} bytes" if file.alignment() > 1 else ""
-    sized = ((f"a {name}" if name == "workspace" else name, file.expr(size)) for name, size in workspaces.items())
-    needs += [f"{name} of {size} elements{aligned}" for name, size in sized]
+    for workspace in workspaces:
+        name = "a workspace" if workspace.name == "workspace" else workspace.name
+        needs += wrap(f"{name} of {file.expr(workspace.elements)} elements{aligned}", WIDTH, subsequent_indent="    ")
     launches = [printer.launch() for printer in kernels]
     if len(kernels) > 1:
         named = (f"{p.kernel.name}: {launch}" for p, launch in zip(kernels, launches, strict=True))
@@ -79,41 +80,39 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         f"{rows}x{cols} of C per {words.work_item}, {high}x{wide} {words.work_item}s per {words.group} "
         f"({block_rows}x{block_cols} of C), {schedule.k_step} along K per iteration"
     )
-    if schedule.b_step:
-        text += f", {schedule.b_step} of B at a time"
-    if schedule.barrier:
-        loaded = "A" if schedule.b_step else "B"
-        text += f", a barrier after {loaded}'s load to keep the {words.group} in step for the cache"
-    if schedule.stages > 1:
-        text += f", {schedule.stages} tiles in {words.local_memory} at a time"
-    if schedule.mbarrier:
-        text += f", handed over by {schedule.mbarrier} with a pair of mbarriers"
-    if schedule.slices > 1:
-        text += f", each step in {schedule.slices} slices with {words.work_item}s of their own"
-    if schedule.prefetch:
-        text += ", the next tile loaded into registers before the current one's arithmetic"
-    if schedule.register_stages > 1:
-        on = ", the next tile's before this one's last step" if schedule.across else ""
-        text += f", operands read from {words.local_memory} a step ahead{on}"
-    if schedule.warp is not None:
-        text += f", {words.sub_group}s of {schedule.warp[0]}x{schedule.warp[1]} {words.work_item}s"
-    if schedule.stagger:
-        text += ", neighbouring lanes in different rows"
-    if schedule.split > 1:
-        how = "are added to C as they come" if schedule.atomic else "a second kernel adds up"
-        text += f", K in {schedule.split} parts that {how}"
-    if schedule.raster:
-        text += f", {words.group}s in bands of {schedule.raster} rows"
-    if schedule.c_width > 1:
-        text += f", stores of {ALIGNED_VECTOR.widest(schedule.c_width, spec.result.size)} elements"
-    if schedule.snake:
-        text += ", every other row of the arithmetic backwards"
+    text += "".join(f", {said}" for holds, said in _ways_of(spec, schedule, words) if holds)
+    if schedule.atom == "dpas":
+        read = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then block reads of 8 words"
+        ways = [("A", wrap(read, WIDTH)), ("B", wrap(read, WIDTH))]
+        return [("Schedule", wrap(text, WIDTH)), *ways, ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))]
     return [
         ("Schedule", wrap(text, WIDTH)),
         ("A", wrap(_way(schedule.a, spec.a_order, spec.dtype, target, words), WIDTH)),
         ("B", wrap(_way(schedule.b, spec.b_order, spec.dtype, target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
     ]
+
+
+def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object, str]]:
+    """What departs from the plain way, each with the words for it."""
+    yield s.b_step, f"{s.b_step} of B at a time"
+    yield s.atom == "dpas", f"by matrix instructions of the {words.sub_group}"
+    loaded = "A" if s.b_step else "B"
+    yield s.barrier, f"a barrier after {loaded}'s load to keep the {words.group} in step for the cache"
+    yield s.stages > 1, f"{s.stages} tiles in {words.local_memory} at a time"
+    yield s.mbarrier, f"handed over by {s.mbarrier} with a pair of mbarriers"
+    yield s.slices > 1, f"each step in {s.slices} slices with {words.work_item}s of their own"
+    yield s.prefetch, "the next tile loaded into registers before the current one's arithmetic"
+    on = ", the next tile's before this one's last step" if s.across else ""
+    yield s.register_stages > 1, f"operands read from {words.local_memory} a step ahead{on}"
+    rows, cols = s.warp or (0, 0)
+    yield s.warp, f"{words.sub_group}s of {rows}x{cols} {words.work_item}s"
+    yield s.stagger, "neighbouring lanes in different rows"
+    how = "are added to C as they come" if s.atomic else "a second kernel adds up"
+    yield s.split > 1, f"K in {s.split} parts that {how}"
+    yield s.raster, f"{words.group}s in bands of {s.raster} rows"
+    yield s.c_width > 1, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
+    yield s.snake, "every other row of the arithmetic backwards"
 
 
 def _way(operand: Operand, order: Order, dtype: DType, target: Target, words: Words) -> str:

@@ -152,12 +152,14 @@ def _peers(vs: str) -> tuple[str, ...]:
 
 def _jobs(backend: str, named: list[str], files: list[Path], best: bool, ld_multiple: str | None) -> tuple[Job, ...]:
     """What to measure. Raises: UserError with every problem."""
+    from gemmgen.ir.dtypes import F32
     from gemmgen.presets import load, names
 
     presets = [name.strip() for text in named for name in text.split(",") if name.strip()]
     if best and not presets and not files:
         # What differs from run to run is measured where it is asked for by name.
-        reproducible = [name for name in names() if not load(name).schedule.atomic]
+        comparable = [name for name in names() if load(name).spec.dtype == F32]
+        reproducible = [name for name in comparable if not load(name).schedule.atomic]
         presets = [name for name in reproducible if backend == "opencl" or _fits_cuda(name)]
     problems = [] if presets or files else ["nothing to measure: give --preset, --schedule or --best"]
     requests = [Request(preset=name, ld_multiple=ld_multiple) for name in dict.fromkeys(presets)]

@@ -41,9 +41,11 @@ class Matrices:
         return max(x.shape[0] if x.ndim == 3 else 1 for x in (self.a, self.b))
 
     def ordered(self, spec: GemmSpec) -> Self:
-        """The same, row- or column-major as the spec wants each."""
-        c = None if self.c is None else ordered(self.c, spec.c_order)
-        return type(self)(ordered(self.a, spec.a_order), ordered(self.b, spec.b_order), c)
+        """The same, in the spec's types, row- or column-major as it wants each."""
+        elements, result = numpy_dtype(spec.dtype), numpy_dtype(spec.result)
+        c = None if self.c is None else ordered(cast("Matrix", self.c.astype(result, copy=False)), spec.c_order)
+        a, b = (cast("Matrix", x.astype(elements, copy=False)) for x in (self.a, self.b))
+        return type(self)(ordered(a, spec.a_order), ordered(b, spec.b_order), c)
 
 
 def load_or_random(
@@ -75,6 +77,9 @@ def load_or_random(
             "the rows of --b": b.shape[-2] if b is not None else None,
         },
     )
+    types = sorted({str(other.dtype) for other in specs})
+    if len(types) > 1 and (a_file or b_file):
+        problems.append(f"kernels of {' and '.join(types)} can't share a file's matrices: run them apart")
     for units in {spec.multiple_of for spec in specs}:
         attempt(problems, GemmSpec, m, n, k, multiple_of=units)
     if problems:

@@ -13,7 +13,7 @@ from typing import Literal
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, all_of, compare, is_const
 
-Edge = Literal["clamp", "guard", "undefined", "zero_fill"]
+Edge = Literal["clamp", "guard", "undefined", "zero_fill", "inside"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class CopyAtom:
         widths: how many elements one instruction can move.
         edge: what happens outside the matrix. `clamp`: single elements, the coordinates can be clamped.
             `guard`: must not be issued there. `undefined`: allowed, with values to be discarded. `zero_fill`: the
-            instruction is told how many elements are inside and makes the others zero.
+            instruction is told how many elements are inside and makes the others zero. `inside`: it never gets there.
         needs: features of the target.
         aligned: whether addresses must be multiples of what one instruction moves.
         is_async: whether it only begins the copy, which `AsyncGroup` statements wait for.

@@ -36,6 +36,7 @@ BF16 = DType("bfloat16", 2, True, 3.3895313892515355e38, 8)
 I32 = DType("int32", 4, False, 2**31 - 1)
 #: How far apart matrices lie.
 I64 = DType("int64", 8, False, 2**63 - 1)
+I16 = DType("int16", 2, False, 2**15 - 1)
 I8 = DType("int8", 1, False, 127)
 BOOL = DType("bool", 1, False)
 

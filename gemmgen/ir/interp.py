@@ -25,6 +25,7 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value
+from gemmgen.ir.matrix_meaning import matrix_step
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.phases import Phases, runs
@@ -36,21 +37,15 @@ from gemmgen.ir.stmt import (
     Block,
     Body,
     Comment,
-    Copy,
-    Fill,
     For,
     If,
     Let,
     Mbarrier,
-    Mma,
     Move,
-    PipeOp,
+    Multiply,
     Point,
-    Stage,
     Stmt,
     Store,
-    Sum,
-    Update,
 )
 from gemmgen.ir.visit import evaluate
 
@@ -155,7 +150,9 @@ class _Run:
                 return self._point(stmt, scope, site)
             case Advance():
                 return self._advance(stmt, scope, site)
-            case Fill() | Copy() | Stage() | Mma() | Sum() | Update() | PipeOp():
+            case Multiply():
+                return self._multiply(stmt, scope, site)
+            case _:
                 raise LoweringError(f"kernel {self._kernel.name}: `{site.text}` is not an instruction: lower it first")
 
     def _alloc(self, buffer: Buffer, reuses: bool, scope: Scope, site: Site) -> _Step | None:
@@ -306,6 +303,11 @@ class _Run:
 
         return step
 
+    def _multiply(self, stmt: Multiply, scope: Scope, site: Site) -> _Step:
+        operands = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
+        places = [(scope.memory(x.name), self._indexes(index, scope, site)) for x, index in operands]
+        return matrix_step(stmt.atom, places, self._lanes, site)
+
     # --- moves ------------------------------------------------------------------------------------
 
     def _move(self, stmt: Move, scope: Scope, site: Site) -> _Step:
@@ -317,7 +319,7 @@ class _Run:
         # The atom's steps hold for its memory side; on the other side the elements are neighbours.
         loads = stmt.src.space is not Space.PRIVATE
         read = src.peek if stmt.ahead and isinstance(src, ViewMemory | LocalMemory) else src.read
-        together = any(stmt.atom.lane_step)
+        together, keeps = any(stmt.atom.lane_step), stmt.src.dtype == stmt.dst.dtype
         write = dst.write
         if stmt.atom.adds:
             if not isinstance(dst, GlobalMemory):
@@ -335,9 +337,8 @@ class _Run:
                 read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)
                 for e in range(stmt.width)
             ]
-            if stmt.src.dtype != stmt.dst.dtype:
-                values = [cast(Value, convert(value, stmt.dst.dtype)) for value in values]
             for e, value in enumerate(values):
+                value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
                 index = _neighbour(target, e) if loads else self._element(target, stmt.atom, e)
                 write(index, value, active, site)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.stmt import Body
 
@@ -78,17 +78,29 @@ def together(program: Program) -> Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class Workspace:
+    """Memory that one kernel passes to the next, as the argument of that name.
+
+    Attributes:
+        elements: how many of `dtype`, as an expression over the integer arguments; of all products of a batch.
+    """
+
+    name: str
+    dtype: DType
+    elements: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """What runs for one request.
 
     Attributes:
         kernels: in the order in which they run.
-        workspaces: the global memory that one passes on to another: the parameter's name, and how many elements it has
-            over the scalar parameters, of one product of a batch.
+        workspaces: the global memory that one passes on to another.
     """
 
     kernels: tuple[Kernel, ...]
-    workspaces: Mapping[str, Expr] = field(default_factory=dict, hash=False)
+    workspaces: tuple[Workspace, ...] = ()
 
     @property
     def main(self) -> Kernel:
@@ -99,9 +111,3 @@ class Program:
     def name(self) -> str:
         """What the file and its launcher go by."""
         return self.main.name
-
-    @property
-    def workspace_elements(self) -> Mapping[str, Expr]:
-        """How many elements each workspace has, of a whole batch."""
-        layers = self.main.layers
-        return {name: size if layers is None else size * layers for name, size in self.workspaces.items()}

@@ -22,8 +22,10 @@ from gemmgen.ir.stmt import (
     If,
     Let,
     Mbarrier,
+    Meeting,
     Mma,
     Move,
+    Multiply,
     Pipe,
     PipeOp,
     Point,
@@ -196,8 +198,11 @@ def _for(stmt: For) -> str:
     return f"for {stmt.var.name} in {bounds}{step}{note}:"
 
 
-def _on_elements(stmt: Alloc | Let | Store | Move | Barrier | AsyncGroup | Mbarrier | Point | Advance | Comment) -> str:
+def _on_elements(stmt: Alloc | Let | Store | Move | Multiply | Meeting | Point | Advance | Comment) -> str:
     match stmt:
+        case Multiply():
+            acc, a = show_index(stmt.acc, stmt.acc_index), show_index(stmt.a, stmt.a_index)
+            return f"{acc} += {a} * {show_index(stmt.b, stmt.b_index)} by {stmt.atom.name}"
         case Alloc(buffer, reuses):
             return f"alloc {_declared(buffer)}{' where local memory was' if reuses else ''}"
         case Let(var, value):

@@ -12,6 +12,7 @@ from typing import Literal
 from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
+from gemmgen.ir.matrix import MatrixAtom
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
 Sync = Literal["barrier", "none", "async_group", "mbarrier"]
@@ -251,6 +252,19 @@ def in_bytes(move: Move) -> tuple[Expr, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Multiply:
+    """acc += a * b, by one instruction of the sub-group; each index names the first of eight neighbouring registers."""
+
+    acc: Buffer
+    acc_index: tuple[Expr, ...]
+    a: Buffer
+    a_index: tuple[Expr, ...]
+    b: Buffer
+    b_index: tuple[Expr, ...]
+    atom: MatrixAtom
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """Let a view begin at an element of local memory; its own coordinates count from there."""
 
@@ -364,5 +378,5 @@ class Comment:
 
 TileStmt = Fill | Copy | Stage | Mma | Sum | Update | PipeOp
 Meeting = Barrier | AsyncGroup | Mbarrier
-Stmt = TileStmt | Alloc | Let | Store | Move | For | If | Block | Meeting | Point | Advance | Comment
+Stmt = TileStmt | Alloc | Let | Store | Move | Multiply | For | If | Block | Meeting | Point | Advance | Comment
 Body = tuple[Stmt, ...]

@@ -10,6 +10,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 from gemmgen.ir.expr import FUNCTIONS, Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.scopes import Scope as _Scope
 from gemmgen.ir.show import headline, show_expr
 from gemmgen.ir.stmt import (
     Advance,
@@ -27,6 +28,7 @@ from gemmgen.ir.stmt import (
     Mbarrier,
     Mma,
     Move,
+    Multiply,
     PipeOp,
     Point,
     Registers,
@@ -38,7 +40,6 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.ir.visible import Visible
 from gemmgen.ir.visit import exprs, walk_expr
 
 #: How many arguments each function takes.
@@ -66,7 +67,7 @@ class _Verifier:
 
     def check(self) -> None:
         """All of the kernel."""
-        scope = Visible()
+        scope = _Scope()
         for param in self._kernel.params:
             self._bind(param, scope)
         for param in self._kernel.matrices:
@@ -90,13 +91,13 @@ class _Verifier:
 
     # --- statements -------------------------------------------------------------------------------
 
-    def _body(self, body: Body, scope: Visible) -> None:
+    def _body(self, body: Body, scope: _Scope) -> None:
         for stmt in body:
             self._at = stmt
             self._exprs(exprs(stmt), scope)
             self._stmt(stmt, scope)
 
-    def _stmt(self, stmt: Stmt, scope: Visible) -> None:
+    def _stmt(self, stmt: Stmt, scope: _Scope) -> None:
         match stmt:
             case Alloc(buffer):
                 self._alloc(buffer, scope)
@@ -110,6 +111,8 @@ class _Verifier:
                 self._same(buffer.dtype, value.dtype, f"{buffer.name} and the value")
             case Move():
                 self._move(stmt, scope)
+            case Multiply():
+                self._multiply(stmt, scope)
             case For():
                 self._for(stmt, scope)
             case If(condition, then, orelse):
@@ -131,7 +134,7 @@ class _Verifier:
             case Comment(text):
                 self._require("\n" not in text, "a comment of more than one line")
 
-    def _sync(self, stmt: AsyncGroup | Mbarrier | Barrier, scope: Visible) -> None:
+    def _sync(self, stmt: AsyncGroup | Mbarrier | Barrier, scope: _Scope) -> None:
         if isinstance(stmt, AsyncGroup):
             self._needs(frozenset({"async_copy"}), "an asynchronous group")
             self._require(stmt.pending >= 0, f"{stmt.pending} groups cannot be pending")
@@ -142,7 +145,7 @@ class _Verifier:
             self._integer(stmt.index)
             self._integer(stmt.parity)
 
-    def _alloc(self, buffer: Buffer, scope: Visible) -> None:
+    def _alloc(self, buffer: Buffer, scope: _Scope) -> None:
         self._require(
             buffer.space in (Space.LOCAL, Space.PRIVATE), f"{buffer.space.value} buffer {buffer.name} is declared"
         )
@@ -151,7 +154,7 @@ class _Verifier:
             self._require(size is not None and size > 0, f"{buffer.name} has extent {show_expr(extent)}")
         self._bind(buffer, scope)
 
-    def _view(self, stmt: Point | Advance, scope: Visible) -> None:
+    def _view(self, stmt: Point | Advance, scope: _Scope) -> None:
         if isinstance(stmt, Advance):
             self._require(stmt.view.space in (Space.VIEW, Space.GLOBAL), f"{stmt.view.name} cannot be moved")
             self._declared(stmt.view, scope)
@@ -163,7 +166,7 @@ class _Verifier:
         self._element(stmt.buffer, stmt.index, scope)
         self._bind(stmt.view, scope)
 
-    def _for(self, stmt: For, scope: Visible) -> None:
+    def _for(self, stmt: For, scope: _Scope) -> None:
         self._require(stmt.step >= 1, f"step {stmt.step} < 1")
         self._integer(stmt.start)
         self._integer(stmt.stop)
@@ -175,7 +178,7 @@ class _Verifier:
             inner.varying.add(stmt.var.name)
         self._body(stmt.body, inner)
 
-    def _move(self, stmt: Move, scope: Visible) -> None:
+    def _move(self, stmt: Move, scope: _Scope) -> None:
         self._element(stmt.src, stmt.src_index, scope)
         self._element(stmt.dst, stmt.dst_index, scope, written=True)
         self._convertible(stmt.dst, stmt.src, "both sides of the move")
@@ -203,6 +206,17 @@ class _Verifier:
             there = (stmt.src.space, stmt.dst.space) == (Space.GLOBAL, Space.LOCAL)
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")
 
+    def _multiply(self, stmt: Multiply, scope: _Scope) -> None:
+        atom, word = stmt.atom, stmt.atom.a_word
+        for buffer, index, dtype, written in (
+            (stmt.acc, stmt.acc_index, atom.sums, True), (stmt.a, stmt.a_index, word, False),
+            (stmt.b, stmt.b_index, I32, False),
+        ):  # fmt: skip
+            self._element(buffer, index, scope, written)
+            self._same(buffer.dtype, dtype, f"{buffer.name} and its registers of {atom.name}")
+        self._needs(atom.needs, atom.name)
+        self._require(self._kernel.sub_group == atom.lanes, f"{atom.name} of {atom.lanes} lanes in other sub-groups")
+
     def _convertible(self, dst: Buffer, src: Buffer, what: str) -> None:
         """Elements change their type on the way into registers or out of them."""
         if Space.PRIVATE not in (dst.space, src.space) or BOOL in (dst.dtype, src.dtype):
@@ -218,7 +232,7 @@ class _Verifier:
 
     # --- statements on tiles ----------------------------------------------------------------------
 
-    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | Sum | Update, scope: Visible) -> None:
+    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | Sum | Update, scope: _Scope) -> None:
         match stmt:
             case Fill(dst, value):
                 self._registers(dst, scope)
@@ -253,7 +267,7 @@ class _Verifier:
                 for factor in (alpha, beta):
                     self._same(acc.buffer.dtype, factor.dtype, f"{acc.buffer.name} and {show_expr(factor)}")
 
-    def _registers(self, registers: Registers, scope: Visible) -> None:
+    def _registers(self, registers: Registers, scope: _Scope) -> None:
         buffer = registers.buffer
         self._declared(buffer, scope)
         self._require(buffer.space is Space.PRIVATE, f"{buffer.name} is {buffer.space.value}, not private")
@@ -262,17 +276,17 @@ class _Verifier:
             self._exprs((registers.slot,), scope)
             self._integer(registers.slot)
 
-    def _tile(self, tile: Tile, scope: Visible, written: bool = False) -> None:
+    def _tile(self, tile: Tile, scope: _Scope, written: bool = False) -> None:
         self._element(tile.buffer, tile.origin, scope, written=written)
 
     # --- expressions ------------------------------------------------------------------------------
 
-    def _exprs(self, roots: Iterable[Expr], scope: Visible) -> None:
+    def _exprs(self, roots: Iterable[Expr], scope: _Scope) -> None:
         for root in roots:
             for node in walk_expr(root):
                 self._expr(node, scope)
 
-    def _expr(self, node: Expr, scope: Visible) -> None:
+    def _expr(self, node: Expr, scope: _Scope) -> None:
         match node:
             case Const(value, dtype):
                 self._require(dtype.is_float or isinstance(value, int), f"{value} is not of type {dtype}")
@@ -317,7 +331,7 @@ class _Verifier:
 
     # --- buffers and names ------------------------------------------------------------------------
 
-    def _element(self, buffer: Buffer, index: tuple[Expr, ...], scope: Visible, written: bool = False) -> None:
+    def _element(self, buffer: Buffer, index: tuple[Expr, ...], scope: _Scope, written: bool = False) -> None:
         self._declared(buffer, scope)
         self._rank(buffer, len(index))
         for coordinate in index:
@@ -325,7 +339,7 @@ class _Verifier:
         if written:
             self._require(buffer.writable and buffer.space is not Space.IMAGE, f"{buffer.name} is read only")
 
-    def _declared(self, buffer: Buffer, scope: Visible) -> None:
+    def _declared(self, buffer: Buffer, scope: _Scope) -> None:
         declaration = scope.buffers.get(buffer.name)
         self._require(declaration is not None, f"{buffer.name} is not declared")
         self._require(declaration == buffer, f"{buffer.name} is not used as it was declared")
@@ -334,7 +348,7 @@ class _Verifier:
         rank = len(buffer.shape)
         self._require(coordinates == rank, f"{buffer.name} has {rank} dimensions, its index {coordinates}")
 
-    def _bind(self, name: Var | Buffer, scope: Visible) -> None:
+    def _bind(self, name: Var | Buffer, scope: _Scope) -> None:
         taken = name.name in scope.variables or name.name in scope.buffers
         self._require(not taken, f"{name.name} already has a meaning here")
         if isinstance(name, Var):

@@ -39,6 +39,7 @@ from gemmgen.ir.stmt import (
     Mbarrier,
     Mma,
     Move,
+    Multiply,
     Point,
     Registers,
     Stage,
@@ -141,6 +142,13 @@ def _map_move(stmt: Move, rewrite: Rewrite) -> Move:
     )
 
 
+def _map_places(stmt: Multiply | Point, rewrite: Rewrite) -> Stmt:
+    if isinstance(stmt, Point):
+        return replace(stmt, index=map_index(stmt.index, rewrite))
+    acc, a, b = (map_index(i, rewrite) for i in (stmt.acc_index, stmt.a_index, stmt.b_index))
+    return replace(stmt, acc_index=acc, a_index=a, b_index=b)
+
+
 def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
     """Rewrite every expression of a statement, those of its body included."""
     match stmt:
@@ -173,8 +181,8 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
                 a_k=map_expr(stmt.a_k, rewrite),
                 b_k=map_expr(stmt.b_k, rewrite),
             )
-        case Point(view, buffer, index):
-            return Point(view, buffer, map_index(index, rewrite))
+        case Multiply() | Point():
+            return _map_places(stmt, rewrite)
         case Advance(view, by):
             return Advance(view, map_expr(by, rewrite))
         case Mbarrier():
@@ -247,6 +255,8 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
             yield from (*stmt.dst.origin, *stmt.src.origin)
         case Mma():
             yield from (stmt.a_k, stmt.b_k)
+        case Multiply():
+            yield from (*stmt.acc_index, *stmt.a_index, *stmt.b_index)
         case Point(_, _, index):
             yield from index
         case Advance(_, by):
@@ -289,11 +299,14 @@ def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
 
 
 def conversions(kernel: Kernel) -> set[tuple[DType, DType, int]]:
-    """Every change of type in a kernel of instructions: from what, to what, and how many elements at a time."""
+    """Every change of type in a kernel of instructions: from what, to what, and how many elements at a time; those in
+    the meaning of matrix instructions, too.
+    """
     moves = {(s.src.dtype, s.dst.dtype, s.width) for s in walk(kernel.body) if isinstance(s, Move)}
     nodes = (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
     calls = {(n.args[0].dtype, n.dtype, 1) for n in nodes if isinstance(n, Call) and n.function == "convert"}
-    return {change for change in moves | calls if change[0] != change[1]}
+    factors = {(s.atom.dtype, s.atom.sums, 1) for s in walk(kernel.body) if isinstance(s, Multiply)}
+    return {change for change in moves | calls | factors if change[0] != change[1]}
 
 
 def uses_features(kernel: Kernel) -> frozenset[str]:
@@ -302,4 +315,4 @@ def uses_features(kernel: Kernel) -> frozenset[str]:
     needs |= {p.dtype.needs for p in kernel.params if p.dtype.needs is not None}
     if any(isinstance(s, Mbarrier) for s in walk(kernel.body)):
         needs |= {"mbarrier"}
-    return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move)))
+    return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move | Multiply)))

@@ -147,6 +147,8 @@ def _reads(part: Stmt, main: For, around: For | None = None) -> _Reads | None:
         (part,) = part.body
     if not isinstance(part, Move) or not any(part.atom.lane_step) or part.byte_place is not None:
         return None
+    if part.atom.edge == "inside":
+        return None  # one after the other as they lie: an address and constants
     axes = [axis for axis, place in enumerate(part.src_index) if main.var in walk_expr(place)]
     if len(axes) != 1 or not loops or not _is_sum(place := part.src_index[axes[0]], main.var):
         return None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, number
-from gemmgen.ir.kernel import Kernel, Program
+from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.stmt import (
     Alloc,
     Barrier,
@@ -27,8 +27,9 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
+from gemmgen.passes.dpas import build_dpas
 from gemmgen.passes.pack import build_pack
-from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan
+from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan, update_comment
 from gemmgen.passes.positions import (
     BATCH_COUNT,
     COL,
@@ -50,9 +51,12 @@ from gemmgen.spec import GemmSpec
 
 def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     """The kernels of a validated request, in statements on tiles."""
+    if schedule.atom == "dpas":
+        return build_dpas(spec, schedule, target)
     gemm = _Gemm(spec, schedule, target)
     before = (build_pack(gemm),) if gemm.packed else ()
-    between = {buffer.name: elements for buffer, elements in gemm.workspaces()}
+    count = BATCH_COUNT if spec.batched else Const(1)
+    between = tuple(Workspace(x.name, x.dtype, size * count) for x, size in gemm.workspaces())
     if schedule.split == 1:
         return Program((*before, gemm.kernel()), between)
     if schedule.atomic:
@@ -170,7 +174,7 @@ class _Gemm(Plan):
         one, zero = number(1, self.sums), number(0, self.sums)
         tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.schedule.block_tile)
         tile = replace(tile, transposed=self.spec.c_order == "col")
-        comment, beta = Comment(_update_comment(self.spec)), self.beta
+        comment, beta = Comment(update_comment(self.spec)), self.beta
         if self.schedule.atomic:
             comment, beta = Comment("This part's share is added to C."), zero
             vector = self.adding(self.schedule.c_width)
@@ -272,15 +276,3 @@ class _Gemm(Plan):
 
 def _position(own: Var, origin: Var, spread: Spread) -> Expr:
     return own if spread.lanes > 1 else origin
-
-
-def _update_comment(spec: GemmSpec) -> str:
-    alpha = "" if spec.alpha == 1 else "alpha * " if spec.alpha is None else f"{spec.alpha:g} * "
-    match spec.beta:
-        case 0:
-            return f"C = {alpha}A * B."
-        case None:
-            return f"C = {alpha}A * B + beta * C; C is not read where beta is zero."
-        case 1:
-            return f"C = {alpha}A * B + C."
-    return f"C = {alpha}A * B + {spec.beta:g} * C."

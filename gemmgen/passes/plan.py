@@ -318,3 +318,16 @@ class Plan(Positions):
             if isinstance(x := self.named_whole(axis), Var)
         ]
         return tuple(compare("==", var % width, 0) for var, unit in promised for width in WIDTHS if unit % width == 0)
+
+
+def update_comment(spec: GemmSpec) -> str:
+    """What the kernel says of C."""
+    alpha = "" if spec.alpha == 1 else "alpha * " if spec.alpha is None else f"{spec.alpha:g} * "
+    match spec.beta:
+        case 0:
+            return f"C = {alpha}A * B."
+        case None:
+            return f"C = {alpha}A * B + beta * C; C is not read where beta is zero."
+        case 1:
+            return f"C = {alpha}A * B + C."
+    return f"C = {alpha}A * B + {spec.beta:g} * C."

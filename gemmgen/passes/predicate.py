@@ -80,6 +80,8 @@ class _Guard:
         return tuple(conditions)
 
     def _load(self, move: Move, scope: Scope) -> Body:
+        if move.atom.edge == "inside":
+            return (move,)
         lanes = self.kernel.sub_group or 1 if any(move.atom.lane_step) else 1
         footprint = (*(1,) * (len(move.src_index) - 2), *move.atom.footprint(move.width, lanes))
         outside = self._outside(move.src, move.src_index, footprint, scope)

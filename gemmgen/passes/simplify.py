@@ -9,7 +9,7 @@ from dataclasses import replace
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, both, convert
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Block, Body, Comment, For, If, Let, Move, Point, Stmt, Store
+from gemmgen.ir.stmt import Alloc, Block, Body, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
 from gemmgen.ir.visit import exprs, map_body, map_body_exprs, substitute, walk, walk_expr
 
 
@@ -114,6 +114,10 @@ def _collapse(body: Body) -> Body:
                 return (Store(smaller(buffer), shorter(buffer, index), value),)
             case Point(view, buffer, index):
                 return (Point(view, smaller(buffer), shorter(buffer, index)),)
+            case Multiply(acc, acc_index, a, a_index, b, b_index, atom):
+                places = ((acc, acc_index), (a, a_index), (b, b_index))
+                one, two, three = ((smaller(x), shorter(x, index)) for x, index in places)
+                return (Multiply(*one, *two, *three, atom),)
             case Move(dst, dst_index, src, src_index, _, _):
                 return (
                     replace(
@@ -137,6 +141,8 @@ def _writes(body: Body) -> Counter[Buffer]:
                 count[buffer] += 1
             case Move():
                 count[stmt.dst] += 1
+            case Multiply():
+                count[stmt.acc] += 1
     return count
 
 
@@ -189,6 +195,8 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
         match stmt:
             case Move():
                 count.update((stmt.dst, stmt.src, *_shape_names(stmt.dst), *_shape_names(stmt.src)))
+            case Multiply():
+                count.update((stmt.acc, stmt.a, stmt.b))
             case Store(buffer, _, _) | Point(_, buffer, _):
                 count.update((buffer, *_shape_names(buffer)))
         for root in exprs(stmt):

@@ -1,4 +1,4 @@
-"""Refuse element types that a target lacks, or that an instruction of the schedule can't move."""
+"""Refuse element types that a target lacks or an instruction can't move, and vectors that stand where none may."""
 
 from __future__ import annotations
 
@@ -51,3 +51,12 @@ def _async(name: str, operand: Operand, order: Order, spec: GemmSpec) -> Iterato
             f"{whole}, and lines that begin anywhere take {spec.dtype} one by one: promise --ld-multiple "
             f"{operand.width}, or use a schedule without async_copy"
         )
+
+
+def alignment_problems(s: Schedule, target: Target) -> Iterator[str]:
+    """Vectors that must stand on multiples of their size."""
+    if "unaligned_vectors" in target.features:
+        return
+    for name, o in (("a", s.a), ("b", s.b)):
+        if o.memory == "local" and o.pad % max(2, o.width):
+            yield f"{name}.pad = {o.pad} breaks the alignment of vectors in local memory: use a multiple of 4"

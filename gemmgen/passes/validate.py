@@ -8,7 +8,8 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
 from gemmgen.passes.capacity import capacity_problems
-from gemmgen.passes.types import type_problems
+from gemmgen.passes.matrices import matrix_problems
+from gemmgen.passes.types import alignment_problems, type_problems
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -26,7 +27,9 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
     problems = list(_positive(schedule))
     if schedule.name is not None and (problem := name_problem(schedule.name)) is not None:
         problems.append(problem)
-    if not problems:
+    if not problems and schedule.atom == "dpas":
+        problems += matrix_problems(spec, schedule, target)
+    elif not problems:
         problems += _shape(schedule, target)
         problems += _stores(spec, schedule)
         problems += _sub_group(schedule, target)
@@ -36,11 +39,11 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _operand("a", schedule.a, spec.a_order, schedule, target)
         problems += _operand("b", schedule.b, spec.b_order, schedule, target)
         problems += _pipeline(schedule)
-        problems += _alignment(schedule, target)
+        problems += alignment_problems(schedule, target)
         problems += _async(schedule, target)
         problems += _depths(spec, schedule)
         problems += type_problems(spec, schedule, target)
-    if not problems:
+    if not problems and schedule.atom == "fma":
         problems += capacity_problems(spec, schedule, target)
     if problems:
         raise ScheduleError(problems)
@@ -311,15 +314,6 @@ def _mbarrier(s: Schedule, target: Target) -> Iterator[str]:
             f"mbarrier = {s.mbarrier} tiles at a time need a ring of three batches or more, but stages = {s.stages}: "
             f"use stages {4 * s.mbarrier}"
         )
-
-
-def _alignment(s: Schedule, target: Target) -> Iterator[str]:
-    """Vectors that must stand on multiples of their size."""
-    if "unaligned_vectors" in target.features:
-        return
-    for name, o in (("a", s.a), ("b", s.b)):
-        if o.memory == "local" and o.pad % max(2, o.width):
-            yield f"{name}.pad = {o.pad} breaks the alignment of vectors in local memory: use a multiple of 4"
 
 
 def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:

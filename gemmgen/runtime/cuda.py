@@ -9,6 +9,7 @@ from typing import Never, Protocol, cast
 import numpy as np
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
+from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.visit import evaluate
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
@@ -195,7 +196,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         grids = [entry.groups(sizes) for entry, _, _ in built.kernels]
         pairs = zip(built.kernels, grids, strict=True)
         problems = [p for (entry, _, _), groups in pairs for p in grid_problems(entry, groups)]
-        between = {name: evaluate(elements, sizes) for name, elements in self.source.workspaces.items()}
+        between = {w.name: evaluate(w.elements, sizes) for w in self.source.workspaces}
         problems += [workspace_problem(name, elements) for name, elements in between.items() if elements >= 2**31]
         if problems:
             raise SpecError(problems)
@@ -221,8 +222,9 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             values |= {x: matrix.pointer for x, (matrix, _) in inputs.items()}
             # The transpose kernel calls its result b.
             values |= {name: result.pointer, "b" if name == "out" else name: result.pointer}
-            for between, elements in self.source.workspaces.items():
-                values[between] = self._workspace(device, pointer, between, evaluate(elements, sizes))
+            for workspace in self.source.workspaces:
+                elements = evaluate(workspace.elements, sizes)
+                values[workspace.name] = self._workspace(device, pointer, workspace, elements)
             for (entry, kernel, dynamic), (layers, rows, cols) in zip(built.kernels, grids, strict=True):
                 high, wide = entry.group
                 kernel((cols, rows, layers), (wide, high, 1), arguments(entry, values), shared_mem=dynamic)
@@ -232,14 +234,14 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
                 event.record()
         return result.array, event
 
-    def _workspace(self, device: int, stream: int, name: str, elements: int) -> int:
+    def _workspace(self, device: int, stream: int, workspace: Workspace, elements: int) -> int:
         """The address of memory between kernels, one for each stream and size; kept, since graphs may replay it."""
         import cupy
 
-        key = device, stream, name, elements
+        key = device, stream, workspace.name, elements
         with self._lock:
             if key not in self._workspaces:
-                self._workspaces[key] = cupy.empty(elements, self.source.dtype_of(name))
+                self._workspaces[key] = cupy.empty(elements, workspace.dtype.name)
             return int(self._workspaces[key].data.ptr)
 
     def _allocate(self, view: View, like: GpuMatrix, stream: int) -> GpuMatrix:

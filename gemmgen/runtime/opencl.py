@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
+from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
@@ -182,16 +183,16 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         name, output, view = request.output
         result, values[name], placed = stage.output(output, view, request.loads_output)
         values |= {f"ld{name}": placed.ld, f"stride_{name}": placed.stride}
-        for name, elements in self.source.workspaces.items():
-            values[name] = self._workspace(stage, name, evaluate(elements, dict(request.sizes)))
+        for workspace in self.source.workspaces:
+            values[workspace.name] = self._workspace(stage, workspace, dict(request.sizes))
         return values, result
 
-    def _workspace(self, stage: Stage[object], name: str, elements: int) -> cl.Buffer:
+    def _workspace(self, stage: Stage[object], workspace: Workspace, sizes: dict[str, int]) -> cl.Buffer:
         """Memory between two kernels; OpenCL keeps it until they are through. Raises: SpecError."""
+        elements = evaluate(workspace.elements, sizes)
         if elements >= 2**31:
-            raise SpecError(workspace_problem(name, elements))
-        size = elements * np.dtype(self.source.dtype_of(name)).itemsize
-        return cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size=size)
+            raise SpecError(workspace_problem(workspace.name, elements))
+        return cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size=elements * workspace.dtype.size)
 
     def _launch(self, built: Built, stage: Stage[object], values: Mapping[str, object]) -> list[cl.Event]:
         """Enqueue every kernel in order; the events."""

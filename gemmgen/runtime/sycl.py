@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
 from gemmgen.ir.dtypes import F64, I64
+from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
@@ -165,7 +166,7 @@ class SyclKernel:
     def _run(self, request: Request, iterations: int) -> tuple[object, list[int]]:
         """The result, and the nanoseconds of each run."""
         kernels = self._own_kernels()
-        own, between = own_queue(self.device), _elements(self.source, request)
+        own, between = own_queue(self.device), _between(self.source, request)
         with ExitStack() as stack:
             if request.on_device:
                 queue = stack.enter_context(queue_of(_resident(request), own))
@@ -176,10 +177,10 @@ class SyclKernel:
                 queue = own
                 place = stack.enter_context(_shared(request) if own.info.system else _copied(request, own))
                 values, result = place
-            for name, elements in between.items():
-                workspace = UsmArray(queue, 1, elements, "row", np.dtype(self.source.dtype_of(name)))
-                stack.callback(workspace.release)
-                values |= {name: _Address(workspace.address)}
+            for workspace, elements in between:
+                memory = UsmArray(queue, 1, elements, "row", numpy_dtype(workspace.dtype))
+                stack.callback(memory.release)
+                values |= {workspace.name: _Address(memory.address)}
             times = [self._launch(queue, kernels, values) for _ in range(iterations)]
         return result, times
 
@@ -257,10 +258,10 @@ def _in_place(request: Request, queue: SyclQueue) -> tuple[dict[str, object], ob
     return _values(request, {**places, name: (matrix.pointer, view)}), matrix.array
 
 
-def _elements(source: Source, request: Request) -> dict[str, int]:
-    """Of the memory between kernels, by the argument. Raises: SpecError."""
-    between = {name: evaluate(elements, dict(request.sizes)) for name, elements in source.workspaces.items()}
-    if problems := [workspace_problem(name, elements) for name, elements in between.items() if elements >= 2**31]:
+def _between(source: Source, request: Request) -> list[tuple[Workspace, int]]:
+    """The memory between kernels and the elements it has. Raises: SpecError."""
+    between = [(w, evaluate(w.elements, dict(request.sizes))) for w in source.workspaces]
+    if problems := [workspace_problem(w.name, elements) for w, elements in between if elements >= 2**31]:
         raise SpecError(problems)
     return between
 

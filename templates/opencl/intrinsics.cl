@@ -29,3 +29,34 @@ static inline ushortWIDTH float_to_bfloat16WIDTH(floatWIDTH value)
     const uintWIDTH rounded = bits + 0x7fff + (bits >> 16 & 1);
     return convert_ushortWIDTH(select(rounded, bits | 0x400000, isnan(value)) >> 16);
 }
+
+//: packed_read
+// Eight words a lane, from a tile that was packed to be read so.
+static inline TYPE8 __attribute__((overloadable)) packed_read(const __global TYPE *from)
+{
+    return as_TYPE8(FUNCTION((const __global WORD *)from));
+}
+
+//: multiply
+#ifdef cl_intel_subgroup_matrix_multiply_accumulate
+__attribute__((overloadable))
+SUMS8 FUNCTION(WORD8 a, int8 b, SUMS8 acc);
+#endif
+
+// acc [8][LANES] += a [8][DEPTH] * b [DEPTH][LANES], by the sub-group as one. Of each row of A a lane holds
+// OWN; of B it holds a column, PACKED elements in a word.
+static inline void multiply(SUMS *acc, const WORD *a, const int *b)
+{
+#ifdef cl_intel_subgroup_matrix_multiply_accumulate
+    vstore8(FUNCTION(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
+#else
+    // The same in software, for devices without matrix units.
+    for (int i = 0; i < 8; ++i) {
+        for (int k = 0; k < DEPTH; ++k) {
+            const int row = intel_sub_group_shuffle((int)a[i], HOLDER)PART;
+            const int column = b[k / PACKED] >> k % PACKED * BITS;
+            acc[i] += ELEMENTrow) * ELEMENTcolumn);
+        }
+    }
+#endif
+}

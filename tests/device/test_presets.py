@@ -51,10 +51,10 @@ def test_any_size(name: str, device: DeviceInfo, rng: np.random.Generator) -> No
     gemm = compiled(name, device, preset.spec)
     for size in SIZES:
         for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
-            problem = Problem.random(rng, *size, alpha, beta)
+            problem = Problem.random(rng, *size, alpha, beta, preset.spec)
             result: Matrix = gemm(problem.a, problem.b, problem.c.copy(), alpha=alpha, beta=beta)
             problem.check(result)
-    exact = Problem.integers(rng, 70, 45, 29)
+    exact = Problem.integers(rng, 70, 45, 29).typed(preset.spec)
     assert np.array_equal(gemm(exact.a, exact.b, exact.c.copy()), exact.expected)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.errors import DeviceError
+from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.methods import defaults
@@ -102,6 +102,22 @@ def test_sycl(spec: GemmSpec, device: SyclDeviceInfo, rng: np.random.Generator) 
     gemm = SyclKernel(source, device)
     problem = Problem.of(rng, spec, 33, 17, 9, -2.0, 3.0)
     problem.check(gemm(problem.a, problem.b, problem.c.copy(), alpha=-2, beta=3))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("spec", [SPECS[i] for i in (2, 4, 5)], ids=label)
+def test_matrix_instructions(spec: GemmSpec, lanes: int, device: DeviceInfo, rng: np.random.Generator) -> None:
+    """By the software that stands in for them: no device here has any."""
+    schedule = defaults("dpas", (8, 2), (1, lanes), 32 // spec.dtype.size, lanes)
+    if "intel_sub_groups" not in device.features:
+        with pytest.raises(ScheduleError, match="lacks intel_sub_groups"):
+            driver.emit(spec, schedule, target=target_of(device.handle))
+        return
+    gemm = CompiledKernel.from_source(driver.emit(spec, schedule, target=target_of(device.handle)), device)
+    for size in ((33, 17, 9), (70, 45, 70)):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        problem.check(gemm(problem.a, problem.b, problem.c.copy(), alpha=-2, beta=3))
 
 
 CLANG = ("-x", "cl", "-target", "spir64", "-cl-no-stdinc", "-Xclang", "-finclude-default-header", "-fsyntax-only")

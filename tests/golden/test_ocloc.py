@@ -51,3 +51,20 @@ def test_hot_loop_from_buffers(name: str, device: str, least: float, needs_tool:
     assert found.loop is not None
     assert found.loop.share >= least
     assert found.loop.math / found.loop.messages >= 16
+
+
+@pytest.mark.parametrize(("lanes", "device", "least"), [(8, "dg2-g10", 0.16), (16, "pvc", 0.22)])
+def test_matrix_instructions(lanes: int, device: str, least: float, needs_tool: Callable[[str], str]) -> None:
+    """Eight `dpas` a step. Each operand takes two messages (one for A on pvc), and each message an address: that is
+    what keeps the share down (docs/types.md).
+    """
+    needs_tool("ocloc"), needs_tool("iga64")
+    found = reported(f"dpas_32x2_1x{lanes}", device)
+    assert found.compiled.resources.lanes == lanes
+    assert found.compiled.resources.scratch == 0
+    matrix = [i for i in found.compiled.listing.instructions if i.opcode.startswith("dpas")]
+    assert len(matrix) == 8
+    assert all(i.fmas == 8 * 16 * lanes for i in matrix)
+    assert found.loop is not None
+    assert found.loop.math == 8
+    assert found.loop.share >= least

@@ -43,7 +43,7 @@ def in_a_row(matrices: list[Matrix], gap: int) -> tuple[Matrix, int]:
 @pytest.mark.parametrize("gap", [0, 5])
 def test_products_of_a_batch(name: str, gap: int, rng: np.random.Generator) -> None:
     preset = presets.load(name)
-    spec = replace(BATCHED, a_order="col") if gap else BATCHED
+    spec = replace(BATCHED, a_order="col") if gap and "SIMD" not in name else BATCHED
     program = driver.lower_program(
         spec, replace(preset.schedule, split=min(3, preset.schedule.split)), TARGETS[NAMES[name]]
     )
@@ -57,8 +57,8 @@ def test_products_of_a_batch(name: str, gap: int, rng: np.random.Generator) -> N
     known["c"], known["stride_c"] = in_a_row([stored(p.c, "row", pad) for p in problems], gap)
     known |= {"lda": (m if spec.a_order == "col" else k) + pad, "ldb": n + pad, "ldc": n + pad}
     sizes = {"m": m, "n": n, "k": k, "batch_count": 3}
-    for between, elements in program.workspace_elements.items():
-        known[between] = np.full(evaluate(elements, sizes), np.nan, np.float32)
+    for workspace in program.workspaces:
+        known[workspace.name] = np.full(evaluate(workspace.elements, sizes), np.nan, np.float32)
     for kernel in program.kernels:
         run(kernel, {p.name: known[p.name] for p in kernel.launch_params})
     result = np.asarray(known["c"]).reshape(3, -1)

@@ -13,7 +13,6 @@ from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret, layouts
 
 NAMES = presets.names()
@@ -40,14 +39,14 @@ def test_any_size(name: str, size: tuple[int, int, int], rng: np.random.Generato
     preset = presets.load(name)
     kernel = driver.lower_program(preset.spec, light(preset), target_of(preset))
     for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
-        problem = Problem.random(rng, *size, alpha, beta)
+        problem = Problem.random(rng, *size, alpha, beta, preset.spec)
         problem.check(interpret(kernel, preset.spec, problem))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_integers_bit_for_bit(name: str, rng: np.random.Generator) -> None:
     preset = presets.load(name)
-    problem = Problem.integers(rng, 70, 45, 29)
+    problem = Problem.integers(rng, 70, 45, 29).typed(preset.spec)
     result = interpret(driver.lower_program(preset.spec, preset.schedule, target_of(preset)), preset.spec, problem)
     assert np.array_equal(result, problem.expected)
 
@@ -55,7 +54,7 @@ def test_integers_bit_for_bit(name: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_layouts(name: str, rng: np.random.Generator) -> None:
     preset = presets.load(name)
-    problem = Problem.random(rng, 45, 70, 29, 1.5, 0.5)
+    problem = Problem.random(rng, 45, 70, 29, 1.5, 0.5, preset.spec)
     refused = 0
     for spec in layouts(preset.spec):
         try:
@@ -74,7 +73,7 @@ def test_folded_sizes_and_factors(name: str, size: tuple[int, int, int], rng: np
     m, n, k = size
     for alpha, beta in ((1.0, 0.0), (2.5, 1.0), (1.0, 0.5)):
         spec = replace(preset.spec, m=m, n=n, k=k, alpha=alpha, beta=beta)
-        problem = Problem.random(rng, m, n, k, alpha, beta)
+        problem = Problem.random(rng, m, n, k, alpha, beta, spec)
         problem.check(interpret(driver.lower_program(spec, light(preset), target_of(preset)), spec, problem))
 
 
@@ -84,7 +83,7 @@ def test_promised_multiples(name: str, rng: np.random.Generator) -> None:
     rows, cols = preset.schedule.block_tile
     depth = preset.schedule.round_depth
     spec = replace(preset.spec, multiple_of=(rows, cols, depth))
-    problem = Problem.random(rng, rows, 2 * cols, 2 * depth, 1.5, 0.5)
+    problem = Problem.random(rng, rows, 2 * cols, 2 * depth, 1.5, 0.5, spec)
     problem.check(interpret(driver.lower_program(spec, light(preset), target_of(preset)), spec, problem))
 
 
@@ -111,7 +110,8 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     """Where the sizes are promised to fit the tiles, nothing in the text compares or clamps a coordinate."""
     preset = presets.load(name)
     rows, cols = preset.schedule.block_tile
-    spec = GemmSpec(multiple_of=(rows, cols, preset.schedule.round_depth), beta=0.0, ld_multiple=4)
+    whole = (rows, cols, preset.schedule.round_depth)
+    spec = replace(preset.spec, multiple_of=whole, beta=0.0, ld_multiple=4)
     backend = "cuda" if driver.refusals(preset.spec, preset.schedule) else "opencl"
     text = driver.emit(spec, preset.schedule, backend).text
     # The body of the kernel that has tiles; others go before or after it.
@@ -159,7 +159,7 @@ def test_few_and_many_steps(name: str, k: int, rng: np.random.Generator) -> None
     for schedule in rings(light(preset)):
         if too_long(preset, schedule):
             continue
-        problem = Problem.random(rng, 40, 40, k)
+        problem = Problem.random(rng, 40, 40, k, spec=preset.spec)
         problem.check(interpret(driver.lower_program(preset.spec, schedule, target_of(preset)), preset.spec, problem))
 
 
@@ -187,7 +187,7 @@ def test_several_rounds_of_the_ring(name: str, promised: bool, rng: np.random.Ge
 def test_interpreter_is_quick(name: str, rng: np.random.Generator) -> None:
     """Not a benchmark: a minute's work would be a bug of the interpreter (it takes about 0.05 s)."""
     preset = presets.load(name)
-    problem = Problem.random(rng, 64, 64, 64)
+    problem = Problem.random(rng, 64, 64, 64, spec=preset.spec)
     start = time.perf_counter()
     problem.check(interpret(driver.lower_program(preset.spec, light(preset), target_of(preset)), preset.spec, problem))
     assert time.perf_counter() - start < 5
@@ -197,7 +197,7 @@ def test_infinities_and_nans_propagate(rng: np.random.Generator) -> None:
     """What IEEE arithmetic makes of them, in their row and column only, also in the last steps of K."""
     for name in NAMES:
         preset = presets.load(name)
-        problem = Problem.random(rng, 40, 24, 13)
+        problem = Problem.random(rng, 40, 24, 13, spec=preset.spec)
         problem.a[3, 12], problem.b[5, 7] = np.inf, np.nan
         with np.errstate(invalid="ignore"):
             expected = problem.a.astype(np.float64) @ problem.b.astype(np.float64)

@@ -35,12 +35,26 @@ class Problem:
     spec: GemmSpec = field(default_factory=GemmSpec)
 
     @staticmethod
-    def random(rng: np.random.Generator, m: int, n: int, k: int, alpha: float = 1.0, beta: float = 0.0) -> Problem:
-        """Normal numbers; where beta is zero, C holds NaN."""
+    def random(
+        rng: np.random.Generator,
+        m: int,
+        n: int,
+        k: int,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        spec: GemmSpec | None = None,
+    ) -> Problem:
+        """Normal numbers, in the spec's types; where beta is zero, C holds NaN."""
         a = rng.standard_normal((m, k), dtype=np.float32)
         b = rng.standard_normal((k, n), dtype=np.float32)
         c = rng.standard_normal((m, n), dtype=np.float32) if beta else np.full((m, n), np.nan, np.float32)
-        return Problem(a, b, c, alpha, beta)
+        return Problem(a, b, c, alpha, beta).typed(spec or GemmSpec())
+
+    def typed(self, spec: GemmSpec) -> Problem:
+        """The same numbers in a spec's types."""
+        elements, result = numpy_dtype(spec.dtype), numpy_dtype(spec.result)
+        a, b, c = self.a.astype(elements), self.b.astype(elements), self.c.astype(result)
+        return Problem(cast("Matrix", a), cast("Matrix", b), cast("Matrix", c), self.alpha, self.beta, spec)
 
     @staticmethod
     def of(rng: np.random.Generator, spec: GemmSpec, m: int, n: int, k: int, alpha: float, beta: float) -> Problem:
@@ -111,12 +125,17 @@ def interpret(kernel: Kernel | Program, spec: GemmSpec, problem: Problem, pad: i
         memory = stored(matrix, order, 0 if name in images else pad)
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)
-    types = {p.name: p.dtype for kernel in program.kernels for p in kernel.matrices}
-    for between, elements in program.workspace_elements.items():
-        dtype = numpy_dtype(types[between])
-        known[between] = np.full(evaluate(elements, {"m": m, "n": n, "k": k}), poison(dtype), dtype)
+    for workspace in program.workspaces:
+        own = numpy_dtype(workspace.dtype)
+        elements = evaluate(workspace.elements, {"m": m, "n": n, "k": k})
+        known[workspace.name] = np.full(elements, poison(own), own)
+    between = {workspace.name for workspace in program.workspaces}
     for one in program.kernels:
-        run(one, {p.name: known[p.name] for p in one.params})
+        own_arguments = {p.name: known[p.name] for p in one.params}
+        for p in one.matrices:
+            if p.name in between:  # a kernel may read in words what another has written element by element
+                own_arguments[p.name] = np.asarray(known[p.name]).view(numpy_dtype(p.dtype))
+        run(one, own_arguments)
     lines = np.asarray(known["c"]).reshape(-1, pad + (n if spec.c_order == "row" else m))
     assert (lines[:, lines.shape[1] - pad :] == CANARY).all(), "the padding of C was written to"
     result = lines[:, : lines.shape[1] - pad]

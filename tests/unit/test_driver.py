@@ -65,8 +65,9 @@ def test_what_is_named_is_not_replaced() -> None:
 def test_a_request_of_two_kernels() -> None:
     source = driver.emit(SPEC, SPLIT, "cuda")
     assert [entry.name for entry in source.entry_points] == ["parts", "parts_total"]
+    (workspace,) = source.workspaces
     # Planes of M rows, each begun on a multiple of four elements.
-    assert evaluate(source.workspaces["workspace"], {"m": 5, "n": 6}) == 4 * 5 * 8
+    assert evaluate(workspace.elements, {"m": 5, "n": 6}) == 4 * 5 * 8
     for entry in source.entry_points:
         assert any(argument.name == "workspace" for argument in entry.arguments)
     first, second = source.entry_points
@@ -86,8 +87,8 @@ def test_groups_of_a_request_with_parts() -> None:
 
 def test_one_kernel_has_no_workspace() -> None:
     source = driver.emit(SPEC, replace(SPLIT, split=1), "cuda")
-    assert (len(source.entry_points), source.workspaces) == (1, {})
-    assert Program((driver.lower(SPEC, PLAIN),)).workspace_elements == {}
+    assert (len(source.entry_points), source.workspaces) == (1, ())
+    assert Program((driver.lower(SPEC, PLAIN),)).workspaces == ()
 
 
 @pytest.mark.parametrize("stop_after", driver.PASS_NAMES)

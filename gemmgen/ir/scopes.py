@@ -1,4 +1,4 @@
-"""What is visible at a place of a kernel, and what differs there between work-items."""
+"""What is visible at a place of a kernel, for the verifier."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VARYING = frozenset({"local_id", "lane_id", "shuffle_xor", "broadcast"})
 
 
 @dataclass(slots=True)
-class Visible:
+class Scope:
     """What is visible at a place.
 
     Attributes:
@@ -29,11 +29,9 @@ class Visible:
     varying: set[str] = field(default_factory=set)
     divergent: bool = False
 
-    def inner(self, divergent: bool = False) -> Visible:
+    def inner(self, divergent: bool = False) -> Scope:
         """A block inside: what it adds ends with it."""
-        return Visible(
-            dict(self.variables), dict(self.buffers), set(self.varying), divergent=self.divergent or divergent
-        )
+        return Scope(dict(self.variables), dict(self.buffers), set(self.varying), divergent=self.divergent or divergent)
 
     def varies(self, node: Expr) -> bool:
         """Whether the value may differ between the work-items of a group, as far as can be told."""

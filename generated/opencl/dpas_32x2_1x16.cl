@@ -1,0 +1,157 @@
+// dpas_32x2_1x16: C = alpha * A * B + beta * C; float16, sums and C in float32
+//
+// Schedule   32x2 of C per work-item, 1x16 work-items per group (32x32 of C), 16 along K per
+//            iteration, by matrix instructions of the sub-group
+// A          buffer, packed by a kernel of its own as the instructions want it, then block reads of
+//            8 words
+// B          buffer, packed by a kernel of its own as the instructions want it, then block reads of
+//            8 words
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     dpas_32x2_1x16_pack_a: local size {256, 1}, global size {((m + 31) / 32 * ((k + 15) /
+//                16) * 512 + 255) / 256 * 256, 1}
+//            dpas_32x2_1x16_pack_b: local size {256, 1}, global size {((n + 31) / 32 * ((k + 15) /
+//                16) * 512 + 255) / 256 * 256, 1}
+//            dpas_32x2_1x16: local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 31) / 32}
+// Needs      packed_a of (m + 31) / 32 * ((k + 15) / 16) * 512 float16, aligned to 16 bytes
+//            packed_b of (n + 31) / 32 * ((k + 15) / 16) * 512 float16, aligned to 16 bytes
+//            cl_intel_subgroups, sub-groups of 16
+// Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+
+#pragma OPENCL EXTENSION cl_intel_subgroups : enable
+
+// float16 as it lies in memory, as float.
+static inline float half_to_float(ushort bits)
+{
+    return vload_half(0, (const half *)&bits);
+}
+
+// Eight words a lane, from a tile that was packed to be read so.
+static inline short8 __attribute__((overloadable)) packed_read(const __global short *from)
+{
+    return as_short8(intel_sub_group_block_read_us8((const __global ushort *)from));
+}
+
+// Eight words a lane, from a tile that was packed to be read so.
+static inline int8 __attribute__((overloadable)) packed_read(const __global int *from)
+{
+    return as_int8(intel_sub_group_block_read8((const __global uint *)from));
+}
+
+#ifdef cl_intel_subgroup_matrix_multiply_accumulate
+__attribute__((overloadable))
+float8 intel_sub_group_f16_f16_matrix_mad_k16(short8 a, int8 b, float8 acc);
+#endif
+
+// acc [8][16] += a [8][16] * b [16][16], by the sub-group as one. Of each row of A a lane holds
+// an element; of B it holds a column, 2 elements in a word.
+static inline void multiply(float *acc, const short *a, const int *b)
+{
+#ifdef cl_intel_subgroup_matrix_multiply_accumulate
+    vstore8(intel_sub_group_f16_f16_matrix_mad_k16(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
+#else
+    // The same in software, for devices without matrix units.
+    for (int i = 0; i < 8; ++i) {
+        for (int k = 0; k < 16; ++k) {
+            const int row = intel_sub_group_shuffle((int)a[i], k);
+            const int column = b[k / 2] >> k % 2 * 16;
+            acc[i] += half_to_float((ushort)row) * half_to_float((ushort)column);
+        }
+    }
+#endif
+}
+
+__attribute__((reqd_work_group_size(256, 1, 1)))
+__kernel void dpas_32x2_1x16_pack_a(int m, int k, __global const ushort *restrict a, int lda,
+                                    __global ushort *restrict packed_a)
+{
+    const int chunks = (k + 15) / 16;
+    const int element = (int)get_group_id(0) * 256 + (int)get_local_id(0);
+
+    if (element < (m + 31) / 32 * ((k + 15) / 16) * 512) {
+        const int tile = element / 512;
+        const int inside = element % 512;
+        const int row = tile / chunks * 32 + inside / 16;
+        const int col = tile % chunks * 16 + inside % 16;
+        const ushort value = col < k ? a[min(row, m - 1) * lda + col] : 0;
+        packed_a[element] = value;
+    }
+}
+
+__attribute__((reqd_work_group_size(256, 1, 1)))
+__kernel void dpas_32x2_1x16_pack_b(int n, int k, __global const ushort *restrict b, int ldb,
+                                    __global ushort *restrict packed_b)
+{
+    const int chunks = (k + 15) / 16;
+    const int element = (int)get_group_id(0) * 256 + (int)get_local_id(0);
+
+    if (element < (n + 31) / 32 * ((k + 15) / 16) * 512) {
+        const int tile = element / 512;
+        const int inside = element % 512;
+        const int row = tile % chunks * 16 + inside / 32 % 8 * 2 + inside % 2;
+        const int col = tile / chunks * 32 + inside / 256 * 16 + inside / 2 % 16;
+        const ushort value = row < k ? b[row * ldb + min(col, n - 1)] : 0;
+        packed_b[element] = value;
+    }
+}
+
+__attribute__((reqd_work_group_size(16, 1, 1)))
+__attribute__((intel_reqd_sub_group_size(16)))
+__kernel void dpas_32x2_1x16(int m, int n, int k, float alpha,
+                             __global const short *restrict packed_a,
+                             __global const int *restrict packed_b, float beta,
+                             __global float *restrict c, int ldc)
+{
+    const int row0 = (int)get_group_id(1) * 32;
+    const int col = (int)get_group_id(0) * 32 + (int)get_sub_group_local_id();
+    const int chunks = (k + 15) / 16;
+
+    float acc[2][32];
+    #pragma unroll
+    for (int i = 0; i < 32; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            acc[j][i] = 0.0f;
+        }
+    }
+
+    // Steps of 16 along K; both operands are packed in that order, with zeros past K.
+    int b_at = (int)get_group_id(0) * chunks * 256;
+    int a_at = (int)get_group_id(1) * chunks * 512;
+    for (int k0 = 0; k0 < k; k0 += 16) {
+        int b_frag[2][8];
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            vstore8(packed_read(packed_b + b_at + j * 128), 0, b_frag[j]);
+        }
+        short a_frag[4][8];
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            vstore8(packed_read(packed_a + a_at + i * 128), 0, a_frag[i]);
+        }
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                multiply(&acc[j][i * 8], a_frag[i], b_frag[j]);
+            }
+        }
+        b_at = b_at + 256;
+        a_at = a_at + 512;
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 32; ++i) {
+        if (row0 + i < m) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 16 < n) {
+                    c[(row0 + i) * ldc + col + j * 16] =
+                        beta == 0.0f ? alpha * acc[j][i]
+                                     : fma(beta, c[(row0 + i) * ldc + col + j * 16],
+                                         alpha * acc[j][i]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+"""Products by matrix instructions, as the interpreter runs them: all types, lanes and layouts, ragged sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
+from gemmgen.ir.target import TARGETS
+from gemmgen.methods import defaults
+from gemmgen.spec import GemmSpec
+from tests.support.problems import Problem, interpret, layouts
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize(("dtype", "result"), [(F16, F32), (F16, F16), (BF16, F32), (I8, None)])
+def test_any_size_and_layout(dtype: DType, result: DType | None, lanes: int, rng: np.random.Generator) -> None:
+    schedule = defaults("dpas", (16, 2), (1, lanes), 32 // dtype.size, lanes)
+    specs = list(layouts(GemmSpec(dtype=dtype, c_dtype=result)))
+    for size, spec in zip([(33, 18, 19), (1, 1, 1), (16, 40, 33), (7, 3, 64)] * 2, specs, strict=True):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["intel"]), spec, problem))
+
+
+def test_what_lies_past_k_never_counts(rng: np.random.Generator) -> None:
+    """Not even where what happens to lie there is NaN: the padding of K is zeros, not what is next in memory."""
+    spec = GemmSpec(dtype=F16, c_dtype=F32)
+    problem = Problem.of(rng, spec, 9, 9, 5, 1.0, 0.0)
+    a = problem.a.copy()
+    a[1] = np.nan
+    program = driver.lower_program(spec, defaults("dpas", (8, 1)), TARGETS["intel"])
+    result = interpret(program, spec, Problem(a, problem.b, problem.c, 1.0, 0.0, spec), pad=0)
+    assert np.isnan(result[1]).all()
+    assert not np.isnan(np.delete(result, 1, axis=0)).any()

@@ -105,7 +105,8 @@ def render_module(source: Source) -> str:
     if source.name in _TAKEN or keyword.iskeyword(source.name):
         raise ScheduleError(f"name {source.name!r} has a meaning in the Python module: choose another name")
     if len(source.entry_points) > 1:
-        raise ScheduleError("a Python module holds one kernel, but split needs two: use split 1, or gemmgen.compile")
+        why = "split needs two: use split 1" if len(source.entry_points) == 2 else "atom dpas needs three: use atom fma"
+        raise ScheduleError(f"a Python module holds one kernel, but {why}, or gemmgen.compile")
     dtype = source.spec.dtype
     if source.operation == "gemm" and (source.spec.result != dtype or dtype == BF16):
         raise ScheduleError(

@@ -388,8 +388,7 @@ class _Run:
         return tuple(self._evaluator.index(i, scope, site) for i in index)
 
 
-def _neighbour(index: list[Index], element: int) -> list[Index]:
-    # A single element may have no index at all.
+def _neighbour(index: list[Index], element: int) -> list[Index]:  # a single one may have no index at all
     return [*index[:-1], index[-1] + element] if element else index
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.ir.matrix import MATRIX_TYPES, ROWS, MatrixAtom
-from gemmgen.ir.target import FEATURES, Target
+from gemmgen.ir.target import Target
 from gemmgen.methods import defaults, flatten
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -25,8 +25,8 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         yield f"sub_group = {lanes or 'none'}, but atom dpas has 8 lanes (Xe-HPG) or 16 (Xe-HPC): use one of them"
         return
     atom = MatrixAtom(spec.dtype, lanes)
-    for feature in sorted(atom.needs - target.features):
-        yield f"atom dpas, but target {target.name!r} lacks {feature} ({FEATURES[feature]}): use target intel"
+    if lacking := sorted(atom.needs - target.features):
+        yield f"atom dpas, but target {target.name!r} lacks {', '.join(lacking)}: use target intel, or atom fma"
     if target.sub_group_sizes and lanes not in target.sub_group_sizes:
         sizes = ", ".join(map(str, target.sub_group_sizes))
         yield f"sub_group = {lanes} is not a size of target {target.name!r}: use one of {sizes}"

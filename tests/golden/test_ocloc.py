@@ -10,6 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from gemmgen import presets
+from gemmgen.inspect.jobs import inspect, jobs
+from gemmgen.inspect.machine import choose
+from gemmgen.inspect.report import Report
+from gemmgen.ir.dtypes import BF16, I8, DType
+from gemmgen.methods import defaults
+from gemmgen.spec import GemmSpec
 from tests.support.inspect import reported
 
 #: Preset, multiply-adds of its hot loop, and for each device the least share of the loop's instructions.
@@ -53,10 +59,25 @@ def test_hot_loop_from_buffers(name: str, device: str, least: float, needs_tool:
     assert found.loop.math / found.loop.messages >= 16
 
 
+@pytest.mark.parametrize(("lanes", "device"), [(8, "dg2-g10"), (16, "pvc")])
+@pytest.mark.parametrize("dtype", [BF16, I8], ids=str)
+def test_matrix_instructions_of_other_types(
+    dtype: DType, lanes: int, device: str, needs_tool: Callable[[str], str]
+) -> None:
+    """Judged by the instructions: a built-in that is not there leaves nothing behind."""
+    needs_tool("ocloc"), needs_tool("iga64")
+    schedule = defaults("dpas", (16, 2), (1, lanes), 32 // dtype.size, lanes)
+    (outcome,) = inspect(jobs(GemmSpec(dtype=dtype), schedule, choose([device])))
+    assert isinstance(outcome, Report), outcome.problems
+    matrix = [i for i in outcome.compiled.listing.instructions if i.opcode.startswith("dpas")]
+    assert [i.fmas for i in matrix] == [8 * 32 // dtype.size * lanes] * 4
+    assert outcome.compiled.resources.scratch == 0
+
+
 @pytest.mark.parametrize(("lanes", "device", "least"), [(8, "dg2-g10", 0.16), (16, "pvc", 0.22)])
 def test_matrix_instructions(lanes: int, device: str, least: float, needs_tool: Callable[[str], str]) -> None:
     """Eight `dpas` a step. Each operand takes two messages (one for A on pvc), and each message an address: that is
-    what keeps the share down (docs/types.md).
+    what keeps the share down (docs/matrices.md).
     """
     needs_tool("ocloc"), needs_tool("iga64")
     found = reported(f"dpas_32x2_1x{lanes}", device)

@@ -114,6 +114,13 @@ def test_intel_counts_a_transposed_message_by_its_elements() -> None:
     assert x.access == Access("global", "load.ugm.d32x8t", 32)
 
 
+def test_nvidia_vectors_that_are_added_to_memory() -> None:
+    line = "        /*6440*/                   REDG.E.ADD.F32x4.FTZ.RN.STRONG.GPU desc[UR12][R20.64], R4 ;"
+    listing = nvidia.parse(line)
+    assert not listing.strange
+    assert [x.kind for x in listing.instructions] == [Kind.STORE]
+
+
 def test_nvidia() -> None:
     listing = nvidia.parse(NVIDIA)
     assert not listing.strange

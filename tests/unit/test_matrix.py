@@ -19,6 +19,7 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import map_body
 from gemmgen.methods import defaults
+from gemmgen.module import render_module
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -95,7 +96,12 @@ def test_refusals(spec: GemmSpec, schedule: Schedule, problem: str) -> None:
 @pytest.mark.parametrize("backend", ["cuda", "sycl"])
 def test_other_languages_say_what_they_lack(backend: str) -> None:
     problems = driver.refusals(SPEC, defaults("dpas"), backend)
-    assert [problem for problem in problems if "lacks intel_sub_groups" in problem]
+    assert [problem for problem in problems if "intel_sub_groups: use target intel, or atom fma" in problem]
+
+
+def test_a_python_module_holds_one_kernel() -> None:
+    with pytest.raises(ScheduleError, match="atom dpas needs three: use atom fma, or"):
+        render_module(driver.emit(SPEC, defaults("dpas")))
 
 
 def test_a_file_has_both_the_instruction_and_its_stand_in() -> None:

@@ -12,8 +12,8 @@
 //            dpas_32x2_1x16_pack_b: local size {256, 1}, global size {((n + 31) / 32 * ((k + 15) /
 //                16) * 512 + 255) / 256 * 256, 1}
 //            dpas_32x2_1x16: local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 31) / 32}
-// Needs      packed_a of (m + 31) / 32 * ((k + 15) / 16) * 512 float16, aligned to 16 bytes
-//            packed_b of (n + 31) / 32 * ((k + 15) / 16) * 512 float16, aligned to 16 bytes
+// Needs      a_packed of (m + 31) / 32 * ((k + 15) / 16) * 512 elements
+//            b_packed of (n + 31) / 32 * ((k + 15) / 16) * 512 elements
 //            cl_intel_subgroups, sub-groups of 16
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
 
@@ -62,7 +62,7 @@ static inline void multiply(float *acc, const short *a, const int *b)
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void dpas_32x2_1x16_pack_a(int m, int k, __global const ushort *restrict a, int lda,
-                                    __global ushort *restrict packed_a)
+                                    __global ushort *restrict a_packed)
 {
     const int chunks = (k + 15) / 16;
     const int element = (int)get_group_id(0) * 256 + (int)get_local_id(0);
@@ -73,13 +73,13 @@ __kernel void dpas_32x2_1x16_pack_a(int m, int k, __global const ushort *restric
         const int row = tile / chunks * 32 + inside / 16;
         const int col = tile % chunks * 16 + inside % 16;
         const ushort value = col < k ? a[min(row, m - 1) * lda + col] : 0;
-        packed_a[element] = value;
+        a_packed[element] = value;
     }
 }
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void dpas_32x2_1x16_pack_b(int n, int k, __global const ushort *restrict b, int ldb,
-                                    __global ushort *restrict packed_b)
+                                    __global ushort *restrict b_packed)
 {
     const int chunks = (k + 15) / 16;
     const int element = (int)get_group_id(0) * 256 + (int)get_local_id(0);
@@ -90,15 +90,15 @@ __kernel void dpas_32x2_1x16_pack_b(int n, int k, __global const ushort *restric
         const int row = tile % chunks * 16 + inside / 32 % 8 * 2 + inside % 2;
         const int col = tile / chunks * 32 + inside / 256 * 16 + inside / 2 % 16;
         const ushort value = row < k ? b[row * ldb + min(col, n - 1)] : 0;
-        packed_b[element] = value;
+        b_packed[element] = value;
     }
 }
 
 __attribute__((reqd_work_group_size(16, 1, 1)))
 __attribute__((intel_reqd_sub_group_size(16)))
 __kernel void dpas_32x2_1x16(int m, int n, int k, float alpha,
-                             __global const short *restrict packed_a,
-                             __global const int *restrict packed_b, float beta,
+                             __global const short *restrict a_packed,
+                             __global const int *restrict b_packed, float beta,
                              __global float *restrict c, int ldc)
 {
     const int row0 = (int)get_group_id(1) * 32;
@@ -121,12 +121,12 @@ __kernel void dpas_32x2_1x16(int m, int n, int k, float alpha,
         int b_frag[2][8];
         #pragma unroll
         for (int j = 0; j < 2; ++j) {
-            vstore8(packed_read(packed_b + b_at + j * 128), 0, b_frag[j]);
+            vstore8(packed_read(b_packed + b_at + j * 128), 0, b_frag[j]);
         }
         short a_frag[4][8];
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            vstore8(packed_read(packed_a + a_at + i * 128), 0, a_frag[i]);
+            vstore8(packed_read(a_packed + a_at + i * 128), 0, a_frag[i]);
         }
         #pragma unroll
         for (int i = 0; i < 4; ++i) {

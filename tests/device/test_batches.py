@@ -1,0 +1,143 @@
+"""Batches and packed matrices on the devices of this machine: against float64, with gaps of every kind, in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gemmgen
+from gemmgen import driver, presets
+from gemmgen.errors import SpecError
+from gemmgen.runtime import opencl
+from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.runtime.host import HostStage
+from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.spec import GemmSpec
+from tests.device.naive import DEVICES
+from tests.support import cuda, sycl
+from tests.support.problems import CANARY, Matrix, Problem
+
+BATCHED = GemmSpec(batched=True)
+SIZE = (5, 37, 43, 29)
+
+
+def operands(rng: np.random.Generator) -> tuple[Matrix, Matrix]:
+    count, m, n, k = SIZE
+    return rng.standard_normal((count, m, k), np.float32), rng.standard_normal((count, k, n), np.float32)
+
+
+def check(a: Matrix, b: Matrix, c: Matrix) -> None:
+    """Each product by itself."""
+    for number, result in enumerate(c):
+        left, right = (x if x.ndim == 2 else x[number % len(x)] for x in (a, b))
+        Problem(left, right, np.full(result.shape, np.nan, np.float32), 1.0, 0.0).check(np.ascontiguousarray(result))
+
+
+def check_batches(gemm: object, rng: np.random.Generator) -> None:
+    """All of a batch; one matrix for all; matrices whose lines lie between each other's; a result with gaps."""
+    assert callable(gemm)
+    (a, b), (count, m, n, _) = operands(rng), SIZE
+    for left, right in ((a, b), (a[0], b), (a, b[:1]), (np.broadcast_to(a[0], a.shape), b)):
+        check(np.asarray(left), right, gemm(left, right))
+    lines = np.ascontiguousarray(a.transpose(1, 0, 2)).transpose(1, 0, 2)
+    check(a, b, gemm(lines, b))
+    memory = np.full((m, count, n + 3), CANARY, np.float32)
+    out = memory.transpose(1, 0, 2)[:, :, :n]
+    assert gemm(a, b, out) is out
+    check(a, b, out)
+    assert (memory[:, :, n:] == CANARY).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["naive", "lds_8x8_16x16_k8_double", "smem_8x8_double_packed"])
+def test_opencl(name: str, device: DeviceInfo, rng: np.random.Generator) -> None:
+    source = driver.emit(BATCHED, presets.load(name).schedule, target=target_of(device.handle))
+    check_batches(CompiledKernel.from_source(source, device), rng)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_where_nothing_is_shared(device: DeviceInfo, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    """Devices with memory of their own get copies without gaps."""
+
+    class Apart(HostStage):
+        def _may_share(self, begin: int, end: int) -> bool:
+            return False
+
+    monkeypatch.setattr(opencl, "HostStage", Apart)
+    source = driver.emit(BATCHED, presets.load("naive").schedule, target=target_of(device.handle))
+    check_batches(CompiledKernel.from_source(source, device), rng)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_arrays_on_the_device(device: DeviceInfo, rng: np.random.Generator) -> None:
+    import pyopencl.array as cl_array
+
+    source = driver.emit(BATCHED, presets.load("naive").schedule, target=target_of(device.handle))
+    gemm = CompiledKernel.from_source(source, device)
+    a, b = operands(rng)
+    there = [cl_array.to_device(gemm.queue, x) for x in (a, b)]
+    result = gemm(*there)
+    assert result.shape == (SIZE[0], SIZE[1], SIZE[2])
+    check(a, b, result.get())
+    # Views that begin where no sub-buffer can are gathered matrix by matrix.
+    wide = cl_array.to_device(gemm.queue, np.pad(a, ((0, 0), (0, 0), (1, 2))))
+    check(a, b, gemm(wide[:, :, 1:-2], there[1]).get())
+
+
+@sycl.needs_device
+@pytest.mark.parametrize("name", ["naive", "smem_8x8_double_packed"])
+def test_sycl(name: str, rng: np.random.Generator) -> None:
+    gemm = gemmgen.compile(BATCHED, name, backend="sycl")
+    check_batches(gemm, rng)
+
+
+@pytest.mark.skipif(cuda.why_no_gpu() is not None, reason=str(cuda.why_no_gpu()))
+@pytest.mark.parametrize(
+    "name", ["naive", "async_8x4_8x16", "mbarrier_8x8_2x16_split8", "mbarrier_8x16_8x8_slices4_packed"]
+)
+def test_cuda(name: str, rng: np.random.Generator) -> None:
+    import cupy
+
+    gemm = gemmgen.compile(BATCHED, name, backend="cuda")
+
+    def on_gpu(a: Matrix, b: Matrix, c: Matrix | None = None) -> Matrix:
+        # As they lie: CuPy copies gaps away.
+        base = None if c is None else cupy.asarray(c.base)
+        out = None if base is None else base.transpose(1, 0, 2)[:, :, : c.shape[2]] if c is not None else None
+        left = cupy.asarray(a.transpose(1, 0, 2)).transpose(1, 0, 2) if a.ndim == 3 else cupy.asarray(a)
+        result = gemm(left, cupy.asarray(b), out)
+        if c is None or base is None:
+            return np.asarray(result.get())
+        np.copyto(c.base, base.get())  # type: ignore[arg-type]
+        return c
+
+    check_batches(on_gpu, rng)
+    # Whole tiles and aligned strides: the twin.
+    a = cupy.asarray(rng.standard_normal((3, 128, 128), np.float32))
+    assert gemm.source_for(a, a).spec.ld_multiple == 4 or gemm.source.alignment == 4
+    check(a.get(), a.get(), gemm(a, a).get())
+
+
+def test_bad_batches(rng: np.random.Generator) -> None:
+    gemm = gemmgen.compile(BATCHED, "naive")
+    a, b = operands(rng)
+    for arguments, said in (
+        ((a, b[:3]), "the batch has 5 of a, 3 of b: pass as many of each; of a and b, one may serve all"),
+        ((a, b, np.empty((2, 37, 43), np.float32)), "the batch has 5 of a, 5 of b, 2 of c"),
+        ((a[::-1], b), "a's matrices lie -4292 bytes apart: pass a copy of it"),
+        ((a[0], b[0], np.empty((37, 43), np.float32)), "c has shape 37x43, so 2 dimensions, not 3"),
+        ((a[None], b), "a has shape 1x5x37x29, so 4 dimensions, not 2 or 3: pass a.reshape(batch, rows, cols)"),
+    ):
+        with pytest.raises(SpecError) as error:
+            gemm(*arguments)
+        assert said in str(error.value)
+    shared = np.lib.stride_tricks.as_strided(np.empty((37, 43), np.float32), (5, 37, 43), (0, 172, 4))
+    with pytest.raises(SpecError, match="c's matrices share elements: pass an array that has each of its own"):
+        gemm(a, b, shared)
+    with pytest.raises(SpecError, match="or compile a GemmSpec with batched=True"):
+        gemmgen.compile(GemmSpec(), "naive")(a, b)
+    promised = gemmgen.compile(replace(BATCHED, ld_multiple=4), "naive")
+    with pytest.raises(SpecError, match="matrices lie 1073 elements apart, not a multiple of 4"):
+        promised(np.pad(a, ((0, 0), (0, 0), (0, 3)))[:, :, :29].copy(), b)

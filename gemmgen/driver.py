@@ -99,17 +99,18 @@ def _form(language: type[CLike], form: str | None) -> str | None:
 def _target(language: type[CLike], target: Target | None) -> Target:
     """The target that is meant. Raises: ScheduleError if it speaks another language."""
     if target is None:
-        return TARGETS[language.targets[0]]
+        target = TARGETS[language.targets[0]]
     if target.name in TARGETS and target.name not in language.targets:
         raise ScheduleError(
             f"target {target.name!r} does not run {language.name}: use one of {', '.join(language.targets)}"
         )
-    return target
+    return replace(target, features=target.features - language.lacks)
 
 
 def default_target(spec: GemmSpec, schedule: Schedule, backend: str = "opencl") -> Target:
     """What is meant where no target is named: the backend's first one that has the least against the schedule."""
-    targets = [TARGETS[name] for name in find_backend(backend).targets]
+    language = find_backend(backend)
+    targets = [_target(language, TARGETS[name]) for name in language.targets]
     return min(targets, key=lambda target: len(_problems(spec, schedule, target)))
 
 

@@ -102,7 +102,9 @@ def _only_kernel(source: Source) -> EntryPoint:
     if source.operation == "gemm" and source.spec.batched:
         raise ScheduleError("a Python module takes no batches: leave out --batched, or use gemmgen.compile")
     if len(source.entry_points) > 1:
-        raise ScheduleError("a Python module holds one kernel, but split, packed and atom dpas need more: use gemmgen.compile")
+        raise ScheduleError(
+            "a Python module holds one kernel, but split, packed and dpas need more: use gemmgen.compile"
+        )
     dtype = source.spec.dtype
     if source.operation == "gemm" and (source.spec.result != dtype or dtype == BF16):
         raise ScheduleError(

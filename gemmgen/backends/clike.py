@@ -75,6 +75,8 @@ class CLike(ABC):
 
     #: Names of the targets that speak it; the first is meant where none is named.
     targets: ClassVar[tuple[str, ...]]
+    #: What the language has no words for, whatever a target offers.
+    lacks: ClassVar[frozenset[str]] = frozenset()
     #: What a kernel can be delivered as, where there is a choice; the first is meant where none is named.
     forms: ClassVar[tuple[str, ...]] = ()
     #: The smaller of two numbers.

@@ -35,6 +35,7 @@ class Sycl(CLike):
     suffix: ClassVar[str] = ".hpp"
     words: ClassVar[Words] = Words("work-item", "group", "USM", "local memory", "sub-group")
     targets: ClassVar[tuple[str, ...]] = ("sycl", "xe_hpc", "khr", "portable")
+    lacks: ClassVar[frozenset[str]] = frozenset({"intel_sub_groups", "image_block_read"})
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
     types: ClassVar[dict[str, str]] = TYPES
     minimum: ClassVar[str] = "std::min"

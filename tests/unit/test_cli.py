@@ -211,7 +211,7 @@ def test_emit_of_two_kernels() -> None:
 
 def test_a_module_of_two_kernels_is_refused() -> None:
     text = refused(*RING, "--set", "split=4", "--python")
-    assert "split, packed and atom dpas need more: use gemmgen.compile" in " ".join(text.split())
+    assert "split, packed and dpas need more: use gemmgen.compile" in " ".join(text.split())
     compile(printed(*RING, "--python"), "ring.py", "exec")
 
 

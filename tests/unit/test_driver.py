@@ -99,7 +99,7 @@ def test_every_kernel_goes_through_every_pass(stop_after: str) -> None:
 
 
 def test_a_module_holds_one_kernel() -> None:
-    with pytest.raises(ScheduleError, match=r"split, packed and atom dpas need more: use gemmgen\.compile"):
+    with pytest.raises(ScheduleError, match=r"split, packed and dpas need more: use gemmgen\.compile"):
         render_module(driver.emit(SPEC, SPLIT, "cuda"))
     assert "parts" in render_module(driver.emit(SPEC, replace(SPLIT, split=1), "cuda"))
 

@@ -100,7 +100,7 @@ def test_other_languages_say_what_they_lack(backend: str) -> None:
 
 
 def test_a_python_module_holds_one_kernel() -> None:
-    with pytest.raises(ScheduleError, match="atom dpas need more: use"):
+    with pytest.raises(ScheduleError, match="dpas need more: use"):
         render_module(driver.emit(SPEC, defaults("dpas")))
 
 

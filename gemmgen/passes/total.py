@@ -10,8 +10,9 @@ from gemmgen.ir.stmt import Alloc, Body, Comment, If, Let, Registers, Store, Sum
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import ACROSS, BATCH, BATCH_COUNT, COL, ROW, call
 
-#: Work-items of a group, side by side along a row.
-GROUP = 256
+#: Work-items of a group, side by side along a row; fewer where each has many parts to add up, so that more of a device
+#: is at it: where K is split so often, C is small.
+GROUP, SMALL_GROUP, MANY_PARTS = 256, 32, 32
 
 
 def build_total(plan: Plan) -> Kernel:
@@ -47,12 +48,13 @@ def _update(plan: Plan, value: Registers) -> Update:
 
 def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = None) -> Kernel:
     """A kernel with a work-item for each element of C."""
-    across = ceil_div(plan.n, GROUP)
+    width = GROUP if parts is None or plan.schedule.split < MANY_PARTS else SMALL_GROUP
+    across = ceil_div(plan.n, width)
     body = (
         *((Let(BATCH, call("group_id", 2)),) if plan.spec.batched else ()),
         Let(ACROSS, across),
         Let(ROW, call("group_id", 0) // ACROSS),
-        Let(COL, call("group_id", 0) % ACROSS * GROUP + call("local_id", 0)),
+        Let(COL, call("group_id", 0) % ACROSS * width + call("local_id", 0)),
         *plan.to_product(parts, plan.c),
         If(both(plan.m > ROW, plan.n > COL), inside),
     )
@@ -61,7 +63,7 @@ def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = N
         name=f"{plan.name}_{suffix}",
         params=tuple(p for p in listed if isinstance(p, Buffer | Var)),
         body=body,
-        group=(1, GROUP),
+        group=(1, width),
         grid=(Const(1), plan.m * across),
         facts=(plan.m - ROW - 1,),
         promises=plan.promises(),

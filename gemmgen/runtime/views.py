@@ -199,8 +199,9 @@ def stride_problem(name: str, array: ArrayLike, order: Order, order_option: str)
 
 def workspace_problem(name: str, elements: int) -> str:
     """The sentence for memory between kernels that is too large."""
-    remedy = "split less" if name == "workspace" else "multiply in parts, or use a preset that packs nothing"
-    return f"{name} has {elements:,} elements, more than 32-bit indices reach: {remedy}"
+    if name == "workspace":
+        return f"the workspace has {elements:,} elements, more than 32-bit indices reach: use a lower split"
+    return f"{name} has {elements:,} elements, more than 32-bit indices reach: multiply in parts, or pack nothing"
 
 
 def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingProxyType({})) -> None:

@@ -6,14 +6,17 @@
 //            step, warps of 4x8 threads, neighbouring lanes in different rows, K in 7 parts that a
 //            second kernel adds up, blocks in bands of 2 rows, stores of 4 elements, every other
 //            row of the arithmetic backwards
-// A          global memory, asynchronous copies of single elements, to shared memory, transposed,
-//            rows padded by 4
+// A          packed into whole tiles by a kernel before; global memory, asynchronous copies of 4
+//            elements, to shared memory, transposed
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
-// Launch     mbarrier_8x16_16x16_split7: block (16, 16), grid ((m + 127) / 128 * ((n + 255) / 256)
+// Launch     mbarrier_8x16_16x16_split7_pack: block (32, 8), grid (((k + 31) / 32 * 32 + 31) / 32 *
+//                (((m + 127) / 128 * 128 + 31) / 32), 1)
+//            mbarrier_8x16_16x16_split7: block (16, 16), grid ((m + 127) / 128 * ((n + 255) / 256)
 //                * 7, 1)
 //            mbarrier_8x16_16x16_split7_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
-// Needs      198,656 bytes of shared memory
+// Needs      196,608 bytes of shared memory
+//            a_packed of (k + 31) / 32 * 32 * ((m + 127) / 128 * 128) elements, aligned to 16 bytes
 //            a workspace of m * ((n + 3) / 4 * 4) * 7 elements, aligned to 16 bytes
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -arch=sm_90 -Werror all-warnings -c mbarrier_8x16_16x16_split7.cu
@@ -28,11 +31,11 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// Begins a copy of 4 bytes to shared memory.
-__device__ __forceinline__ void async_copy(float *to, const float *from)
+// Begins a copy of 16 bytes to shared memory.
+__device__ __forceinline__ void async_copy4(float *to, const float *from)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
                  ::"r"(address), "l"(from) : "memory");
 }
 
@@ -90,7 +93,40 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
+mbarrier_8x16_16x16_split7_pack(int m, int k, const float *__restrict__ a, int lda,
+                                float *__restrict__ a_packed)
+{
+    const int m_whole = (m + 127) / 128 * 128;
+    const int k_whole = (k + 31) / 32 * 32;
+    const int block = int(blockIdx.x);
+    const int local_row = int(threadIdx.y);
+    const int local_col = int(threadIdx.x);
+
+    __shared__ float a_tile[32][33];
+
+    const int a_slow = block / ((m_whole + 31) / 32) * 32;
+    const int a_fast = block % ((m_whole + 31) / 32) * 32;
+
+    // Read by lines, written by lines: turned in between.
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        a_tile[i * 8 + local_row][local_col] =
+            a_fast + i * 8 + local_row < m && a_slow + local_col < k
+                ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
+                : 0.0f;
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
+            a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
+                a_tile[local_col][i * 8 + local_row];
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__restrict__ a_packed,
                            const float *__restrict__ b, int ldb, float *__restrict__ workspace)
 {
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
@@ -110,18 +146,21 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
     const int col0 = block_col * 256;
     const int row = row0 + local_row * 4;
     const int col = col0 + local_col * 4;
+    const int m_whole = (m + 127) / 128 * 128;
     const int k_part = (k + 223) / 224 * 32;
     const int k_begin = part * k_part;
     const int k_end = min(k, k_begin + k_part);
-    const int a_row = local_index / 8;
-    const int a_k = local_index % 8;
+    const int a_packed_k = local_index / 32;
+    const int a_packed_row = local_index % 32 * 4;
     const int b_k = local_index / 64;
     const int b_col = local_index % 64 * 4;
+    const int a_packed_k_by1 = local_index / 128;
+    const int a_packed_row_by1 = local_index % 128;
 
     extern __shared__ __align__(16) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<float(*)[16][8][132]>(shared);
+    auto &a_shared = *reinterpret_cast<float(*)[16][8][128]>(shared);
     __align__(16) float a_frag[2][8];
-    auto &b_shared = *reinterpret_cast<float(*)[16][8][256]>(shared + 67584);
+    auto &b_shared = *reinterpret_cast<float(*)[16][8][256]>(shared + 65536);
     __align__(16) float b_frag[2][16];
     float acc[8][16];
     #pragma unroll
@@ -146,11 +185,8 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
         if (k_batch + 32 <= k_end && ldb % 4 == 0) {
             #pragma unroll
             for (int t = 0; t < 4; ++t) {
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    async_copy(&a_shared[(k_batch - k_begin) / 8 % 16 + t][a_k][a_row + i * 32],
-                        &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k]);
-                }
+                async_copy4(&a_shared[(k_batch - k_begin) / 8 % 16 + t][a_packed_k][a_packed_row],
+                    &a_packed[(k_batch + t * 8 + a_packed_k) * m_whole + row0 + a_packed_row]);
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     const int b_inside =
@@ -164,11 +200,13 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
             for (int t = 0; t < 4; ++t) {
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    const int a_inside = k_batch + t * 8 + a_k < k ? 1 : 0;
+                    const int a_packed_inside =
+                        k_batch + t * 8 + a_packed_k_by1 + i * 2 < (k + 31) / 32 * 32 ? 1 : 0;
                     async_copy_inside(
-                        &a_shared[(k_batch - k_begin) / 8 % 16 + t][a_k][a_row + i * 32],
-                        &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k],
-                        a_inside);
+                        &a_shared[(k_batch - k_begin) / 8 % 16 + t][a_packed_k_by1
+                            + i * 2][a_packed_row_by1],
+                            &a_packed[(k_batch + t * 8 + a_packed_k_by1 + i * 2) * m_whole + row0
+                                + a_packed_row_by1], a_packed_inside);
                 }
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
@@ -203,13 +241,10 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
             if (k_batch + 96 <= k_end && ldb % 4 == 0) {
                 #pragma unroll
                 for (int t = 0; t < 4; ++t) {
-                    #pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        async_copy(
-                            &a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_k][a_row + i * 32],
-                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k
-                                + 64]);
-                    }
+                    async_copy4(
+                        &a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_packed_k][a_packed_row],
+                        &a_packed[(k_batch + t * 8 + a_packed_k + 64) * m_whole + row0
+                            + a_packed_row]);
                     #pragma unroll
                     for (int i = 0; i < 2; ++i) {
                         const int b_inside =
@@ -224,11 +259,14 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
                 for (int t = 0; t < 4; ++t) {
                     #pragma unroll
                     for (int i = 0; i < 4; ++i) {
-                        const int a_inside = k_batch + t * 8 + a_k + 64 < k ? 1 : 0;
+                        const int a_packed_inside =
+                            k_batch + t * 8 + a_packed_k_by1 + i * 2 + 64 < (k + 31) / 32 * 32 ? 1
+                                                                                               : 0;
                         async_copy_inside(
-                            &a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_k][a_row + i * 32],
-                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k_batch + t * 8 + a_k
-                                + 64], a_inside);
+                            &a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_packed_k_by1
+                                + i * 2][a_packed_row_by1],
+                                &a_packed[(k_batch + t * 8 + a_packed_k_by1 + i * 2 + 64) * m_whole
+                                    + row0 + a_packed_row_by1], a_packed_inside);
                     }
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
@@ -251,7 +289,7 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
             for (int kk = 0; kk < 7; ++kk) {
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
-                    copy4(&a_frag[(kk + 1) % 2][i * 4], &a_tile[(kk + 1) * 132 + i * 64]);
+                    copy4(&a_frag[(kk + 1) % 2][i * 4], &a_tile[(kk + 1) * 128 + i * 64]);
                 }
                 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
@@ -268,7 +306,7 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
             }
             const bool last = slot == 15;
             slot = last ? 0 : slot + 1;
-            a_tile += last ? -15840 : 1056;
+            a_tile += last ? -15360 : 1024;
             b_tile += last ? -30720 : 2048;
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -345,22 +383,33 @@ mbarrier_8x16_16x16_split7_total(int m, int n, const float *__restrict__ workspa
 // Queues the kernels on a stream; matrices are in the device's memory.
 extern "C" cudaError_t mbarrier_8x16_16x16_split7_launch(int m, int n, int k, float alpha,
                                                          const float *a, int lda, const float *b,
-                                                         int ldb, float *workspace, float beta,
-                                                         float *c, int ldc, cudaStream_t stream)
+                                                         int ldb, float *a_packed, float *workspace,
+                                                         float beta, float *c, int ldc,
+                                                         cudaStream_t stream)
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     {
+        const dim3 grid(((k + 31) / 32 * 32 + 31) / 32 * (((m + 127) / 128 * 128 + 31) / 32), 1);
+        const dim3 block(32, 8);
+        mbarrier_8x16_16x16_split7_pack<<<grid, block, 0, stream>>>(
+            m, k, a, lda, a_packed);
+        const cudaError_t launched = cudaGetLastError();
+        if (launched != cudaSuccess) {
+            return launched;
+        }
+    }
+    {
         const cudaError_t allowed = cudaFuncSetAttribute(
-            mbarrier_8x16_16x16_split7, cudaFuncAttributeMaxDynamicSharedMemorySize, 198656);
+            mbarrier_8x16_16x16_split7, cudaFuncAttributeMaxDynamicSharedMemorySize, 196608);
         if (allowed != cudaSuccess) {
             return allowed;
         }
         const dim3 grid((m + 127) / 128 * ((n + 255) / 256) * 7, 1);
         const dim3 block(16, 16);
-        mbarrier_8x16_16x16_split7<<<grid, block, 198656, stream>>>(
-            m, n, k, alpha, a, lda, b, ldb, workspace);
+        mbarrier_8x16_16x16_split7<<<grid, block, 196608, stream>>>(
+            m, n, k, alpha, a_packed, b, ldb, workspace);
         const cudaError_t launched = cudaGetLastError();
         if (launched != cudaSuccess) {
             return launched;

@@ -4,8 +4,7 @@
 //            tiles in shared memory at a time, handed over by 2 with a pair of mbarriers, each step
 //            in 4 slices with threads of their own, operands read from shared memory a step ahead,
 //            the next tile's before this one's last step, warps of 4x8 threads, neighbouring lanes
-//            in different rows, blocks in bands of 8 rows, stores of 4 elements, every other row of
-//            the arithmetic backwards
+//            in different rows, stores of 4 elements, every other row of the arithmetic backwards
 // A          packed into whole tiles by a kernel before; global memory, asynchronous copies of 4
 //            elements, to shared memory, transposed
 // B          packed into whole tiles by a kernel before; global memory, asynchronous copies of 4
@@ -14,8 +13,7 @@
 // Launch     mbarrier_8x16_8x8_slices4_packed_pack: block (32, 8), grid (((k + 63) / 64 * 64 + 31)
 //                / 32 * (((m + 63) / 64 * 64 + 31) / 32) + ((k + 63) / 64 * 64 + 31) / 32 * (((n +
 //                127) / 128 * 128 + 31) / 32), 1)
-//            mbarrier_8x16_8x8_slices4_packed: block (8, 32), grid ((m + 63) / 64 * ((n + 127) /
-//                128), 1)
+//            mbarrier_8x16_8x8_slices4_packed: block (8, 32), grid ((n + 127) / 128, (m + 63) / 64)
 // Needs      196,608 bytes of shared memory
 //            a_packed of (k + 63) / 64 * 64 * ((m + 63) / 64 * 64) elements, aligned to 16 bytes
 //            b_packed of (k + 63) / 64 * 64 * ((n + 127) / 128 * 128) elements, aligned to 16 bytes
@@ -138,15 +136,8 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha,
     const int lane = local_index % 32;
     const int local_row = warp * 4 + lane / 16 * 2 + (lane / 8 + lane / 2 + lane) % 2;
     const int local_col = lane % 8;
-    const int blocks_down = (m + 63) / 64;
-    const int blocks_across = (n + 127) / 128;
-    const int block = int(blockIdx.x);
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
-    const int row0 = block_row * 64;
-    const int col0 = block_col * 128;
+    const int row0 = int(blockIdx.y) * 64;
+    const int col0 = int(blockIdx.x) * 128;
     const int m_whole = (m + 63) / 64 * 64;
     const int n_whole = (n + 127) / 128 * 128;
     const int k_whole = (k + 63) / 64 * 64;
@@ -381,7 +372,7 @@ extern "C" cudaError_t mbarrier_8x16_8x8_slices4_packed_launch(int m, int n, int
         if (allowed != cudaSuccess) {
             return allowed;
         }
-        const dim3 grid((m + 63) / 64 * ((n + 127) / 128), 1);
+        const dim3 grid((n + 127) / 128, (m + 63) / 64);
         const dim3 block(8, 32);
         mbarrier_8x16_8x8_slices4_packed<<<grid, block, 196608, stream>>>(
             m, n, k, alpha, a_packed, b_packed, beta, c, ldc);

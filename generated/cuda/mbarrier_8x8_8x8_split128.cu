@@ -12,7 +12,7 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Launch     mbarrier_8x8_8x8_split128: block (8, 32), grid ((m + 63) / 64 * ((n + 63) / 64) * 128,
 //                1)
-//            mbarrier_8x8_8x8_split128_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
+//            mbarrier_8x8_8x8_split128_total: block (32, 1), grid (m * ((n + 31) / 32), 1)
 // Needs      135,168 bytes of shared memory
 //            a workspace of m * ((n + 3) / 4 * 4) * 128 elements, aligned to 16 bytes
 //            matrices that begin on multiples of 16 bytes
@@ -357,13 +357,13 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(32)
 mbarrier_8x8_8x8_split128_total(int m, int n, const float *__restrict__ workspace, float beta,
                                 float *__restrict__ c, int ldc)
 {
-    const int blocks_across = (n + 255) / 256;
+    const int blocks_across = (n + 31) / 32;
     const int row = int(blockIdx.x) / blocks_across;
-    const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
+    const int col = int(blockIdx.x) % blocks_across * 32 + int(threadIdx.x);
 
     if (col < n) {
         // The parts of K, one after the other.
@@ -404,8 +404,8 @@ extern "C" cudaError_t mbarrier_8x8_8x8_split128_launch(int m, int n, int k, flo
         }
     }
     {
-        const dim3 grid(m * ((n + 255) / 256), 1);
-        const dim3 block(256, 1);
+        const dim3 grid(m * ((n + 31) / 32), 1);
+        const dim3 block(32, 1);
         mbarrier_8x8_8x8_split128_total<<<grid, block, 0, stream>>>(
             m, n, workspace, beta, c, ldc);
         return cudaGetLastError();

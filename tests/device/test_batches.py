@@ -16,38 +16,10 @@ from gemmgen.runtime.host import HostStage
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
-from tests.support import cuda, sycl
-from tests.support.problems import CANARY, Matrix, Problem
+from tests.support import sycl
+from tests.support.batches import SIZE, check, check_batches, operands
 
 BATCHED = GemmSpec(batched=True)
-SIZE = (5, 37, 43, 29)
-
-
-def operands(rng: np.random.Generator) -> tuple[Matrix, Matrix]:
-    count, m, n, k = SIZE
-    return rng.standard_normal((count, m, k), np.float32), rng.standard_normal((count, k, n), np.float32)
-
-
-def check(a: Matrix, b: Matrix, c: Matrix) -> None:
-    """Each product by itself."""
-    for number, result in enumerate(c):
-        left, right = (x if x.ndim == 2 else x[number % len(x)] for x in (a, b))
-        Problem(left, right, np.full(result.shape, np.nan, np.float32), 1.0, 0.0).check(np.ascontiguousarray(result))
-
-
-def check_batches(gemm: object, rng: np.random.Generator) -> None:
-    """All of a batch; one matrix for all; matrices whose lines lie between each other's; a result with gaps."""
-    assert callable(gemm)
-    (a, b), (count, m, n, _) = operands(rng), SIZE
-    for left, right in ((a, b), (a[0], b), (a, b[:1]), (np.broadcast_to(a[0], a.shape), b)):
-        check(np.asarray(left), right, gemm(left, right))
-    lines = np.ascontiguousarray(a.transpose(1, 0, 2)).transpose(1, 0, 2)
-    check(a, b, gemm(lines, b))
-    memory = np.full((m, count, n + 3), CANARY, np.float32)
-    out = memory.transpose(1, 0, 2)[:, :, :n]
-    assert gemm(a, b, out) is out
-    check(a, b, out)
-    assert (memory[:, :, n:] == CANARY).all()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -91,33 +63,6 @@ def test_arrays_on_the_device(device: DeviceInfo, rng: np.random.Generator) -> N
 def test_sycl(name: str, rng: np.random.Generator) -> None:
     gemm = gemmgen.compile(BATCHED, name, backend="sycl")
     check_batches(gemm, rng)
-
-
-@pytest.mark.skipif(cuda.why_no_gpu() is not None, reason=str(cuda.why_no_gpu()))
-@pytest.mark.parametrize(
-    "name", ["naive", "async_8x4_8x16", "mbarrier_8x8_2x16_split8", "mbarrier_8x16_8x8_slices4_packed"]
-)
-def test_cuda(name: str, rng: np.random.Generator) -> None:
-    import cupy
-
-    gemm = gemmgen.compile(BATCHED, name, backend="cuda")
-
-    def on_gpu(a: Matrix, b: Matrix, c: Matrix | None = None) -> Matrix:
-        # As they lie: CuPy copies gaps away.
-        base = None if c is None else cupy.asarray(c.base)
-        out = None if base is None else base.transpose(1, 0, 2)[:, :, : c.shape[2]] if c is not None else None
-        left = cupy.asarray(a.transpose(1, 0, 2)).transpose(1, 0, 2) if a.ndim == 3 else cupy.asarray(a)
-        result = gemm(left, cupy.asarray(b), out)
-        if c is None or base is None:
-            return np.asarray(result.get())
-        np.copyto(c.base, base.get())  # type: ignore[arg-type]
-        return c
-
-    check_batches(on_gpu, rng)
-    # Whole tiles and aligned strides: the twin.
-    a = cupy.asarray(rng.standard_normal((3, 128, 128), np.float32))
-    assert gemm.source_for(a, a).spec.ld_multiple == 4 or gemm.source.alignment == 4
-    check(a.get(), a.get(), gemm(a, a).get())
 
 
 def test_bad_batches(rng: np.random.Generator) -> None:

@@ -211,7 +211,7 @@ def test_a_view_that_never_turns_back() -> None:
         assert isinstance(stmt.by, Select)
         return (replace(stmt, by=stmt.by.other),)
 
-    expect(advance(onward), "out-of-bounds", "outside of local memory")
+    expect(advance(onward), "out-of-bounds", "of 640 elements")
 
 
 def test_a_view_that_stays() -> None:

@@ -107,7 +107,7 @@ def test_a_python_module_holds_one_kernel() -> None:
 def test_a_file_has_both_the_instruction_and_its_stand_in() -> None:
     source = driver.emit(SPEC, presets.load("dpas_32x2_1x8").schedule)
     assert [entry.name.removeprefix(source.name) for entry in source.entry_points] == ["_pack_a", "_pack_b", ""]
-    assert {w.name: str(w.dtype) for w in source.workspaces} == {"packed_a": "float16", "packed_b": "float16"}
+    assert {w.name: str(w.dtype) for w in source.workspaces} == {"a_packed": "float16", "b_packed": "float16"}
     assert "#ifdef cl_intel_subgroup_matrix_multiply_accumulate" in source.text
     assert "intel_sub_group_shuffle((int)a[i], k / 2)" in source.text
     assert {"intel_sub_groups", "block_read", "fp16"} <= source.requires

@@ -4,7 +4,7 @@
 //            tiles in shared memory at a time, handed over by 2 with a pair of mbarriers, each step
 //            in 4 slices with threads of their own, operands read from shared memory a step ahead,
 //            the next tile's before this one's last step, warps of 4x8 threads, neighbouring lanes
-//            in different rows, stores of 4 elements, every other row of the arithmetic backwards
+//            in different rows, stores of 2 elements, every other row of the arithmetic backwards
 // A          packed into whole tiles by a kernel before; global memory, asynchronous copies of 4
 //            elements, to shared memory, transposed
 // B          packed into whole tiles by a kernel before; global memory, asynchronous copies of 4
@@ -23,6 +23,12 @@
 #ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
 #endif
+
+// 2 neighbouring elements; both addresses are multiples of 8 bytes.
+__device__ __forceinline__ void copy2(float *to, const float *from)
+{
+    *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
+}
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
@@ -291,19 +297,19 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha,
     }
     __syncthreads();
 
-    const int sum_row = local_index / 32;
-    const int sum_col = local_index % 32;
+    const int sum_row = local_index / 64;
+    const int sum_col = local_index % 64;
 
-    __align__(16) float total[8][4];
+    __align__(16) float total[16][2];
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        copy4(total[i], &partial[0][sum_row + i * 8][sum_col * 4]);
+    for (int i = 0; i < 16; ++i) {
+        copy2(total[i], &partial[0][sum_row + i * 4][sum_col * 2]);
         #pragma unroll
         for (int s = 1; s < 4; ++s) {
-            __align__(16) float term[4];
-            copy4(term, &partial[s][sum_row + i * 8][sum_col * 4]);
+            __align__(16) float term[2];
+            copy2(term, &partial[s][sum_row + i * 4][sum_col * 2]);
             #pragma unroll
-            for (int e = 0; e < 4; ++e) {
+            for (int e = 0; e < 2; ++e) {
                 total[i][e] = total[i][e] + term[e];
             }
         }
@@ -311,31 +317,31 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha,
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        if (row0 + sum_row + i * 8 < m) {
-            if (col0 + sum_col * 4 + 4 <= n && ldc % 4 == 0) {
-                __align__(16) float c_values[4];
+    for (int i = 0; i < 16; ++i) {
+        if (row0 + sum_row + i * 4 < m) {
+            if (col0 + sum_col * 2 + 2 <= n && ldc % 2 == 0) {
+                __align__(16) float c_values[2];
                 #pragma unroll
-                for (int e = 0; e < 4; ++e) {
+                for (int e = 0; e < 2; ++e) {
                     c_values[e] = total[i][e];
                 }
                 if (beta != 0.0f) {
-                    __align__(16) float c_old[4];
-                    copy4(c_old, &c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4]);
+                    __align__(16) float c_old[2];
+                    copy2(c_old, &c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 2]);
                     #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
+                    for (int e = 0; e < 2; ++e) {
                         c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                     }
                 }
-                copy4(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4], c_values);
+                copy2(&c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 2], c_values);
             } else {
                 #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    if (col0 + sum_col * 4 + e < n) {
-                        c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
+                for (int e = 0; e < 2; ++e) {
+                    if (col0 + sum_col * 2 + e < n) {
+                        c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 2 + e] =
                             beta == 0.0f ? total[i][e]
                                          : fmaf(beta,
-                                             c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4
+                                             c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 2
                                                  + e], total[i][e]);
                     }
                 }

@@ -1,0 +1,125 @@
+"""TOML: schedules and specs, read with every problem at once, and written."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from gemmgen.errors import ScheduleError, SpecError
+from gemmgen.methods import METHODS, Value, change, defaults, flatten
+from gemmgen.names import name_problem
+from gemmgen.options.schedules import FIELDS, changed, suggest
+from gemmgen.options.specs import build_spec
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+_SPEC_KEYS = tuple(field.name for field in fields(GemmSpec))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a TOML file says: a line about it, what to compute and how."""
+
+    summary: str
+    spec: GemmSpec
+    schedule: Schedule
+
+
+def schedule_to_toml(schedule: Schedule) -> str:
+    """A schedule as TOML: its shape, and every other field that is not as `Schedule()` has it."""
+    plain = flatten(Schedule())
+    flat = {k: v for k, v in flatten(schedule).items() if k in ("tile", "group", "k_step") or v != plain[k]}
+    lines = [] if schedule.name is None else [f"name = {_toml(schedule.name)}"]
+    lines += [f"{key} = {_toml(value)}" for key, value in flat.items() if "." not in key]
+    for operand in "ab":
+        own = [f"{key[2:]} = {_toml(value)}" for key, value in flat.items() if key.startswith(f"{operand}.")]
+        lines += ["", f"[{operand}]", *own] if own else []
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Value) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case (rows, cols):
+            return f'"{rows}x{cols}"'
+        case int():
+            return str(value)
+    return f'"{value}"'  # names and memories: identifiers, nothing to escape
+
+
+def schedule_from_toml(text: str, where: str) -> Schedule:
+    """The schedule of a TOML text. Raises: ScheduleError with every problem, each led by `where`."""
+    return read_document(text, where).schedule
+
+
+def read_document(text: str, where: str) -> Document:
+    """The whole of a TOML text. Raises: ScheduleError with every problem, each led by `where`."""
+    try:
+        table: dict[str, object] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ScheduleError(f"{where}: not TOML: {error}") from None
+    problems: list[str] = []
+    summary, method, name = (_word(table.pop(key, None), key, problems) for key in ("summary", "method", "name"))
+    if method is not None and method not in METHODS:
+        problems.append(f"method {method!r} does not exist: {suggest(method, METHODS)}")
+        method = None
+    if name is not None and (problem := name_problem(name)):
+        problems.append(problem)
+    spec = _spec(_table(table.pop("spec", {}), "spec", problems), problems)
+    changes = changed(_fields(table, problems), problems)
+    if problems:
+        raise ScheduleError(f"{where}: {problem}" for problem in problems)
+    schedule = change(defaults(method) if method else Schedule(), changes)
+    return Document(summary or "", spec, replace(schedule, name=name))
+
+
+def _fields(table: Mapping[str, object], problems: list[str]) -> list[tuple[str, object]]:
+    """The fields of the schedule, the operands' as `a.width`."""
+    out: list[tuple[str, object]] = []
+    for key, value in table.items():
+        if key in ("a", "b"):
+            out += [(f"{key}.{field}", item) for field, item in _table(value, key, problems).items()]
+        elif key in FIELDS:
+            out.append((key, value))
+        else:
+            known = ("summary", "method", "name", "a", "b", "spec", *(k for k in FIELDS if "." not in k))
+            problems.append(f"unknown key {key!r}: {suggest(key, known)}")
+    return out
+
+
+def _table(value: object, key: str, problems: list[str]) -> dict[str, object]:
+    if isinstance(value, dict):
+        return value
+    problems.append(f"{key} = {value!r} is not a table: write [{key}] on a line of its own")
+    return {}
+
+
+def _word(value: object, key: str, problems: list[str]) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    problems.append(f"{key} = {value!r} is not text: put it in quotes")
+    return None
+
+
+def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
+    """The [spec] table."""
+    unknown = (key for key in table if key not in _SPEC_KEYS)
+    problems += (f"unknown key {key!r} in [spec]: {suggest(key, _SPEC_KEYS)}" for key in unknown)
+    orders = [str(table.get(f"{x}_order", "row")) for x in "abc"]
+    ld_multiple = str(table.get("ld_multiple", 1))
+    units = table.get("multiple_of", [1, 1, 1])
+    multiple_of = ",".join(map(str, units)) if isinstance(units, list) else str(units)
+    m, n, k, alpha, beta = (str(table[key]) if key in table else None for key in ("m", "n", "k", "alpha", "beta"))
+    try:
+        dtype = str(table.get("dtype", "float32"))
+        batched = table.get("batched", False)
+        if not isinstance(batched, bool):
+            problems.append(f"batched = {batched!r} in [spec] is neither true nor false: give one of them")
+        c_dtype, layout, many = table.get("c_dtype"), ",".join(orders), batched is True
+        c_type = None if c_dtype is None else str(c_dtype)
+        return build_spec(m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple, many, c_dtype=c_type)
+    except SpecError as error:
+        problems += error.problems
+        return GemmSpec()

@@ -1,0 +1,92 @@
+"""Specs from what a user writes: `-M 512`, `--dtype float16`, `--layout row,col`."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+from gemmgen.errors import SpecError
+from gemmgen.ir.dtypes import DType, accumulator
+from gemmgen.spec import GemmSpec, parse_dtype, parse_orders
+
+
+def build_spec(
+    m: str | None = None,
+    n: str | None = None,
+    k: str | None = None,
+    dtype: str | None = None,
+    layout: str | None = None,
+    alpha: str | None = None,
+    beta: str | None = None,
+    multiple_of: str | None = None,
+    ld_multiple: str | None = None,
+    batched: bool = False,
+    base: GemmSpec | None = None,
+    c_dtype: str | None = None,
+) -> GemmSpec:
+    """A spec from options as they are written; what is not given is as in `base`.
+
+    Raises: SpecError with every problem.
+    """
+    base = base or GemmSpec()
+    problems: list[str] = []
+    sizes = [_size(axis, text, problems) for axis, text in (("M", m), ("N", n), ("K", k))]
+    units = base.multiple_of if multiple_of is None else _units(multiple_of, problems)
+    lines = _size("leading dimensions' multiple", ld_multiple, problems) or base.ld_multiple
+    element, result = base.dtype, base.c_dtype
+    orders = (base.a_order, base.b_order, base.c_order)
+    try:
+        element = base.dtype if dtype is None else parse_dtype(dtype)
+        result = base.c_dtype if c_dtype is None else parse_dtype(c_dtype, "c_dtype")
+    except SpecError as error:
+        problems += error.problems
+    sums = accumulator(element)
+    factors = [_factor(key, text, sums, problems) for key, text in (("alpha", alpha), ("beta", beta))]
+    try:
+        orders = orders if layout is None else parse_orders(layout.replace(" ", ""))
+    except SpecError as error:
+        problems += error.problems
+    alpha_beta = [known if x is None else x for x, known in zip(factors, (base.alpha, base.beta), strict=True)]
+    m_n_k = [known if x is None else x for x, known in zip(sizes, (base.m, base.n, base.k), strict=True)]
+    try:
+        factor = alpha_beta[0], alpha_beta[1]
+        sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result)
+        spec = replace(sized, batched=batched or base.batched)
+    except SpecError as error:
+        raise SpecError([*problems, *error.problems]) from None
+    if problems:
+        raise SpecError(problems)
+    return spec
+
+
+def _size(axis: str, text: str | None, problems: list[str]) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,10}", text) or not 1 <= int(text) < 2**31 - 1024:
+        problems.append(f"{axis} = {text!r} is no size: give a whole number from 1 to {2**31 - 1025}")
+        return None
+    return int(text)
+
+
+def _factor(key: str, text: str | None, sums: DType, problems: list[str]) -> float | None:
+    try:
+        value = None if text is None else float(text)
+    except ValueError:
+        problems.append(f"{key} = {text!r} is not a number: give one such as 1 or 0.5, or leave it out")
+        return None
+    if value is not None and sums.largest < abs(value) < math.inf:
+        problems.append(f"{key} = {text} > {sums.largest:g}, the largest number of {sums}: give a smaller one")
+        return None
+    return value
+
+
+def _units(text: str, problems: list[str]) -> tuple[int, int, int]:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 1:
+        parts *= 3
+    if len(parts) != 3 or not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
+        problems.append(f"multiple_of {text!r} is not like 32,16,8 (for M, N and K): give three whole numbers")
+        return (1, 1, 1)
+    m, n, k = map(int, parts)
+    return m, n, k

@@ -169,7 +169,8 @@ def test_several_rounds_of_the_ring(name: str, promised: bool, rng: np.random.Ge
     """Every barrier's parity turns more than once; the last batch is whole, ragged, or of a single step's element."""
     preset = presets.load(name)
     ran = 0
-    for schedule in rings(light(preset)):
+    in_two = replace(preset.schedule, split=min(preset.schedule.split, 2))
+    for schedule in rings(in_two)[::2]:
         if too_long(preset, schedule):
             continue
         depth, places = schedule.round_depth, schedule.stages // schedule.mbarrier

@@ -191,18 +191,17 @@ def test_accuracy_sees_a_wrong_element_and_one_not_written() -> None:
     assert accuracy(a, b, wrong).worst == float("inf")
 
 
-@pytest.fixture(params=["numpy", "mkl", "clblast-0", "clblast-1"])
+@pytest.fixture(params=["numpy", "mkl", "clblast"])
 def peer(request: pytest.FixtureRequest) -> Iterator[PeerProcess]:
-    """A library in a process of its own; CLBlast on each OpenCL device."""
-    name, _, device = str(request.param).partition("-")
+    """A library in a process of its own; CLBlast on the last OpenCL device, as compilers differ much in speed."""
+    name = str(request.param)
     try:
         libraries.require([name])
-        if device and int(device) >= len(gemmgen.devices()):
-            pytest.skip(f"there is no OpenCL device {device}")
+        device = len(gemmgen.devices()) - 1 if name == "clblast" else None
     except DeviceError as error:
         pytest.skip(str(error))
     # No extent fits another, so that a wrong order or leading dimension is seen.
-    process = PeerProcess(name, Size(64, 48, 33), "float32", 0, int(device) if device else None)
+    process = PeerProcess(name, Size(64, 48, 33), "float32", 0, device)
     yield process
     process.close()
 

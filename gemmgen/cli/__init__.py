@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gemmgen.cli import bench, emit, explain, inspect, listing, run
+from gemmgen.cli import bench, emit, explain, fuzz, inspect, listing, run
 from gemmgen.cli.output import complain
 from gemmgen.errors import LoweringError, UserError
 
@@ -51,6 +51,7 @@ app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("run", epilog=run.EXAMPLES)(run.run)
 app.command("bench", epilog=bench.EXAMPLES)(bench.bench)
+app.command("fuzz", epilog=fuzz.EXAMPLES)(fuzz.fuzz)
 app.command("presets", epilog=listing.PRESETS_EXAMPLES)(listing.presets)
 app.command("devices", epilog=listing.DEVICES_EXAMPLES)(listing.devices)
 

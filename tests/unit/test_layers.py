@@ -35,12 +35,13 @@ LAYERS = {
     "module": 5,
     "explain": 5,
     "inspect": 5,
+    "fuzz": 5,
     "cli": 6,
 }
 #: Layers whose parts may import one another (cycles are then Python's to refuse). Passes and backends may not.
 PEERS = {3, 5}
 #: They choose a backend; all others ask the target's features.
-MAY_NAME_BACKENDS = {"backends", "bench", "cli", "driver", "inspect", "runtime"}
+MAY_NAME_BACKENDS = {"backends", "bench", "cli", "driver", "fuzz", "inspect", "runtime"}
 BACKENDS = {"opencl", "sycl", "cuda"}
 
 

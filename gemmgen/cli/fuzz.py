@@ -1,0 +1,168 @@
+"""`gemmgen fuzz`: cases that nobody chose, until one is wrong."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gemmgen.cli.output import say, write
+from gemmgen.cli.request import attempt
+from gemmgen.errors import LoweringError, UserError
+
+if TYPE_CHECKING:
+    from gemmgen.fuzz.case import Case
+    from gemmgen.fuzz.checks import Place
+    from gemmgen.fuzz.search import Found, Search
+
+EXAMPLES = "\n\n".join(
+    (
+        "[bold]Examples[/bold]",
+        "gemmgen fuzz",
+        "gemmgen fuzz --minutes 10 --seed 7 --save failures",
+        "gemmgen fuzz --backend opencl -d xeon --minutes 5",
+        "gemmgen fuzz --replay failures/fuzz-1234abcd.toml",
+    )
+)
+WHERE = "Where"
+_LONGEST = 7 * 24 * 60
+
+
+def _where(*names: str, metavar: str, text: str) -> object:
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=WHERE)
+
+
+def fuzz(
+    minutes: Annotated[str, typer.Option("--minutes", metavar="N", help="How long to look.")] = "1",
+    examples: Annotated[
+        str | None, typer.Option("--examples", metavar="N", help="Cases to try, at most; else as time allows.")
+    ] = None,
+    seed: Annotated[str, typer.Option("--seed", metavar="N", help="Of the cases: the same ones each time.")] = "0",
+    save: Annotated[Path, typer.Option("--save", metavar="DIR", help="Where cases that fail are saved.")] = Path(),
+    replay: Annotated[
+        Path | None, typer.Option("--replay", metavar="FILE.toml", help="Run one that was saved, and nothing else.")
+    ] = None,
+    backend: Annotated[
+        str | None,
+        _where("--backend", metavar="NAME", text="interp (nothing else runs them), opencl, sycl or cuda."),
+    ] = None,
+    platform: Annotated[str | None, _where("-p", "--platform", metavar="P", text="Number or part of its name.")] = None,
+    type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu or accelerator.")] = None,
+    device: Annotated[str | None, _where("-d", "--device", metavar="D", text="Number or part of its name.")] = None,
+) -> None:
+    """Look for a product that is wrong: any spec, schedule, target, size and numbers that are not refused.
+
+    Each case runs in the interpreter, which reports races, accesses out of bounds and reads of what nothing wrote, and,
+    with a device, there by each way to call it, twice, and from two threads at once. Results must lie within the bound
+    on rounding or be exact, the device's bits be the interpreter's, and canaries around all memory live. What fails
+    is made small and saved. Exit codes: 0, 1 (something failed), 2 (bad input).
+    """
+    from gemmgen.fuzz import require_hypothesis
+    from gemmgen.fuzz.devices import places
+
+    problems: list[str] = []
+    chosen = (platform, device, type_)
+    if replay is not None:
+        case, place = _saved(replay, backend, *chosen)
+        sys.exit(0 if _replay(case, place) else 1)
+    attempt(problems, require_hypothesis)
+    seconds = 60 * _number("minutes", minutes, _LONGEST, problems)
+    most = None if examples is None else int(_number("examples", examples, 10**9, problems, whole=True))
+    start = int(_number("seed", seed, 10**9, problems, whole=True))
+    found = attempt(problems, places, backend or "interp", *chosen)
+    if save.exists() and not save.is_dir():
+        problems.append(f"--save {save} is no folder: name one, it is created where it is missing")
+    if problems or found is None:
+        raise UserError(problems)
+    from gemmgen.fuzz.search import Search
+
+    failures = _look(Search(found, start, seconds, most))
+    for failure in failures:
+        _tell(failure, save)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _number(name: str, text: str, most: float, problems: list[str], whole: bool = False) -> float:
+    """The number; 1, with a problem noted, if it is none."""
+    try:
+        value = float(int(text) if whole else float(text))
+    except ValueError:
+        value = math.nan
+    if 0 <= value <= most:
+        return value
+    kind = "whole number" if whole else "number"
+    problems.append(f"{name} {text!r} is no {kind} from 0 to {most}: give one such as 5")
+    return 1
+
+
+def _saved(
+    path: Path, backend: str | None, platform: str | None, device: str | None, type_: str | None
+) -> tuple[Case, Place]:
+    """A case that was saved, and where it runs: as it says, but for a device that is named."""
+    from gemmgen.fuzz.case import OF_DEVICE, load
+    from gemmgen.fuzz.checks import Place
+    from gemmgen.fuzz.devices import places
+    from gemmgen.ir.target import TARGETS
+    from gemmgen.options import suggest
+
+    case = load(path)
+    if backend not in (None, "interp") or case.target == OF_DEVICE:
+        (place,) = places(backend or case.backend, platform, device, type_)
+        return case, place
+    if case.target not in TARGETS:
+        raise UserError(f"{path}: target {case.target!r} does not exist: {suggest(case.target, TARGETS)}")
+    return case, Place.named(case.backend, case.target)
+
+
+def _replay(case: Case, place: Place) -> bool:
+    """Whether a case is as it should be."""
+    from gemmgen.fuzz.checks import check
+
+    say(f"{case}\n")
+    try:
+        check(case, place)
+    except UserError:
+        raise  # it is no longer taken, or the device is not there
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is what the case was saved for)
+        say(f"failed: {_words(error)}\n")
+        return False
+    say("passed\n")
+    return True
+
+
+def _look(search: Search) -> list[Found]:
+    """What fails, with a line about how far it is."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    say(f"{', '.join(p.device.label if p.device else p.name for p in search.places)}\n")
+    columns = (BarColumn(20), TimeRemainingColumn(), TextColumn("{task.fields[tried]} cases  {task.description}"))
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=search.seconds, tried=0)
+
+        def report(case: Case) -> None:
+            progress.update(task, completed=search.elapsed, tried=search.tried, description=case.schedule.slug()[:60])
+
+        search.report = report
+        failures = search.failures()
+    say(f"{search.tried} cases, {len(failures)} of them fail\n")
+    return failures
+
+
+def _tell(failure: Found, folder: Path) -> None:
+    """Saves a case, and says how to run it again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / failure.case.file_name()
+    write(path, lambda file: file.write(failure.case.to_toml().encode()))
+    say(f"\n{failure.case}\n  {_words(failure.error)}\n  gemmgen fuzz --replay {shlex.quote(str(path))}\n")
+
+
+def _words(error: Exception) -> str:
+    kind = "" if isinstance(error, LoweringError) else f"{type(error).__name__}: "
+    return f"{kind}{error}"

@@ -1,0 +1,173 @@
+"""One case: what is computed, how, for which target, and on which numbers. As a TOML file it can be run again."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Literal, cast, get_args
+from zlib import crc32
+
+from gemmgen.errors import SpecError
+from gemmgen.ir.dtypes import DType
+from gemmgen.options import read_document, schedule_to_toml
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec, Order
+
+#: `normal` numbers are checked within the bound on rounding; `whole` ones, small, must come out exactly; so must
+#: `short` ones on every device as in the interpreter: their products are exact, their sums are not, so that
+#: the order of summation shows in the last bits.
+Data = Literal["normal", "whole", "short"]
+#: Stands for the target that a device is, in a case that was found on one.
+OF_DEVICE = "device"
+_HEAD = "[case]"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One product to try.
+
+    Attributes:
+        backend, target: what it is emitted for; `OF_DEVICE` for whatever the device of that backend offers.
+        size: M, N and K.
+        count: products of a batch.
+        pads: elements by which the lines of A, B and C are longer than they need be, at least; also the gap between
+            matrices of a batch.
+        alpha, beta: as the spec folds them, or as they are passed.
+        seed: of the numbers.
+    """
+
+    spec: GemmSpec
+    schedule: Schedule
+    size: tuple[int, int, int]
+    backend: str = "opencl"
+    target: str = "intel"
+    count: int = 1
+    pads: tuple[int, int, int] = (0, 0, 0)
+    alpha: float = 1.0
+    beta: float = 0.0
+    data: Data = "normal"
+    seed: int = 0
+
+    def __str__(self) -> str:
+        size = "x".join(map(str, self.size)) + (f", {self.count} of them" if self.spec.batched else "")
+        return f"{self.schedule.slug()} for {self.target}: {self.spec.label()}, {size}, {self.data} numbers"
+
+    def sizes(self) -> dict[str, int]:
+        """The integers of a call, other than leading dimensions and strides."""
+        batch = {"batch_count": self.count} if self.spec.batched else {}
+        return {**dict(zip("mnk", self.size, strict=True)), **batch}
+
+    def shape(self, name: str) -> tuple[int, int, int]:
+        """Products, rows and columns of a matrix."""
+        rows, cols = (self.sizes()[axis] for axis in {"a": "mk", "b": "kn", "c": "mn"}[name])
+        return self.count, rows, cols
+
+    def order(self, name: str) -> Order:
+        """Of a matrix."""
+        return {"a": self.spec.a_order, "b": self.spec.b_order, "c": self.spec.c_order}[name]
+
+    def pitch(self, name: str) -> tuple[int, int]:
+        """Leading dimension and stride of a matrix, which keep what the spec promises."""
+        _, rows, cols = self.shape(name)
+        slow, fast = (rows, cols) if self.order(name) == "row" else (cols, rows)
+        pad, unit = self.pads["abc".index(name)], self.spec.ld_multiple
+        ld = _up(fast + pad, unit)
+        return ld, _up(slow * ld + pad, unit)
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def to_toml(self) -> str:
+        """The schedule, the spec where it says something, and the rest."""
+        return "\n".join(
+            (
+                schedule_to_toml(self.schedule),
+                "[spec]",
+                *_lines(self.spec),
+                "",
+                _HEAD,
+                *(f"{f.name} = {_value(getattr(self, f.name))}" for f in fields(self) if f.name not in _DOCUMENT),
+                "",
+            )
+        )
+
+    def file_name(self) -> str:
+        """The same for the same case."""
+        return f"fuzz-{crc32(self.to_toml().encode()):08x}.toml"
+
+    @classmethod
+    def from_toml(cls, text: str, where: str) -> Case:
+        """Raises: SpecError, ScheduleError with every problem, each led by `where`."""
+        document, _, _ = text.partition(f"\n{_HEAD}\n")
+        known = read_document(document, where)
+        table: Mapping[str, object] = tomllib.loads(text).get("case", {})
+        if problems := _problems(table):
+            raise SpecError(f"{where}: {problem}" for problem in problems)
+        return cls(known.spec, known.schedule, **{k: _typed(v) for k, v in table.items()})  # type: ignore[arg-type]
+
+
+_DOCUMENT = ("spec", "schedule")
+_PLAIN = {f.name: f for f in fields(Case) if f.name not in _DOCUMENT}
+_THREE = ("size", "pads")
+
+
+def load(path: Path) -> Case:
+    """A case that was saved. Raises: SpecError, ScheduleError with every problem."""
+    try:
+        return Case.from_toml(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise SpecError(f"--replay {path} can't be read: {error.strerror}: name a file that fuzz has saved") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"--replay {path} is not text in UTF-8: name a file that fuzz has saved") from None
+
+
+def _problems(table: Mapping[str, object]) -> list[str]:
+    """Keys that are missing or unknown, and values of a wrong type."""
+    needed = {name for name, f in _PLAIN.items() if f.default is MISSING}
+    problems = [f"[case] lacks {name}" for name in sorted(needed - set(table))]
+    problems += [f"unknown key {key!r} in [case]: known are {', '.join(_PLAIN)}" for key in table if key not in _PLAIN]
+    for key in set(table) & set(_PLAIN):
+        value = table[key]
+        if key in _THREE:
+            good = isinstance(value, list) and len(value) == 3 and all(type(x) is int and x >= 0 for x in value)
+        elif key in ("alpha", "beta"):
+            good = type(value) in (int, float)
+        elif key in ("count", "seed"):
+            good = type(value) is int and value >= 0
+        else:
+            good = isinstance(value, str) and (key != "data" or value in get_args(Data))
+        problems += [] if good else [f"{key} = {value!r} in [case] is not what fuzz saves: {_LIKE.get(key, 'text')}"]
+    return problems
+
+
+_LIKE = {
+    **dict.fromkeys(_THREE, "three whole numbers"),
+    **dict.fromkeys(("alpha", "beta"), "a number"),
+    **dict.fromkeys(("count", "seed"), "a whole number"),
+    "data": f"one of {', '.join(get_args(Data))}",
+}
+
+
+def _lines(spec: GemmSpec) -> list[str]:
+    """What a spec says that is not said anyway."""
+    return [f"{f.name} = {_value(x)}" for f in fields(spec) if (x := getattr(spec, f.name)) != f.default]
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | DType():
+            return f'"{value}"'
+        case tuple():
+            return f"[{', '.join(map(str, value))}]"
+    return str(value)
+
+
+def _typed(value: object) -> object:
+    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
+
+
+def _up(size: int, unit: int) -> int:
+    return -(-size // unit) * unit

@@ -1,0 +1,144 @@
+"""What must hold of a case, in the interpreter and on a device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+
+from gemmgen import driver
+from gemmgen.errors import GemmgenError
+from gemmgen.fuzz.case import Case
+from gemmgen.fuzz.data import Matrix, Numbers, Stored, same_bits
+from gemmgen.ir.buffer import Space
+from gemmgen.ir.interp import run
+from gemmgen.ir.kernel import Program
+from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.visit import evaluate
+
+#: Computes C in place from A, B and C.
+Way = Callable[[Stored, Stored, Stored], None]
+#: One after the other on one kernel, and at once.
+RUNS, THREADS = 2, 2
+
+
+class WrongResult(GemmgenError):
+    """A property does not hold."""
+
+
+class Device(Protocol):
+    """Where kernels can be run."""
+
+    label: str
+    backend: str
+    target: Target
+
+    def ways(self, case: Case) -> Mapping[str, Way]:
+        """A kernel for the case, called in every way that there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What cases are emitted for, and where they run besides the interpreter.
+
+    Attributes:
+        name: of the target, in a case.
+    """
+
+    backend: str
+    name: str
+    target: Target
+    device: Device | None = None
+
+    @staticmethod
+    def named(backend: str, name: str) -> Place:
+        """A target of the table; its cases run in the interpreter alone."""
+        return Place(backend, name, TARGETS[name])
+
+
+def check(case: Case, place: Place) -> None:
+    """Raises: WrongResult, or whatever went wrong; anything that is raised is a bug of gemmgen."""
+    request = case.spec, case.schedule, case.backend, place.target
+    source, program = driver.emit_program(*request)
+    _require(None if driver.emit(*request).text == source.text else "the same request gives two texts", "when printed")
+    numbers = Numbers.of(case)
+    ours = interpreted(program, numbers)
+    _require(numbers.problem(ours), "in the interpreter")
+    if place.device is not None:
+        _on_device(numbers, ours, place.device.ways(case))
+
+
+def interpreted(program: Program, numbers: Numbers) -> Matrix:
+    """C by the interpreter, which sees for itself what lies out of bounds. Raises: KernelFault, WrongResult."""
+    case = numbers.case
+    known: dict[str, int | float | Matrix] = {**case.sizes(), "alpha": case.alpha, "beta": case.beta}
+    images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
+    stored = {name: numbers.stored(name) for name in "abc"}
+    for name, matrix in stored.items():
+        known |= {name: matrix.inner, f"ld{name}": matrix.ld, f"stride_{name}": matrix.stride}
+        if name in images:
+            lines = matrix.view[0] if case.order(name) == "row" else matrix.view[0].T
+            known |= {name: np.ascontiguousarray(lines), f"ld{name}": lines.shape[1]}
+    for workspace in program.workspaces:
+        own = numpy_dtype(workspace.dtype)
+        known[workspace.name] = np.full(evaluate(workspace.elements, case.sizes()), poison(own), own)
+    between = {workspace.name for workspace in program.workspaces}
+    for kernel in program.kernels:
+        arguments = {p.name: known[p.name] for p in kernel.launch_params}
+        for p in kernel.matrices:
+            if p.name in between:  # a kernel may read in words what another has written element by element
+                arguments[p.name] = cast("Matrix", known[p.name]).view(numpy_dtype(p.dtype))
+        run(kernel, arguments)  # type: ignore[arg-type]
+    _untouched(numbers, stored, "in the interpreter")
+    return stored["c"].view.copy()
+
+
+def _on_device(numbers: Numbers, ours: Matrix, ways: Mapping[str, Way]) -> None:
+    """Every way to call the kernel, again and again, and from two threads at once."""
+    results = [(how, _once(numbers, way, how)) for how, way in ways.items() for _ in range(RUNS)]
+    how, way = next(iter(ways.items()))
+    together = threading.Barrier(THREADS)
+
+    def at_once(_: int) -> Matrix:
+        together.wait()
+        return _once(numbers, way, f"{how}, two threads at once")
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        results += [(f"{how}, two threads at once", result) for result in pool.map(at_once, range(THREADS))]
+    schedule, first = numbers.case.schedule, results[0][1]
+    if schedule.atomic:  # parts are added in no fixed order
+        return
+    for how, result in results[1:]:
+        _require(None if same_bits(result, first) else "other bits than the first time", how)
+    # Matrix instructions sum in an order of their own.
+    if numbers.case.data == "short" and schedule.atom == "fma":
+        off = int((ours != first).sum())
+        _require(f"{off} elements are not the interpreter's" if off else None, "on the device")
+
+
+def _once(numbers: Numbers, way: Way, how: str) -> Matrix:
+    stored = {name: numbers.stored(name) for name in "abc"}
+    way(stored["a"], stored["b"], stored["c"])
+    _untouched(numbers, stored, how)
+    result = stored["c"].view.copy()
+    _require(numbers.problem(result), how)
+    return result
+
+
+def _untouched(numbers: Numbers, stored: Mapping[str, Stored], where: str) -> None:
+    """A and B are as they were, and so is what lies around all of them."""
+    for name, matrix in stored.items():
+        _require(None if matrix.intact else f"what lies around or between {name}'s lines was written to", where)
+        before = {"a": numbers.a, "b": numbers.b}.get(name)
+        kept = before is None or same_bits(matrix.view, before)
+        _require(None if kept else f"{name} was written to", where)
+
+
+def _require(problem: str | None, where: str) -> None:
+    if problem is not None:
+        raise WrongResult(f"{where}: {problem}")

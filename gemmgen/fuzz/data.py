@@ -1,0 +1,161 @@
+"""The numbers of a case: drawn, laid out in memory between canaries, multiplied in float64, and what may be off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmgen.fuzz.case import Case, Data
+from gemmgen.ir.dtypes import F32, F64, DType
+from gemmgen.ir.numeric import convert, numpy_dtype
+
+Matrix = npt.NDArray[np.generic]
+Wide = npt.NDArray[np.float64]
+#: Elements before and after each matrix that nobody may touch; as many as device memory asks of where arrays begin.
+GUARD = 128
+#: Every byte of what nobody may use or overwrite. In all types of floats that is a NaN.
+CANARY = 0xFF
+#: Factors that change a float's exponent alone.
+POWERS_OF_TWO = (1.0, -1.0, 2.0, 0.5)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Matrices as they lie in memory, between canaries.
+
+    Attributes:
+        memory: all of it.
+        view: the matrices in it, [count, rows, cols].
+        ld, stride: elements between lines, and between matrices.
+        free: where the canaries are.
+    """
+
+    memory: Matrix
+    view: Matrix
+    ld: int
+    stride: int
+    free: npt.NDArray[np.bool_]
+
+    @property
+    def inner(self) -> Matrix:
+        """From the first element to the last."""
+        return self.memory[GUARD:-GUARD]
+
+    @property
+    def intact(self) -> bool:
+        """Whether every canary lives."""
+        return bool((_bytes(self.memory)[self.free] == CANARY).all())
+
+    def as_call(self, batched: bool) -> Matrix:
+        """What a kernel is called with."""
+        return self.view if batched else cast("Matrix", self.view[0])
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a case multiplies: A, B and C before, [count, rows, cols] each."""
+
+    case: Case
+    a: Matrix
+    b: Matrix
+    c: Matrix
+
+    @staticmethod
+    def of(case: Case) -> Numbers:
+        """The same for the same case. C is full of canaries where it must not be read."""
+        rng, spec = np.random.default_rng(case.seed), case.spec
+        a, b = (_draw(rng, case.data, spec.dtype, case.shape(name)) for name in "ab")
+        c = _draw(rng, case.data, spec.result, case.shape("c"))
+        if case.beta == 0:
+            _bytes(c)[:] = CANARY
+        return Numbers(case, a, b, c)
+
+    def stored(self, name: str) -> Stored:
+        """One of the matrices in fresh memory."""
+        case, matrix = self.case, {"a": self.a, "b": self.b, "c": self.c}[name]
+        ld, stride = case.pitch(name)
+        turned = case.order(name) == "col"
+        lines = matrix.swapaxes(-1, -2) if turned else matrix
+        count, slow, fast = lines.shape
+        span = (count - 1) * stride + (slow - 1) * ld + fast
+        item = matrix.dtype.itemsize
+        memory = np.full((span + 2 * GUARD) * item, CANARY, np.uint8).view(matrix.dtype)
+        free = np.ones(len(memory), np.bool_)
+        steps = (stride, ld, 1)
+        view = np.lib.stride_tricks.as_strided(memory[GUARD:], lines.shape, [step * item for step in steps])
+        view[...] = lines
+        np.lib.stride_tricks.as_strided(free[GUARD:], lines.shape, steps)[...] = False
+        return Stored(memory, view.swapaxes(-1, -2) if turned else view, ld, stride, free)
+
+    # --- what must come out -----------------------------------------------------------------------
+
+    @cached_property
+    def expected(self) -> Wide:
+        """alpha A B + beta C, in float64."""
+        product: Wide = self.case.alpha * np.matmul(_wide(self.a), _wide(self.b))
+        return product + self.case.beta * _wide(self.c) if self.case.beta else product
+
+    @cached_property
+    def bound(self) -> Wide:
+        """gamma_(K+3) (|alpha| |A| |B| + |beta| |C|), componentwise: K products and sums, then alpha, beta and
+        their sum (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5). The answer in float64 has an
+        error of its own; where C has fewer digits than sums have, its rounding comes on top.
+        """
+        spec = self.case.spec
+        sums, stored = spec.accumulator, spec.result
+        steps = (self.case.size[2] + 3) * 0.5**sums.digits * (2 if sums == F64 else 1)
+        size: Wide = abs(self.case.alpha) * np.matmul(np.abs(_wide(self.a)), np.abs(_wide(self.b)))
+        if self.case.beta:
+            size += abs(self.case.beta) * np.abs(_wide(self.c))
+        bound: Wide = steps / (1 - steps) * size
+        return bound if stored == sums else bound + 0.5**stored.digits * (np.abs(self.expected) + bound) + 2.0**-24
+
+    def problem(self, result: Matrix) -> str | None:
+        """What is wrong with a result, if anything. A NaN is never within a bound, nor equal to anything."""
+        ours = _wide(result)
+        if self.case.data == "whole" or not self.case.spec.accumulator.is_float:
+            good, what = ours == _wide(self.rounded), "not exact"
+        else:
+            good, what = np.abs(ours - self.expected) <= self.bound, "out of the bound gamma_K |A||B|"
+        if good.all():
+            return None
+        first = tuple(map(int, np.argwhere(~good)[0]))
+        value, right = ours[first], self.expected[first]
+        return f"{(~good).sum()} of {good.size} elements {what}; the first at {first}: {value!r}, not {right!r}"
+
+    @property
+    def rounded(self) -> Matrix:
+        """The answer as C holds it."""
+        return cast("Matrix", convert(self.expected, self.case.spec.result))
+
+
+def same_bits(one: Matrix, other: Matrix) -> bool:
+    """Also of NaNs, and of zeros by their signs."""
+    return np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
+
+
+def _draw(rng: np.random.Generator, data: Data, dtype: DType, shape: tuple[int, ...]) -> Matrix:
+    if dtype.size == 1:
+        return rng.integers(-128, 128, shape).astype(np.int8)
+    if data == "whole" or not dtype.is_float:
+        return cast("Matrix", rng.integers(-8, 9, shape).astype(numpy_dtype(dtype)))
+    if data == "normal":
+        return cast("Matrix", rng.standard_normal(shape).astype(numpy_dtype(dtype)))
+    # Products of two such significands are exact where they are summed, and so is such a product plus a sum in the
+    # float64 that the interpreter rounds a fused multiply-add from.
+    digits = 26 if dtype == F64 else min(F32.digits // 2, dtype.digits)
+    significands = rng.integers(-(2**digits) + 1, 2**digits, shape) * 2.0**-digits
+    return cast("Matrix", (significands * 2.0 ** rng.integers(-2, 3, shape)).astype(numpy_dtype(dtype)))
+
+
+def _wide(matrix: Matrix) -> Wide:
+    return matrix.astype(np.float64)
+
+
+def _bytes(matrix: Matrix) -> npt.NDArray[np.uint8]:
+    """Of each element of a matrix without gaps."""
+    return matrix.view(np.uint8).reshape(*matrix.shape, matrix.dtype.itemsize)

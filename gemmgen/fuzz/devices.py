@@ -1,0 +1,182 @@
+"""Devices that cases run on: every way to call a kernel there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from gemmgen.errors import DeviceError
+from gemmgen.fuzz.case import OF_DEVICE, Case
+from gemmgen.fuzz.checks import Device, Place, Way
+from gemmgen.fuzz.data import GUARD, Matrix, Stored
+
+if TYPE_CHECKING:
+    import cupy
+    import pyopencl as cl
+
+    from gemmgen.runtime.cuda_devices import CudaDeviceInfo
+    from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.runtime.sycl_devices import SyclDeviceInfo
+
+#: Of targets that cases are drawn for where nothing but the interpreter runs them.
+INTERPRETED = (
+    *(("opencl", name) for name in ("intel", "khr", "portable")),
+    ("sycl", "sycl"),
+    *(("cuda", name) for name in ("sm_75", "sm_80", "sm_90")),
+)
+BACKENDS = ("interp", "opencl", "sycl", "cuda")
+
+
+def places(
+    backend: str = "interp", platform: str | None = None, device: str | None = None, type_: str | None = None
+) -> tuple[Place, ...]:
+    """What to draw cases for. Raises: DeviceError."""
+    if backend not in BACKENDS:
+        raise DeviceError(f"backend {backend!r} does not exist: use one of {', '.join(BACKENDS)}")
+    given = {"--platform": platform, "--type": type_, "--device": device}
+    unused = {"opencl": (), "interp": tuple(given)}.get(backend, ("--platform", "--type"))
+    if problems := [f"{x} {given[x]} means nothing to {backend}: leave it out" for x in unused if given[x]]:
+        raise DeviceError(problems)
+    if backend == "interp":
+        return tuple(Place.named(*pair) for pair in INTERPRETED)
+    found = _device(backend, platform, device, type_)
+    return (Place(found.backend, OF_DEVICE, found.target, found),)
+
+
+def _device(backend: str, platform: str | None, device: str | None, type_: str | None) -> Device:
+    if backend == "opencl":
+        from gemmgen.runtime import devices, require_pyopencl
+
+        require_pyopencl()
+        return OpenclDevice(devices.pick(platform, device, type_))
+    if backend == "sycl":
+        from gemmgen.runtime import sycl_devices
+
+        return SyclDevice(sycl_devices.pick(device))
+    from gemmgen.runtime import cuda_devices
+
+    return CudaDevice(cuda_devices.pick(device))
+
+
+def _factors(case: Case) -> tuple[float | None, float | None]:
+    """alpha and beta where they are arguments."""
+    return None if case.spec.alpha is not None else case.alpha, None if case.spec.beta is not None else case.beta
+
+
+class OpenclDevice:
+    """One of OpenCL: NumPy arrays on two queues, arrays on the device."""
+
+    backend = "opencl"
+
+    def __init__(self, info: DeviceInfo) -> None:
+        from gemmgen.runtime.devices import target_of
+
+        self.label, self._handle, self.target = str(info), info.handle, target_of(info.handle)
+
+    def ways(self, case: Case) -> Mapping[str, Way]:
+        """Raises: whatever the compiler or the launch has to say."""
+        import pyopencl as cl
+
+        import gemmgen
+        from gemmgen.runtime.opencl import own_context
+
+        kernel = gemmgen.compile(case.spec, case.schedule, backend="opencl", device=self._handle)
+        (alpha, beta), batched = _factors(case), case.spec.batched
+        another = cl.CommandQueue(own_context(self._handle), self._handle)
+
+        def on(queue: cl.CommandQueue | None) -> Way:
+            def way(a: Stored, b: Stored, c: Stored) -> None:
+                operands = (x.as_call(batched) for x in (a, b, c))
+                kernel(*operands, alpha=alpha, beta=beta, queue=queue)
+
+            return way
+
+        def resident(a: Stored, b: Stored, c: Stored) -> None:
+            left, right, result = (on_device(x, another) for x in (a, b, c))
+            operands = (x if batched else x[0] for x in (left, right, result))
+            _, event = kernel(*operands, alpha=alpha, beta=beta, return_event=True)
+            event.wait()
+            cl.enqueue_copy(another, c.memory, result.base_data)
+            another.finish()
+
+        return {"NumPy arrays": on(None), "another queue": on(another), "device arrays": resident}
+
+
+def on_device(stored: Stored, queue: cl.CommandQueue) -> cl.array.Array:
+    """The matrices, and the canaries around them, in the device's memory."""
+    import pyopencl as cl
+    import pyopencl.array
+
+    memory, view = stored.memory, stored.view
+    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=memory)
+    return pyopencl.array.Array(
+        queue, view.shape, view.dtype, strides=view.strides, data=buffer, offset=GUARD * view.itemsize
+    )
+
+
+class SyclDevice:
+    """One of SYCL: NumPy arrays."""
+
+    backend = "sycl"
+
+    def __init__(self, info: SyclDeviceInfo) -> None:
+        from gemmgen.runtime.sycl_devices import target_of
+
+        self.label, self._info, self.target = f"{info} (SYCL)", info, target_of(info)
+
+    def ways(self, case: Case) -> Mapping[str, Way]:
+        """Raises: whatever the compiler or the launch has to say."""
+        import gemmgen
+
+        kernel = gemmgen.compile(case.spec, case.schedule, backend="sycl", device=self._info)
+        (alpha, beta), batched = _factors(case), case.spec.batched
+
+        def way(a: Stored, b: Stored, c: Stored) -> None:
+            kernel(*(x.as_call(batched) for x in (a, b, c)), alpha=alpha, beta=beta)
+
+        return {"NumPy arrays": way}
+
+
+class CudaDevice:
+    """One of CUDA: arrays on the GPU, on two streams."""
+
+    backend = "cuda"
+
+    def __init__(self, info: CudaDeviceInfo) -> None:
+        from gemmgen.runtime.cuda_devices import target_of
+
+        self.label, self._info, self.target = str(info), info, target_of(info)
+
+    def ways(self, case: Case) -> Mapping[str, Way]:
+        """Raises: whatever the compiler or the launch has to say."""
+        import cupy
+
+        import gemmgen
+
+        kernel = gemmgen.compile(case.spec, case.schedule, backend="cuda", device=self._info.number)
+        (alpha, beta), batched, number = _factors(case), case.spec.batched, self._info.number
+
+        def on(make: Callable[[], cupy.cuda.Stream]) -> Way:
+            def way(a: Stored, b: Stored, c: Stored) -> None:
+                with cupy.cuda.Device(number), make() as stream:
+                    memory = [cupy.asarray(x.memory) for x in (a, b, c)]
+                    views = [_view(m, x) for m, x in zip(memory, (a, b, c), strict=True)]
+                    kernel(*(v if batched else v[0] for v in views), alpha=alpha, beta=beta, stream=stream)
+                    stored: Matrix = memory[2].get(stream=stream)
+                    stream.synchronize()
+                    c.memory[:] = stored
+
+            return way
+
+        return {
+            "the default stream": on(lambda: cupy.cuda.Stream(null=True)),
+            "another stream": on(lambda: cupy.cuda.Stream(non_blocking=True)),
+        }
+
+
+def _view(memory: cupy.ndarray, stored: Stored) -> cupy.ndarray:
+    import cupy
+
+    return cupy.ndarray(
+        stored.view.shape, stored.view.dtype, memory.data + GUARD * stored.view.itemsize, stored.view.strides
+    )

@@ -1,0 +1,20 @@
+"""A few cases that nobody chose, on every OpenCL runtime here: by each way to call, twice, from two threads."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmgen.fuzz.case import OF_DEVICE
+from gemmgen.fuzz.checks import Place
+from gemmgen.fuzz.devices import OpenclDevice
+from gemmgen.fuzz.search import Search
+from gemmgen.runtime.devices import DeviceInfo
+from tests.device.naive import DEVICES
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_few_cases(device: DeviceInfo) -> None:
+    here = OpenclDevice(device)
+    search = Search((Place("opencl", OF_DEVICE, here.target, here),), seed=device.number, seconds=600, most=5)
+    assert not search.failures()
+    assert search.tried == 5

@@ -9,7 +9,7 @@ from typing import Literal
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, Workspace
-from gemmgen.ir.stmt import Move
+from gemmgen.ir.stmt import Handover, Move
 from gemmgen.ir.visit import evaluate, walk
 from gemmgen.spec import GemmSpec
 
@@ -38,6 +38,7 @@ class EntryPoint:
         local_bytes: local memory of a group.
         dynamic_bytes: how much of it the launch must ask for.
         sub_group: lanes that it requires, or None.
+        early: whether it may begin while the kernel before it ends, which it awaits.
     """
 
     name: str
@@ -48,6 +49,7 @@ class EntryPoint:
     dynamic_bytes: int
     sub_group: int | None
     layers: str | None = None
+    early: bool = False
 
     def groups(self, sizes: Mapping[str, int]) -> tuple[int, int, int]:
         """Work-groups along (layers, rows, columns) for the values of the integer arguments."""
@@ -100,6 +102,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
         dynamic_bytes,
         kernel.sub_group,
         None if kernel.layers is None else kernel.layers.name,
+        any(isinstance(stmt, Handover) and stmt.verb == "await" for stmt in walk(kernel.body)),
     )
 
 

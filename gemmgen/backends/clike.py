@@ -26,9 +26,11 @@ from gemmgen.ir.stmt import (
     Body,
     Comment,
     For,
+    Handover,
     If,
     Let,
     Mbarrier,
+    Meeting,
     Move,
     Multiply,
     Point,
@@ -126,6 +128,10 @@ class CLike(ABC):
         """A step with mbarriers, where the language has them."""
         raise LoweringError(f"{self.name} has no mbarriers to {step.verb}")
 
+    def handover(self, step: Handover) -> str:
+        """The statement that meets the kernels before or after."""
+        raise LoweringError(f"{self.name} has no {step.verb} of kernels")
+
     def multiply(self, stmt: Multiply) -> str:
         """A sub-group's matrix instruction, where the language has it."""
         raise LoweringError(f"{self.name} has no {stmt.atom.name}")
@@ -209,7 +215,7 @@ class CLike(ABC):
                 yield self.wide_move(stmt)
             case Multiply():
                 yield self.multiply(stmt)
-            case Barrier() | AsyncGroup() | Mbarrier():
+            case Barrier() | AsyncGroup() | Mbarrier() | Handover():
                 yield from self._meeting(stmt)
             case Point(view, buffer, index):
                 yield f"const {self.pointer(view)}{view.name} = {self.address(buffer, index)};"
@@ -246,7 +252,7 @@ class CLike(ABC):
         """The element that a move brings, in the type that it has there."""
         return self.expr(convert(Load(move.src, move.src_index), move.dst.dtype))
 
-    def _meeting(self, stmt: Barrier | AsyncGroup | Mbarrier) -> list[str]:
+    def _meeting(self, stmt: Meeting) -> list[str]:
         match stmt:
             case Barrier():
                 return [self.barrier()]
@@ -254,6 +260,8 @@ class CLike(ABC):
                 return [self.async_group(stmt)]
             case Mbarrier():
                 return self.mbarrier(stmt)
+            case Handover():
+                return [self.handover(stmt)]
 
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll or loop.at_once:

@@ -13,7 +13,7 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Var, as_int
-from gemmgen.ir.stmt import Alloc, AsyncGroup, Mbarrier, Move, Stmt
+from gemmgen.ir.stmt import Alloc, AsyncGroup, Handover, Mbarrier, Move, Stmt
 from gemmgen.ir.visit import local_bytes, walk
 
 WARP = 32
@@ -63,7 +63,15 @@ class Cuda(CLike):
         if param.space is Space.IMAGE:
             raise ScheduleError(f"{param.name} is an image, which CUDA has no block reads of: use an L3_SIMD preset")
         const = "" if param.writable else "const "
+        # What the kernel before still writes may not be taken for constant, and be read too early.
+        restrict = "" if param.name in self._awaited else restrict
         return f"{const}{self.types[param.dtype.name]} *{restrict}{param.name}"
+
+    @property
+    def _awaited(self) -> set[str]:
+        """The matrices that the kernels before write while this one begins."""
+        awaits = (s for s in walk(self.kernel.body) if isinstance(s, Handover))
+        return {buffer.name for step in awaits for buffer in step.buffers}
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses, PTX among them."""
@@ -102,21 +110,36 @@ class Cuda(CLike):
     def launching(self, last: bool) -> list[str]:
         """The statements that launch this kernel, and end the launcher with what came of it."""
         rows, cols = self.kernel.group
-        end = ["    return cudaGetLastError();"]
-        if not last:
-            end = [
-                "    const cudaError_t launched = cudaGetLastError();",
-                "    if (launched != cudaSuccess) {",
-                "        return launched;",
-                "    }",
+        arguments = f"        {', '.join(p.name for p in self.kernel.params)}"
+        taken = "return" if last else "const cudaError_t launched ="
+        if self._awaited:
+            launch = [*self._early(), f"    {taken} cudaLaunchKernelEx(&config, {self.kernel.name},", f"{arguments});"]
+        else:
+            launch = [
+                f"    {self.kernel.name}<<<grid, block, {self.dynamic_bytes()}, stream>>>(",
+                f"{arguments});",
+                f"    {taken} cudaGetLastError();",
             ]
         return [
             *self._permission(),
             f"    const dim3 grid({self._grid()});",
             f"    const dim3 block({cols}, {rows});",
-            f"    {self.kernel.name}<<<grid, block, {self.dynamic_bytes()}, stream>>>(",
-            f"        {', '.join(p.name for p in self.kernel.params)});",
-            *end,
+            *launch,
+            *([] if last else ["    if (launched != cudaSuccess) {", "        return launched;", "    }"]),
+        ]
+
+    def _early(self) -> list[str]:
+        """What a launch is told that may begin while the kernel before ends."""
+        config = {"gridDim": "grid", "blockDim": "block", "dynamicSmemBytes": self.dynamic_bytes(), "stream": "stream"}
+        return [
+            "    // It may begin while the kernel before ends, which it awaits.",
+            "    cudaLaunchAttribute early = {};",
+            "    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;",
+            "    early.val.programmaticStreamSerializationAllowed = 1;",
+            "    cudaLaunchConfig_t config = {};",
+            *(f"    config.{name} = {value};" for name, value in config.items()),
+            "    config.attrs = &early;",
+            "    config.numAttrs = 1;",
         ]
 
     def _permission(self) -> list[str]:
@@ -222,6 +245,9 @@ class Cuda(CLike):
     def async_group(self, group: AsyncGroup) -> str:
         return "async_commit();" if group.verb == "commit" else f"async_wait<{group.pending}>();"
 
+    def handover(self, step: Handover) -> str:
+        return f"kernels_{step.verb}();"
+
     def mbarrier(self, step: Mbarrier) -> list[str]:
         barrier = f"&{step.name}[{self.expr(step.index)}]"
         match step.verb:
@@ -297,4 +323,6 @@ def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
             return (f"async_{verb}",)
         case Mbarrier(verb):
             return (f"mbarrier_{verb}",)
+        case Handover(verb):
+            return (f"kernels_{verb}",)
     return ()

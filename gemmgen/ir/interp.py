@@ -1,11 +1,10 @@
 """The meaning of a lowered kernel: run it in lock step on NumPy and report what is undefined.
 
-All work-items of all groups are lanes of one array axis; each statement is executed by all active lanes
-before the next one. That order is one of many that a device may choose, so every pair of accesses whose
-order matters and that no barrier orders is reported as a race, whatever the result.
+All work-items of all groups are lanes of one array axis; each statement is executed by all active lanes before the next
+one. A device may choose many other orders, so every pair of accesses whose order matters and that no barrier orders is
+reported as a race, whatever the result. The kernels of a program run one after the other.
 
-A barrier with `memory="none"` makes work-items meet but publishes no writes: it ends no epoch, and
-accesses on both sides of it still race.
+A barrier with `memory="none"` publishes no writes: it ends no epoch, and accesses on both sides of it still race.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ from gemmgen.ir.stmt import (
     Body,
     Comment,
     For,
+    Handover,
     If,
     Let,
     Mbarrier,
@@ -124,7 +124,7 @@ class _Run:
         site = Site(len(self._sites), stmt)
         self._sites.append(site)
         match stmt:
-            case Comment():
+            case Comment() | Handover():
                 return None
             case Alloc(buffer, reuses):
                 return self._alloc(buffer, reuses, scope, site)

@@ -19,6 +19,7 @@ from gemmgen.ir.stmt import (
     Copy,
     Fill,
     For,
+    Handover,
     If,
     Let,
     Mbarrier,
@@ -221,6 +222,13 @@ def _on_elements(stmt: Alloc | Let | Store | Move | Multiply | Meeting | Point |
             return f"point {view.name} at {show_index(buffer, index)}"
         case Advance(view, by):
             return f"advance {view.name} by {show_expr(by)}"
+        case Comment(text):
+            return f"# {text}"
+    return _on_meeting(stmt)
+
+
+def _on_meeting(stmt: Meeting) -> str:
+    match stmt:
         case Barrier(memory):
             return "barrier local" if memory == "local" else "barrier (no memory)"
         case AsyncGroup("commit"):
@@ -233,8 +241,10 @@ def _on_elements(stmt: Alloc | Let | Store | Move | Multiply | Meeting | Point |
             return f"wait for mbarrier {name}[{show_expr(index)}] parity {show_expr(parity)}"
         case Mbarrier(verb, name, _, index):
             return f"{verb.replace('_copies', ' with copies')} at mbarrier {name}[{show_expr(index)}]"
-        case Comment(text):
-            return f"# {text}"
+        case Handover("release"):
+            return "let the next kernel begin"
+        case Handover(_, buffers):
+            return f"await the kernels before, for {', '.join(b.name for b in buffers)}"
 
 
 def _on_tiles(stmt: TileStmt) -> str:

@@ -362,6 +362,20 @@ class Mbarrier:
 
 
 @dataclass(frozen=True, slots=True)
+class Handover:
+    """Where one kernel of a program meets the next, which begins while it ends.
+
+    Attributes:
+        verb: `release` lets the next kernel's groups begin where there is room; `await` waits until the kernels before
+            are over, and all that they have written is there to be read.
+        buffers: of `await`, what they have written and this kernel touches, never before.
+    """
+
+    verb: Literal["release", "await"]
+    buffers: tuple[Buffer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PipeOp:
     """One of the four verbs on a pipe."""
 
@@ -377,6 +391,6 @@ class Comment:
 
 
 TileStmt = Fill | Copy | Stage | Mma | Sum | Update | PipeOp
-Meeting = Barrier | AsyncGroup | Mbarrier
+Meeting = Barrier | AsyncGroup | Mbarrier | Handover
 Stmt = TileStmt | Alloc | Let | Store | Move | Multiply | For | If | Block | Meeting | Point | Advance | Comment
 Body = tuple[Stmt, ...]

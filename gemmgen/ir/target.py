@@ -21,6 +21,7 @@ FEATURES: dict[str, str] = {
     "reused_local_memory": "buffers of local memory can lie where others were",
     "atomic_add": "an element is added to global memory in one step",
     "atomic_vectors": "up to four neighbours are added to global memory in one step",
+    "dependent_launch": "a kernel can begin while the one before it ends, and waits for it where it must",
     "fp64": "arithmetic in float64",
     "fp16": "loads and stores of float16",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
@@ -54,7 +55,9 @@ class Target:
         return "block_read" in self.features and dtype.size == BLOCK_ELEMENT
 
 
-_INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors"}
+_INTEL = frozenset(FEATURES) - {
+    *("async_copy", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch")
+}
 #: SYCL names neither Intel's own functions nor block reads from images; OpenCL C adds no floats in one step.
 _SYCL = (_INTEL - {"intel_sub_groups", "image_block_read"}) | {"atomic_add"}
 _WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "fp64", "fp16"})
@@ -67,7 +70,7 @@ def _nvidia(name: str, shared_bytes: int) -> Target:
     if capability >= 80:
         features |= {"async_copy"}
     if capability >= 90:
-        features |= {"mbarrier", "atomic_vectors"}
+        features |= {"mbarrier", "atomic_vectors", "dependent_launch"}
     return Target(
         name, frozenset(features), (8, 16, 32), 1024, shared_bytes, register_bytes=1020, sub_group_register_bytes=32640
     )

@@ -23,9 +23,11 @@ from gemmgen.ir.stmt import (
     Copy,
     Fill,
     For,
+    Handover,
     If,
     Let,
     Mbarrier,
+    Meeting,
     Mma,
     Move,
     Multiply,
@@ -122,7 +124,7 @@ class _Verifier:
                 self._body(orelse, scope.inner(varies))
             case Block(body):
                 self._body(body, scope.inner(False))
-            case AsyncGroup() | Mbarrier() | Barrier():
+            case AsyncGroup() | Mbarrier() | Barrier() | Handover():
                 self._sync(stmt, scope)
             case Fill() | Copy() | Stage() | Mma() | Sum() | Update():
                 self._on_tiles(stmt, scope)
@@ -134,10 +136,13 @@ class _Verifier:
             case Comment(text):
                 self._require("\n" not in text, "a comment of more than one line")
 
-    def _sync(self, stmt: AsyncGroup | Mbarrier | Barrier, scope: _Scope) -> None:
+    def _sync(self, stmt: Meeting, scope: _Scope) -> None:
         if isinstance(stmt, AsyncGroup):
             self._needs(frozenset({"async_copy"}), "an asynchronous group")
             self._require(stmt.pending >= 0, f"{stmt.pending} groups cannot be pending")
+            return
+        if isinstance(stmt, Handover):
+            self._needs(frozenset({"dependent_launch"}), f"{stmt.verb} of kernels")
             return
         self._require(not scope.divergent, "a barrier where work-items of a group may have parted ways")
         if isinstance(stmt, Mbarrier):

@@ -34,6 +34,7 @@ from gemmgen.ir.stmt import (
     Body,
     Copy,
     For,
+    Handover,
     If,
     Let,
     Mbarrier,
@@ -315,4 +316,6 @@ def uses_features(kernel: Kernel) -> frozenset[str]:
     needs |= {p.dtype.needs for p in kernel.params if p.dtype.needs is not None}
     if any(isinstance(s, Mbarrier) for s in walk(kernel.body)):
         needs |= {"mbarrier"}
+    if any(isinstance(s, Handover) for s in walk(kernel.body)):
+        needs |= {"dependent_launch"}
     return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move | Multiply)))

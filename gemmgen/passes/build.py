@@ -156,6 +156,7 @@ class _Gemm(Plan):
     def _product(self) -> Body:
         step = self.schedule.k_step
         has_rest = self.k_stop != self.k_end
+        between = {x.name for x, _ in self.workspaces()}
         main = For(K0, self.k_start, self.k_stop, step, self._step(K0), exact=self.exact_k or has_rest)
         out: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
         if has_rest:
@@ -163,9 +164,13 @@ class _Gemm(Plan):
             out.append(Comment(f"Whole steps of {step} along K{edge}."))
         elif not self.exact_k:
             out.append(Comment("Along K; copies bring zeros for what lies past it."))
-        out.append(main)
+        out += [*self.awaited(*(path.matrix for path in (self.a, self.b) if path.matrix.name in between)), main]
         if has_rest:
             out += self._rest()
+        if self.schedule.atomic and self.spec.beta != 1 and not self.packed:
+            out += self.awaited(self.c)
+        if self.result != self.c:
+            out += self.released()
         return (*out, *self._store())
 
     def _store(self) -> Body:

@@ -41,6 +41,7 @@ def build_pack(plan: Plan) -> Kernel:
             *kept,
         ),
         body=(
+            *plan.released(),
             *((Let(BATCH, call("group_id", 2)),) if plan.spec.batched else ()),
             *plan.wholes(),
             *blocks,

@@ -21,7 +21,7 @@ from gemmgen.ir.atoms import (
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I64, DType
 from gemmgen.ir.expr import Const, Expr, Var, as_int, ceil_div, compare, number
-from gemmgen.ir.stmt import Advance, Body, Pipe, Registers, Sync, Tile
+from gemmgen.ir.stmt import Advance, Body, Handover, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.passes.positions import BATCH, LANE, SUM_COL, SUM_ROW, Positions
 from gemmgen.schedule import Operand, Schedule
@@ -258,6 +258,14 @@ class Plan(Positions):
             alone = matrix.space is Space.IMAGE or matrix.name.endswith("_packed")
             out += [matrix] if alone else [matrix, matrix.layout.strides[0], matrix.step]
         return tuple(p for p in out if isinstance(p, Buffer | Var))
+
+    def awaited(self, *buffers: Buffer) -> Body:
+        """Waits for the kernels before, which have written these, on devices where a kernel begins before they end."""
+        return (Handover("await", buffers),) if buffers and "dependent_launch" in self.target.features else ()
+
+    def released(self) -> Body:
+        """Lets the next kernel begin."""
+        return (Handover("release"),) if "dependent_launch" in self.target.features else ()
 
     @property
     def name(self) -> str:

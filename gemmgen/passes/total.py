@@ -56,6 +56,7 @@ def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = N
         Let(ROW, call("group_id", 0) // ACROSS),
         Let(COL, call("group_id", 0) % ACROSS * width + call("local_id", 0)),
         *plan.to_product(parts, plan.c),
+        *(plan.released() if parts is None else plan.awaited(parts)),
         If(both(plan.m > ROW, plan.n > COL), inside),
     )
     listed = (plan.m, plan.n, parts, plan.beta, *plan.per_matrix(plan.c))

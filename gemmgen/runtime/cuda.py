@@ -17,6 +17,7 @@ from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
+from gemmgen.runtime.cuda_launch import launch_early
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
 from gemmgen.runtime.variants import ALIGNMENT, Variants
 from gemmgen.runtime.views import View, workspace_problem
@@ -227,7 +228,11 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
                 values[workspace.name] = self._workspace(device, pointer, workspace, elements)
             for (entry, kernel, dynamic), (layers, rows, cols) in zip(built.kernels, grids, strict=True):
                 high, wide = entry.group
-                kernel((cols, rows, layers), (wide, high, 1), arguments(entry, values), shared_mem=dynamic)
+                given, grid, block = arguments(entry, values), (cols, rows, layers), (wide, high, 1)
+                if entry.early:
+                    launch_early(kernel.kernel.ptr, grid, block, given, dynamic, pointer)
+                else:
+                    kernel(grid, block, given, shared_mem=dynamic)
             event: CudaEvent | None = None
             if place.want_event:
                 event = cupy.cuda.Event(disable_timing=True)
@@ -311,9 +316,9 @@ def _leading_dimension(view: View) -> int:
     return view.ld if view.slow > 1 else -(-view.ld // unit) * unit
 
 
-def arguments(entry: EntryPoint, values: Mapping[str, object]) -> tuple[object, ...]:
+def arguments(entry: EntryPoint, values: Mapping[str, object]) -> tuple[np.generic, ...]:
     """The kernel's arguments in the types that it declares; addresses as 64-bit integers."""
-    listed: list[object] = []
+    listed: list[np.generic] = []
     for argument in entry.arguments:
         if argument.name not in values:
             raise LoweringError(f"{entry.name} has an argument {argument.name!r} that the runtime knows nothing of")

@@ -23,11 +23,19 @@ _AXES = (("batch", "multiply in parts"), ("rows of C", _LARGER), ("columns of C"
 GRID_LIMITS = (65_535, 65_535, 2**31 - 1)
 
 
+class Function(Protocol):
+    """What is used of a `cupy.cuda.Function`: the address of the driver's own."""
+
+    ptr: int
+
+
 class RawKernel(Protocol):
     """What is used of a `cupy.RawKernel`."""
 
     max_dynamic_shared_size_bytes: int
 
+    @property
+    def kernel(self) -> Function: ...
     @property
     def max_threads_per_block(self) -> int: ...
     @property

@@ -101,6 +101,18 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
     } while (!over);
 }
 
+// Lets the next kernel's blocks begin, once every block of this one has come here.
+__device__ __forceinline__ void kernels_release()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Waits until the kernel before is over; what it has written is there.
+__device__ __forceinline__ void kernels_await()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x16_16x16_atomic7_start(int m, int n, float beta, float *__restrict__ c, int ldc)
 {
@@ -108,6 +120,7 @@ mbarrier_8x16_16x16_atomic7_start(int m, int n, float beta, float *__restrict__ 
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
 
+    kernels_release();
     if (col < n) {
         // What the parts of K are added to.
         c[row * ldc + col] = beta == 0.0f ? 0.0f : beta * c[row * ldc + col];
@@ -116,7 +129,7 @@ mbarrier_8x16_16x16_atomic7_start(int m, int n, float beta, float *__restrict__ 
 
 extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x16_16x16_atomic7(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
-                            const float *__restrict__ b, int ldb, float *__restrict__ c, int ldc)
+                            const float *__restrict__ b, int ldb, float *c, int ldc)
 {
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
@@ -311,6 +324,7 @@ mbarrier_8x16_16x16_atomic7(int m, int n, int k, float alpha, const float *__res
         }
         mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 32 % 4]);
     }
+    kernels_await();
 
     // This part's share is added to C.
     #pragma unroll
@@ -367,9 +381,19 @@ extern "C" cudaError_t mbarrier_8x16_16x16_atomic7_launch(int m, int n, int k, f
         }
         const dim3 grid((m + 127) / 128 * ((n + 255) / 256) * 7, 1);
         const dim3 block(16, 16);
-        mbarrier_8x16_16x16_atomic7<<<grid, block, 198656, stream>>>(
+        // It may begin while the kernel before ends, which it awaits.
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = 198656;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        return cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_atomic7,
             m, n, k, alpha, a, lda, b, ldb, c, ldc);
-        return cudaGetLastError();
     }
 }
 #endif

@@ -89,10 +89,24 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
     } while (!over);
 }
 
+// Lets the next kernel's blocks begin, once every block of this one has come here.
+__device__ __forceinline__ void kernels_release()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Waits until the kernel before is over; what it has written is there.
+__device__ __forceinline__ void kernels_await()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x16_16x16_packed_a_pack(int m, int k, const float *__restrict__ a, int lda,
                                   float *__restrict__ a_packed)
 {
+    kernels_release();
+
     const int m_whole = (m + 127) / 128 * 128;
     const int k_whole = (k + 31) / 32 * 32;
     const int block = int(blockIdx.x);
@@ -123,7 +137,7 @@ mbarrier_8x16_16x16_packed_a_pack(int m, int k, const float *__restrict__ a, int
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-mbarrier_8x16_16x16_packed_a(int m, int n, int k, float alpha, const float *__restrict__ a_packed,
+mbarrier_8x16_16x16_packed_a(int m, int n, int k, float alpha, const float *a_packed,
                              const float *__restrict__ b, int ldb, float beta,
                              float *__restrict__ c, int ldc)
 {
@@ -166,6 +180,7 @@ mbarrier_8x16_16x16_packed_a(int m, int n, int k, float alpha, const float *__re
     }
 
     // Along K; copies bring zeros for what lies past it.
+    kernels_await();
     __shared__ unsigned long long tiles_full[4];
     if (local_index < 4) {
         mbarrier_init(&tiles_full[local_index], 256);
@@ -382,9 +397,19 @@ extern "C" cudaError_t mbarrier_8x16_16x16_packed_a_launch(int m, int n, int k, 
         }
         const dim3 grid((m + 127) / 128 * ((n + 255) / 256), 1);
         const dim3 block(16, 16);
-        mbarrier_8x16_16x16_packed_a<<<grid, block, 196608, stream>>>(
+        // It may begin while the kernel before ends, which it awaits.
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = 196608;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        return cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_packed_a,
             m, n, k, alpha, a_packed, b, ldb, beta, c, ldc);
-        return cudaGetLastError();
     }
 }
 #endif

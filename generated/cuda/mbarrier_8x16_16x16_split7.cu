@@ -92,10 +92,24 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
     } while (!over);
 }
 
+// Lets the next kernel's blocks begin, once every block of this one has come here.
+__device__ __forceinline__ void kernels_release()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Waits until the kernel before is over; what it has written is there.
+__device__ __forceinline__ void kernels_await()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x16_16x16_split7_pack(int m, int k, const float *__restrict__ a, int lda,
                                 float *__restrict__ a_packed)
 {
+    kernels_release();
+
     const int m_whole = (m + 127) / 128 * 128;
     const int k_whole = (k + 31) / 32 * 32;
     const int block = int(blockIdx.x);
@@ -126,7 +140,7 @@ mbarrier_8x16_16x16_split7_pack(int m, int k, const float *__restrict__ a, int l
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__restrict__ a_packed,
+mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_packed,
                            const float *__restrict__ b, int ldb, float *__restrict__ workspace)
 {
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
@@ -172,6 +186,7 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
     }
 
     // Along K; copies bring zeros for what lies past it.
+    kernels_await();
     __shared__ unsigned long long tiles_full[4];
     if (local_index < 4) {
         mbarrier_init(&tiles_full[local_index], 256);
@@ -327,6 +342,7 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
         }
         mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 32 % 4]);
     }
+    kernels_release();
 
     // This part's share of C.
     #pragma unroll
@@ -359,13 +375,14 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *__rest
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-mbarrier_8x16_16x16_split7_total(int m, int n, const float *__restrict__ workspace, float beta,
+mbarrier_8x16_16x16_split7_total(int m, int n, const float *workspace, float beta,
                                  float *__restrict__ c, int ldc)
 {
     const int blocks_across = (n + 255) / 256;
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
 
+    kernels_await();
     if (col < n) {
         // The parts of K, one after the other.
         float total = workspace[row * ((n + 3) / 4 * 4) + col];
@@ -408,9 +425,19 @@ extern "C" cudaError_t mbarrier_8x16_16x16_split7_launch(int m, int n, int k, fl
         }
         const dim3 grid((m + 127) / 128 * ((n + 255) / 256) * 7, 1);
         const dim3 block(16, 16);
-        mbarrier_8x16_16x16_split7<<<grid, block, 196608, stream>>>(
+        // It may begin while the kernel before ends, which it awaits.
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = 196608;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        const cudaError_t launched = cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_split7,
             m, n, k, alpha, a_packed, b, ldb, workspace);
-        const cudaError_t launched = cudaGetLastError();
         if (launched != cudaSuccess) {
             return launched;
         }
@@ -418,9 +445,19 @@ extern "C" cudaError_t mbarrier_8x16_16x16_split7_launch(int m, int n, int k, fl
     {
         const dim3 grid(m * ((n + 255) / 256), 1);
         const dim3 block(256, 1);
-        mbarrier_8x16_16x16_split7_total<<<grid, block, 0, stream>>>(
+        // It may begin while the kernel before ends, which it awaits.
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = 0;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        return cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_split7_total,
             m, n, workspace, beta, c, ldc);
-        return cudaGetLastError();
     }
 }
 #endif

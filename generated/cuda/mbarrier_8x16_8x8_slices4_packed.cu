@@ -81,11 +81,25 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
     } while (!over);
 }
 
+// Lets the next kernel's blocks begin, once every block of this one has come here.
+__device__ __forceinline__ void kernels_release()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Waits until the kernel before is over; what it has written is there.
+__device__ __forceinline__ void kernels_await()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x16_8x8_slices4_packed_pack(int m, int n, int k, const float *__restrict__ a, int lda,
                                       const float *__restrict__ b, int ldb,
                                       float *__restrict__ a_packed, float *__restrict__ b_packed)
 {
+    kernels_release();
+
     const int m_whole = (m + 63) / 64 * 64;
     const int n_whole = (n + 127) / 128 * 128;
     const int k_whole = (k + 63) / 64 * 64;
@@ -131,10 +145,8 @@ mbarrier_8x16_8x8_slices4_packed_pack(int m, int n, int k, const float *__restri
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha,
-                                 const float *__restrict__ a_packed,
-                                 const float *__restrict__ b_packed, float beta,
-                                 float *__restrict__ c, int ldc)
+mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha, const float *a_packed,
+                                 const float *b_packed, float beta, float *__restrict__ c, int ldc)
 {
     const int local_index = int(threadIdx.y) * 8 + int(threadIdx.x);
     const int slice = local_index / 64;
@@ -167,6 +179,7 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha,
             acc[i][j] = 0.0f;
         }
     }
+    kernels_await();
     __shared__ unsigned long long tiles_full[4];
     if (local_index < 4) {
         mbarrier_init(&tiles_full[local_index], 256);
@@ -380,9 +393,19 @@ extern "C" cudaError_t mbarrier_8x16_8x8_slices4_packed_launch(int m, int n, int
         }
         const dim3 grid((n + 127) / 128, (m + 63) / 64);
         const dim3 block(8, 32);
-        mbarrier_8x16_8x8_slices4_packed<<<grid, block, 196608, stream>>>(
+        // It may begin while the kernel before ends, which it awaits.
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = 196608;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        return cudaLaunchKernelEx(&config, mbarrier_8x16_8x8_slices4_packed,
             m, n, k, alpha, a_packed, b_packed, beta, c, ldc);
-        return cudaGetLastError();
     }
 }
 #endif

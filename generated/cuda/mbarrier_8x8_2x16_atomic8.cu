@@ -101,6 +101,18 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
     } while (!over);
 }
 
+// Lets the next kernel's blocks begin, once every block of this one has come here.
+__device__ __forceinline__ void kernels_release()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Waits until the kernel before is over; what it has written is there.
+__device__ __forceinline__ void kernels_await()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x8_2x16_atomic8_start(int m, int n, float beta, float *__restrict__ c, int ldc)
 {
@@ -108,6 +120,7 @@ mbarrier_8x8_2x16_atomic8_start(int m, int n, float beta, float *__restrict__ c,
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
 
+    kernels_release();
     if (col < n) {
         // What the parts of K are added to.
         c[row * ldc + col] = beta == 0.0f ? 0.0f : beta * c[row * ldc + col];
@@ -116,7 +129,7 @@ mbarrier_8x8_2x16_atomic8_start(int m, int n, float beta, float *__restrict__ c,
 
 extern "C" __global__ void __launch_bounds__(128)
 mbarrier_8x8_2x16_atomic8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
-                          const float *__restrict__ b, int ldb, float *__restrict__ c, int ldc)
+                          const float *__restrict__ b, int ldb, float *c, int ldc)
 {
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int slice = local_index / 32;
@@ -293,6 +306,7 @@ mbarrier_8x8_2x16_atomic8(int m, int n, int k, float alpha, const float *__restr
         }
         mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 32 % 4]);
     }
+    kernels_await();
 
     // Every slice's sum to where the tiles were; then each one adds up a part of the block.
     __syncthreads();
@@ -382,9 +396,19 @@ extern "C" cudaError_t mbarrier_8x8_2x16_atomic8_launch(int m, int n, int k, flo
         }
         const dim3 grid((m + 15) / 16 * ((n + 127) / 128) * 8, 1);
         const dim3 block(16, 8);
-        mbarrier_8x8_2x16_atomic8<<<grid, block, 75776, stream>>>(
+        // It may begin while the kernel before ends, which it awaits.
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = 75776;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        return cudaLaunchKernelEx(&config, mbarrier_8x8_2x16_atomic8,
             m, n, k, alpha, a, lda, b, ldb, c, ldc);
-        return cudaGetLastError();
     }
 }
 #endif

@@ -89,6 +89,18 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
     } while (!over);
 }
 
+// Lets the next kernel's blocks begin, once every block of this one has come here.
+__device__ __forceinline__ void kernels_release()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Waits until the kernel before is over; what it has written is there.
+__device__ __forceinline__ void kernels_await()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(128)
 mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                          const float *__restrict__ b, int ldb, float *__restrict__ workspace)
@@ -269,6 +281,7 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
         }
         mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 32 % 4]);
     }
+    kernels_release();
 
     // Every slice's sum to where the tiles were; then each one adds up a part of the block.
     __syncthreads();
@@ -334,13 +347,14 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-mbarrier_8x8_2x16_split8_total(int m, int n, const float *__restrict__ workspace, float beta,
+mbarrier_8x8_2x16_split8_total(int m, int n, const float *workspace, float beta,
                                float *__restrict__ c, int ldc)
 {
     const int blocks_across = (n + 255) / 256;
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
 
+    kernels_await();
     if (col < n) {
         // The parts of K, one after the other.
         float total = workspace[row * ((n + 3) / 4 * 4) + col];
@@ -382,9 +396,19 @@ extern "C" cudaError_t mbarrier_8x8_2x16_split8_launch(int m, int n, int k, floa
     {
         const dim3 grid(m * ((n + 255) / 256), 1);
         const dim3 block(256, 1);
-        mbarrier_8x8_2x16_split8_total<<<grid, block, 0, stream>>>(
+        // It may begin while the kernel before ends, which it awaits.
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = 0;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        return cudaLaunchKernelEx(&config, mbarrier_8x8_2x16_split8_total,
             m, n, workspace, beta, c, ldc);
-        return cudaGetLastError();
     }
 }
 #endif

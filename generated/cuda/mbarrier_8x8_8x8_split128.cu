@@ -89,6 +89,18 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
     } while (!over);
 }
 
+// Lets the next kernel's blocks begin, once every block of this one has come here.
+__device__ __forceinline__ void kernels_release()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Waits until the kernel before is over; what it has written is there.
+__device__ __forceinline__ void kernels_await()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                           const float *__restrict__ b, int ldb, float *__restrict__ workspace)
@@ -293,6 +305,7 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
         }
         mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 64 % 4]);
     }
+    kernels_release();
 
     // Every slice's sum to where the tiles were; then each one adds up a part of the block.
     __syncthreads();
@@ -358,13 +371,14 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
 }
 
 extern "C" __global__ void __launch_bounds__(32)
-mbarrier_8x8_8x8_split128_total(int m, int n, const float *__restrict__ workspace, float beta,
+mbarrier_8x8_8x8_split128_total(int m, int n, const float *workspace, float beta,
                                 float *__restrict__ c, int ldc)
 {
     const int blocks_across = (n + 31) / 32;
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 32 + int(threadIdx.x);
 
+    kernels_await();
     if (col < n) {
         // The parts of K, one after the other.
         float total = workspace[row * ((n + 3) / 4 * 4) + col];
@@ -406,9 +420,19 @@ extern "C" cudaError_t mbarrier_8x8_8x8_split128_launch(int m, int n, int k, flo
     {
         const dim3 grid(m * ((n + 31) / 32), 1);
         const dim3 block(32, 1);
-        mbarrier_8x8_8x8_split128_total<<<grid, block, 0, stream>>>(
+        // It may begin while the kernel before ends, which it awaits.
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = 0;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        return cudaLaunchKernelEx(&config, mbarrier_8x8_8x8_split128_total,
             m, n, workspace, beta, c, ldc);
-        return cudaGetLastError();
     }
 }
 #endif

@@ -125,3 +125,17 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
                      : "=r"(over) : "r"(address), "r"(parity) : "memory");
     } while (!over);
 }
+
+//: kernels_release
+// Lets the next kernel's blocks begin, once every block of this one has come here.
+__device__ __forceinline__ void kernels_release()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+//: kernels_await
+// Waits until the kernel before is over; what it has written is there.
+__device__ __forceinline__ void kernels_await()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}

@@ -1,0 +1,75 @@
+"""Kernels of a program that begin while the ones before them end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import LoweringError
+from gemmgen.ir.expr import Load
+from gemmgen.ir.stmt import Body, Handover, Move, Stmt
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.verify import verify
+from gemmgen.ir.visit import exprs, walk, walk_expr
+
+SEVERAL = [
+    name
+    for name in presets.names()
+    if (s := presets.load(name).schedule).atom == "fma" and (s.split > 1 or s.a.packed or s.b.packed)
+]
+
+
+def touched(stmt: Stmt) -> Iterator[str]:
+    """The buffers that a statement reads or writes."""
+    if isinstance(stmt, Move):
+        yield from (stmt.dst.name, stmt.src.name)
+    for root in exprs(stmt):
+        yield from (node.buffer.name for node in walk_expr(root) if isinstance(node, Load))
+
+
+def before_and_after(body: Body) -> tuple[list[Stmt], list[Stmt]]:
+    """The statements before a kernel awaits the others, and those from there on, in the order of the text."""
+    stmts = list(walk(body))
+    at = next(i for i, s in enumerate(stmts) if isinstance(s, Handover) and s.verb == "await")
+    return stmts[:at], stmts[at:]
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_nothing_of_the_kernels_before_is_touched_too_early(name: str) -> None:
+    preset = presets.load(name)
+    program = driver.lower_program(preset.spec, preset.schedule, TARGETS["sm_90"])
+    last = program.kernels[-1]
+    before, after = before_and_after(last.body)
+    awaited = {b.name for s in after if isinstance(s, Handover) for b in s.buffers}
+    assert awaited
+    assert not awaited & {x for stmt in before for x in touched(stmt)}
+    written = {x.name for x in program.workspaces} | {"c"}
+    assert awaited <= written
+    # Whatever of a workspace the kernel touches, it awaits.
+    assert {x for stmt in after for x in touched(stmt)} & {x.name for x in program.workspaces} <= awaited
+    assert any(isinstance(s, Handover) and s.verb == "release" for s in walk(program.kernels[0].body))
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_text_and_launch(name: str) -> None:
+    preset = presets.load(name)
+    source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90"])
+    early = [entry.name for entry in source.entry_points if entry.early]
+    assert early
+    assert source.entry_points[0].name not in early
+    assert "dependent_launch" in source.requires
+    for kernel in early:
+        assert f"cudaLaunchKernelEx(&config, {kernel}," in source.text
+        assert f"{kernel}<<<" not in source.text
+
+
+def test_elsewhere_one_kernel_follows_the_other() -> None:
+    preset = presets.load("smem_8x8_double_packed")
+    source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_80"])
+    assert not any(entry.early for entry in source.entry_points)
+    assert "kernels_" not in source.text
+    kernel = driver.lower_program(preset.spec, preset.schedule, TARGETS["sm_90"]).main
+    with pytest.raises(LoweringError, match="await of kernels needs dependent_launch"):
+        verify(kernel, TARGETS["sm_80"])

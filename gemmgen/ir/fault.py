@@ -14,6 +14,7 @@ FaultKind = Literal[
     "divergent sub-group operation",
     "pipe",
     "arithmetic",
+    "alignment",
 ]
 
 

@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.alignment import alignment_check
 from gemmgen.ir.arguments import Argument, array, integers, named
 from gemmgen.ir.atoms import CopyAtom
 from gemmgen.ir.buffer import Buffer, Space
@@ -23,7 +24,7 @@ from gemmgen.ir.expr import Expr
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value
+from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value, agreed
 from gemmgen.ir.matrix_meaning import matrix_step
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
 from gemmgen.ir.numeric import convert, numpy_dtype
@@ -228,7 +229,7 @@ class _Run:
         body = self._block(stmt.body, inner)
 
         def loop(active: Active) -> None:
-            first, last = _agreed(start(active), active), _agreed(stop(active), active)
+            first, last = agreed(start(active), active), agreed(stop(active), active)
             if isinstance(first, int) and isinstance(last, int):
                 for value in range(first, last, stmt.step):
                     cell.value = value
@@ -286,7 +287,7 @@ class _Run:
                     raise KernelFault("pipe", site.text, f"{lanes.group_size} work-items for {stmt.count} barriers")
                 phases.clear(stmt.count)
                 return
-            which, of = (_agreed(code(active), active) for code in (index, parity))
+            which, of = (agreed(code(active), active) for code in (index, parity))
             if isinstance(which, np.ndarray) or isinstance(of, np.ndarray):
                 raise KernelFault("pipe", site.text, "work-items mean different barriers or phases")
             if problem := phases.problem(which):
@@ -314,8 +315,8 @@ class _Run:
         if stmt.atom.is_async:
             return self._async_move(stmt, scope, site)
         src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
-        src_index = self._indexes(stmt.src_index, scope, site)
-        dst_index = self._indexes(stmt.dst_index, scope, site)
+        src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
+        aligned = alignment_check(stmt, src, dst, self._lanes, site)
         # The atom's steps hold for its memory side; on the other side the elements are neighbours.
         loads = stmt.src.space is not Space.PRIVATE
         read = src.peek if stmt.ahead and isinstance(src, ViewMemory | LocalMemory) else src.read
@@ -332,6 +333,7 @@ class _Run:
             if together:
                 self._check_together(source if loads else target, active, site)
             check(active)
+            aligned(source, target, active)
             # All elements are read before one is written.
             values = [
                 read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)
@@ -349,12 +351,13 @@ class _Run:
         src, dst = scope.memory(stmt.src.name), scope.memory(stmt.dst.name)
         if not isinstance(dst, LocalMemory):
             raise LoweringError(f"`{site.text}` does not go to local memory")
-        src_index = self._indexes(stmt.src_index, scope, site)
-        dst_index = self._indexes(stmt.dst_index, scope, site)
+        src_index, dst_index = (self._indexes(x, scope, site) for x in (stmt.src_index, stmt.dst_index))
+        aligned = alignment_check(stmt, src, dst, self._lanes, site)
         inside = None if stmt.valid is None else self._evaluator.index(stmt.valid, scope, site)
 
         def move(active: Active) -> None:
             source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
+            aligned(source, target, active)
             valid = stmt.width if inside is None else inside(active)
             for e in range(stmt.width):
                 values = np.zeros(len(active.mask), numpy_dtype(stmt.dst.dtype))
@@ -390,11 +393,3 @@ class _Run:
 
 def _neighbour(index: list[Index], element: int) -> list[Index]:  # a single one may have no index at all
     return [*index[:-1], index[-1] + element] if element else index
-
-
-def _agreed(value: Index, active: Active) -> Index:
-    """One number where all active lanes have the same."""
-    if not isinstance(value, np.ndarray):
-        return value
-    own = value[active.lanes]
-    return int(own[0]) if (own == own[0]).all() else value

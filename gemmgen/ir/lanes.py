@@ -169,3 +169,11 @@ class Lanes:
         col, row, layer = place_of(group, self.grid)
         of_layer = f"{layer}, " if self.grid[0] > 1 else ""
         return f"work-item {place} of group ({of_layer}{row}, {col})"
+
+
+def agreed(value: Index, active: Active) -> Index:
+    """One number where all active lanes have the same."""
+    if not isinstance(value, np.ndarray):
+        return value
+    own = value[active.lanes]
+    return int(own[0]) if (own == own[0]).all() else value

@@ -58,23 +58,30 @@ class _Base:
         raise KernelFault(kind, site.text, f"{who} at {self._name}[{place}]: {why}")
 
 
-class _Strided(_Base):
-    """Memory whose elements have addresses."""
+class Strided(_Base):
+    """Memory whose elements have addresses.
+
+    Attributes:
+        addressed: whether instructions name these addresses; registers are named one by one.
+        strides, start: what an address is made of.
+    """
+
+    addressed = True
 
     def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
         super().__init__(lanes, buffer, sizes, sites)
-        self._strides = tuple(evaluate(stride, sizes) for stride in buffer.layout.strides)
+        self.strides = tuple(evaluate(stride, sizes) for stride in buffer.layout.strides)
         self._size = 0
-        self._start: Index = 0
+        self.start: Index = 0
 
     def _locate(self, index: Sequence[Index], active: Active, site: Site) -> Index:
         """The active lanes' addresses, without gaps; one number if all address the same."""
-        address = active.pick(self._start)
+        address = active.pick(self.start)
         for axis, coordinate in enumerate(index):
             inside = self._inside(axis, coordinate, active)
             if inside is None:
                 self._outside(axis, index, active, site)
-            address = address + inside * self._strides[axis]
+            address = address + inside * self.strides[axis]
         for end in (address,) if not isinstance(address, np.ndarray) else (int(address.min()), int(address.max())):
             if not 0 <= end < self._size:
                 position = int(np.argmax(np.broadcast_to(address == end, active.lanes.shape)))
@@ -83,14 +90,16 @@ class _Strided(_Base):
 
     def advance(self, by: Index) -> None:
         """Begin elsewhere."""
-        self._start = self._start + by
+        self.start = self.start + by
 
 
-class PrivateMemory(_Strided):
+class PrivateMemory(Strided):
     """Registers: for each element one value a lane.
 
     An element is None until it is written. Where only some lanes wrote it, `_partial` says which.
     """
+
+    addressed = False
 
     def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
         super().__init__(lanes, buffer, sizes, sites)
@@ -165,7 +174,7 @@ class PrivateMemory(_Strided):
         return [(one, some) for one, some in parts if some is not None]
 
 
-class _Shared(_Strided):
+class _Shared(Strided):
     """Memory that several work-items see: the order of their accesses matters."""
 
     _ADVICE = "with no barrier between"
@@ -287,7 +296,7 @@ class LocalMemory(_Shared):
         return self._lanes.first + lane
 
 
-class ViewMemory(_Strided):
+class ViewMemory(Strided):
     """A place in local memory that each work-item has for itself."""
 
     def __init__(
@@ -299,7 +308,7 @@ class ViewMemory(_Strided):
     def point(self, index: Sequence[Index], active: Active, site: Site) -> None:
         """Begin at an element; all work-items of the groups do."""
         start = self._memory.locate(index, active, site)
-        self._start = active.spread(start) if isinstance(start, np.ndarray) else start
+        self.start = active.spread(start) if isinstance(start, np.ndarray) else start
 
     def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Loads of the active lanes."""
@@ -330,7 +339,7 @@ class GlobalMemory(_Shared):
 
     def _begin(self) -> None:
         """Where the groups that run next find it."""
-        self._start = 0
+        self.start = 0
 
     def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Loads of the active lanes."""

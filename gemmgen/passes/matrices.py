@@ -20,6 +20,8 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         known = ", ".join(map(str, MATRIX_TYPES))
         yield f"atom dpas multiplies {known}, not {spec.dtype}: use one of them, or atom fma"
         return
+    if spec.batched:
+        yield "atom dpas multiplies one product, not a batch: call it for each, or use atom fma"
     lanes = s.sub_group or 0
     if lanes not in LANES:
         yield f"sub_group = {lanes or 'none'}, but atom dpas has 8 lanes (Xe-HPG) or 16 (Xe-HPC): use one of them"

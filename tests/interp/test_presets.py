@@ -163,6 +163,18 @@ def test_few_and_many_steps(name: str, k: int, rng: np.random.Generator) -> None
         problem.check(interpret(driver.lower_program(preset.spec, schedule, target_of(preset)), preset.spec, problem))
 
 
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if rings(light(presets.load(n)))[1:] and not presets.load(n).schedule.mbarrier]
+)
+def test_each_ring_goes_around_twice(name: str, rng: np.random.Generator) -> None:
+    """Steps may be long: lengths above are few of them. Here no ring's length divides the loop's; a tail is left."""
+    preset = presets.load(name)
+    for schedule in rings(light(preset)):
+        k = schedule.split * (2 * schedule.stages + 1) * schedule.k_step + 1
+        problem = Problem.random(rng, 9, 10, k, spec=preset.spec)
+        problem.check(interpret(driver.lower_program(preset.spec, schedule, target_of(preset)), preset.spec, problem))
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if presets.load(name).schedule.mbarrier])
 @pytest.mark.parametrize("promised", [False, True])
 def test_several_rounds_of_the_ring(name: str, promised: bool, rng: np.random.Generator) -> None:

@@ -84,6 +84,7 @@ def test_names_are_those_of_the_extension() -> None:
         (SPEC, replace(defaults("dpas"), group=(4, 8)), "group 4x8 is not one sub-group, which multiplies alone"),
         (replace(SPEC, dtype=I8, c_dtype=None), defaults("dpas"), "goes 32 deep in int8: use k_step 32"),
         (SPEC, replace(defaults("dpas"), stages=2), "stages means nothing to atom dpas"),
+        (replace(SPEC, batched=True), defaults("dpas"), "atom dpas multiplies one product, not a batch"),
         (SPEC, defaults("dpas", (64, 4)), "registers 1,408 B per work-item > 512 B"),
     ],
 )

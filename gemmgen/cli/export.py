@@ -69,31 +69,44 @@ def export(
     $CC compiles it, or cc. Its source is one file of C99 that needs neither OpenCL's headers nor gemmgen; its head
     comment says how to build and use it.
     """
-    from gemmgen.export.blas import LIBRARY, blas_source
-    from gemmgen.export.compiler import compiler_command, shared_library
-
     problems = [] if blas else ["nothing is said to export: --blas is what there is"]
-    path = Path(output) if output is not None else None
-    if output is not None and path is not None and (path.is_dir() or output.endswith("/")):
-        source, path = True, path / f"{LIBRARY}.c"
+    path, source = _destination(output, source)
     problems += _output_problems(path, source)
-    routines = attempt(problems, _routines, dtype)
-    choices = attempt(problems, _choices, preset)
-    command = None if source else attempt(problems, compiler_command)
-    text = None
-    if routines and choices:
-        text = attempt(problems, blas_source, routines, choices)
-    if problems or text is None:
-        raise UserError(problems)
+    text, command = _library(problems, dtype, preset, source)
     if command is None or path is None:
         deliver(text, path)
         return
 
+    from gemmgen.export.compiler import shared_library
     from gemmgen.runtime.icd import intel_cpu_library
 
     known = intel_cpu_library()
     content = shared_library(text, command, [] if known is None else [("GEMMGEN_BLAS_OPENCL", str(known))])
     write(path, lambda file: file.write(content))
+
+
+def _library(problems: list[str], dtype: str | None, preset: str | None, source: bool) -> tuple[str, list[str] | None]:
+    """The library's source, and what compiles it, if it is to be compiled. Raises: UserError with every problem."""
+    from gemmgen.export.blas import blas_source
+    from gemmgen.export.compiler import compiler_command
+
+    routines = attempt(problems, _routines, dtype)
+    choices = attempt(problems, _choices, preset)
+    command = None if source else attempt(problems, compiler_command)
+    text = attempt(problems, blas_source, routines, choices) if routines and choices else None
+    if problems or text is None:
+        raise UserError(problems)
+    return text, command
+
+
+def _destination(output: str | None, source: bool) -> tuple[Path | None, bool]:
+    """What -o names, and whether that is a source: in a folder it is."""
+    from gemmgen.export.blas import LIBRARY
+
+    if output is None:
+        return None, source
+    path = Path(output)
+    return (path / f"{LIBRARY}.c", True) if path.is_dir() or output.endswith("/") else (path, source)
 
 
 def _output_problems(path: Path | None, source: bool) -> list[str]:

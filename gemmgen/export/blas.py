@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import gemmgen
 from gemmgen.backends.files import environment
 from gemmgen.backends.lines import wrapped
 from gemmgen.export.compiler import FLAGS, LIBRARIES
@@ -24,7 +23,6 @@ def blas_source(routines: Sequence[Routine] = ROUTINES, choices: tuple[Choice, .
         library=LIBRARY,
         flags=" ".join(FLAGS),
         libraries=" ".join(LIBRARIES),
-        version=gemmgen.__version__,
         names=[routine.name for routine in routines],
         symbols=[symbol for routine in routines for symbol in routine.symbols],
         complex=any(routine.complex for routine in routines),

@@ -1,18 +1,6 @@
 
 // --- The device ----------------------------------------------------------------------------------
 
-// A kernel and its launch geometry; whether it can be used is found out when it is first asked for.
-struct kernel {
-    const char *name, *text, *options;
-    const char *extensions;  // what the device must have, a blank after each
-    uint64_t local_bytes;
-    bool for_gpu;                      // others have a better one
-    size_t group_rows, group_columns;  // work-items of a group
-    size_t block_rows, block_columns;  // elements of the result that a group computes
-    cl_kernel built;
-    bool unusable;
-};
-
 // Memory of the device that stays from call to call: to make it anew takes longer than to use it.
 struct workspace {
     cl_mem buffer;
@@ -34,7 +22,7 @@ static struct {
 } device;
 
 static struct {
-    const char *library, *name;
+    const char *library, *name, *cache;
     double small;
     bool verbose;
 } settings;
@@ -86,6 +74,7 @@ static void start(void)
     const char *small = getenv("GEMMGEN_BLAS_SMALL"), *verbose = getenv("GEMMGEN_BLAS_VERBOSE");
     settings.library = getenv("GEMMGEN_BLAS_OPENCL");
     settings.name = getenv("GEMMGEN_BLAS_DEVICE");
+    settings.cache = getenv("GEMMGEN_BLAS_CACHE");
     settings.verbose = verbose != NULL && strcmp(verbose, "1") == 0;
     if (small != NULL) {
         char *end = NULL;
@@ -223,72 +212,4 @@ static bool open_device(void)
         free(name);
     }
     return true;
-}
-
-// Whether the device has each extension of a list with a blank after each.
-static bool has_extensions(const char *wanted)
-{
-    while (*wanted != '\0') {
-        char word[64] = " ";
-        const size_t length = strcspn(wanted, " ") + 1;
-        if (length + 2 > sizeof word) {
-            return false;
-        }
-        memcpy(word + 1, wanted, length);
-        if (strstr(device.extensions, word) == NULL) {
-            return false;
-        }
-        wanted += length;
-    }
-    return true;
-}
-
-// The first lines of what the compiler said.
-static void say_build_log(const struct kernel *kernel, cl_program program)
-{
-    char log[2000] = "";
-    size_t size = 0;
-    device.cl.GetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
-    char *whole = calloc(1, size + 1);
-    if (whole != NULL) {
-        device.cl.GetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, size, whole, NULL);
-        strncpy(log, whole, sizeof log - 1);
-        free(whole);
-    }
-    say("kernel %s does not build on this device:\n%s", kernel->name, log);
-}
-
-// Builds a kernel. The program is let go again; the kernel holds on to it.
-static bool build(struct kernel *kernel)
-{
-    const struct opencl *cl = &device.cl;
-    int32_t error = CL_SUCCESS;
-    const char *text = kernel->text;
-    cl_program program = cl->CreateProgramWithSource(device.context, 1, &text, NULL, &error);
-    if (error != CL_SUCCESS) {
-        return false;
-    }
-    if (cl->BuildProgram(program, 1, &device.id, kernel->options, NULL, NULL) == CL_SUCCESS) {
-        kernel->built = cl->CreateKernel(program, kernel->name, &error);
-    } else {
-        error = !CL_SUCCESS;
-        say_build_log(kernel, program);
-    }
-    cl->ReleaseProgram(program);
-    if (error == CL_SUCCESS && settings.verbose) {
-        say("built %s", kernel->name);
-    }
-    return error == CL_SUCCESS;
-}
-
-// Whether the device can run a kernel, which is then built.
-static bool is_ready(struct kernel *kernel)
-{
-    if (kernel->built == NULL && !kernel->unusable) {
-        const bool fits = (device.is_gpu || !kernel->for_gpu) &&
-                          kernel->local_bytes <= device.local_bytes &&
-                          has_extensions(kernel->extensions);
-        kernel->unusable = !fits || !build(kernel);
-    }
-    return !kernel->unusable;
 }

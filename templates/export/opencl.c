@@ -17,10 +17,14 @@ enum {
     CL_DEVICE_TYPE = 0x1000,
     CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
     CL_DEVICE_NAME = 0x102B,
+    CL_DRIVER_VERSION = 0x102D,
+    CL_DEVICE_VERSION = 0x102F,
     CL_DEVICE_EXTENSIONS = 0x1030,
     CL_DEVICE_SVM_CAPABILITIES = 0x1053,
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM = 1 << 2,
     CL_MEM_READ_WRITE = 1 << 0,
+    CL_PROGRAM_BINARY_SIZES = 0x1165,
+    CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183,
 };
 #define CL_DEVICE_TYPE_ALL UINT64_C(0xFFFFFFFF)
@@ -36,9 +40,13 @@ enum {
     F(cl_command_queue, CreateCommandQueue, (cl_context, cl_device_id, uint64_t, int32_t *))       \
     F(cl_program, CreateProgramWithSource,                                                         \
       (cl_context, uint32_t, const char **, const size_t *, int32_t *))                            \
+    F(cl_program, CreateProgramWithBinary,                                                         \
+      (cl_context, uint32_t, const cl_device_id *, const size_t *, const unsigned char **,         \
+       int32_t *, int32_t *))                                                                      \
     F(int32_t, BuildProgram,                                                                       \
       (cl_program, uint32_t, const cl_device_id *, const char *, void (*)(cl_program, void *),     \
        void *))                                                                                    \
+    F(int32_t, GetProgramInfo, (cl_program, uint32_t, size_t, void *, size_t *))                   \
     F(int32_t, GetProgramBuildInfo,                                                                \
       (cl_program, cl_device_id, uint32_t, size_t, void *, size_t *))                              \
     F(int32_t, ReleaseProgram, (cl_program))                                                       \

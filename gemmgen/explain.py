@@ -18,7 +18,7 @@ from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multip
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, factor
 
 _MOST_OWNERS = 12
 _ATOMS = {
@@ -65,7 +65,7 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
 
     kernel = lower(spec, schedule, target, stop_after="build")
     costs = _costs(kernel, spec)
-    what = f"C = {_factor(spec.alpha, 'alpha')}A * B{_addend(spec.beta)}"
+    what = f"C = {spec.product()}{_addend(spec.beta)}"
     head = f"{kernel.name}: {what} ({spec.label()}) on {target.name}"
     parts = (
         [head],
@@ -80,12 +80,9 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _factor(value: float | None, name: str) -> str:
-    return "" if value == 1 else f"{name if value is None else f'{value:g}'} * "
-
-
-def _addend(beta: float | None) -> str:
-    return "" if beta == 0 else f" + {_factor(beta, 'beta')}C"
+def _addend(beta: complex | None) -> str:
+    times = "" if beta == 1 else f"{'beta' if beta is None else factor(beta)} * "
+    return "" if beta == 0 else f" + {times}C"
 
 
 # --- tiles ----------------------------------------------------------------------------------------
@@ -259,7 +256,7 @@ def _intensity(costs: _Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
     )
     for name, elements, note in levels:
         if elements:
-            lines.append(f"  {name:<8} {2 * costs.fmas / (elements * size):7.2f}  {note}")
+            lines.append(f"  {name:<8} {spec.dtype.flops * costs.fmas / (elements * size):7.2f}  {note}")
     return lines
 
 

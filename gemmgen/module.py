@@ -14,7 +14,7 @@ from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
 from gemmgen.runtime.cuda_build import GRID_LIMITS
 from gemmgen.source import Argument, EntryPoint, Source
-from gemmgen.spec import GemmSpec, Order
+from gemmgen.spec import GemmSpec, Order, factor
 
 #: C's operators as Python spells them -> how tightly they bind (integers are never negative here).
 _OPERATORS = {
@@ -196,10 +196,9 @@ def _parameters(source: Source) -> str:
 def _formula(source: Source) -> str:
     if source.operation == "transpose":
         return "B = transpose of A."
-    alpha = "alpha * " if source.spec.alpha is None else "" if source.spec.alpha == 1 else f"{source.spec.alpha:g} * "
-    folded = " + C" if source.spec.beta == 1 else f" + {source.spec.beta or 0:g} * C"
+    folded = " + C" if source.spec.beta == 1 else f" + {factor(source.spec.beta or 0)} * C"
     beta = {"never": "", "maybe": " + beta * C", "always": folded}[_reads(source)]
-    return f"C = {alpha}A @ B{beta}."
+    return f"C = {source.spec.product('@')}{beta}."
 
 
 def _promises(spec: GemmSpec) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ _KINDS: dict[str, Kind] = {
         lambda x: isinstance(x, DType) and x in ALL_DTYPES.values(),
     ),
     "Order": ("row or col", lambda x: isinstance(x, str) and x in ORDERS),
-    "float": ("a number", lambda x: type(x) in (int, float)),
+    "complex": ("a number", lambda x: type(x) in (int, float, complex)),
     "tuple[int, int, int]": (
         "three whole numbers, for m, n and k",
         lambda x: isinstance(x, tuple) and len(x) == 3 and all(map(is_whole, x)),
@@ -36,13 +36,15 @@ class GemmSpec:
         dtype: element type of A and B. Products of 16-bit floats are summed in float32, those of int8 in int32, others
             in their own type.
         a_order, b_order, c_order: `row` where the elements of a row are neighbours, else `col`.
-        alpha, beta: folded into the source, or None where they are run-time arguments.
+        alpha, beta: folded into the source, or None where they are run-time arguments; complex where the elements are.
         multiple_of: what m, n and k are promised to be divisible by; guards fold away accordingly.
         ld_multiple: what the leading dimensions, and the strides of a batch, are promised to be divisible by, for
             vectors that need alignment.
         c_dtype: element type of C; None for A's and B's own, or int32 where they are int8.
         batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
             `stride_c` elements further on.
+        conj_a, conj_b: whether A, and B, is conjugated element by element before it is multiplied; with the other
+            order, that is BLAS' operation C. Of real elements it means nothing.
     """
 
     m: int | None = None
@@ -52,12 +54,14 @@ class GemmSpec:
     a_order: Order = "row"
     b_order: Order = "row"
     c_order: Order = "row"
-    alpha: float | None = None
-    beta: float | None = None
+    alpha: complex | None = None
+    beta: complex | None = None
     multiple_of: tuple[int, int, int] = (1, 1, 1)
     ld_multiple: int = 1
     c_dtype: DType | None = None
     batched: bool = False
+    conj_a: bool = False
+    conj_b: bool = False
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -89,12 +93,14 @@ class GemmSpec:
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
             if value is None:
                 continue
-            if not abs(value) <= sums.largest:
+            if type(value) is complex and sums.real is None:
+                problems.append(f"{name} = {value:g} is complex, but sums are {sums}: use a real one, or complex64")
+            elif not all(abs(part) <= sums.largest for part in (value.real, value.imag)):
                 problems.append(
                     f"{name} = {value} cannot be folded, as it exceeds {sums}'s {sums.largest:g}: "
                     "leave it out and pass it at run time"
                 )
-            elif not sums.is_float and value != int(value):
+            elif not sums.is_float and value.real != int(value.real):
                 problems.append(f"{name} = {value:g} is no whole number, but sums are {sums}: give one, or use float32")
         return problems
 
@@ -107,6 +113,18 @@ class GemmSpec:
     def accumulator(self) -> DType:
         """The type that sums are made in; also that of alpha and beta."""
         return accumulator(self.dtype)
+
+    @property
+    def conj(self) -> tuple[bool, bool]:
+        """Whether the elements of A, and those of B, are conjugated."""
+        is_complex = self.dtype.real is not None
+        return is_complex and self.conj_a, is_complex and self.conj_b
+
+    def product(self, sign: str = "*") -> str:
+        """`alpha * A * B` with what is folded, as head comments and docstrings have it."""
+        alpha = "" if self.alpha == 1 else "alpha * " if self.alpha is None else f"{factor(self.alpha)} * "
+        a, b = (f"conj({name})" if conj else name for name, conj in zip("AB", self.conj, strict=True))
+        return f"{alpha}{a} {sign} {b}"
 
     def label(self) -> str:
         """The spec in a line, as head comments print it."""
@@ -127,12 +145,16 @@ class GemmSpec:
         return f"{self.dtype}, sums{with_c} in {self.accumulator}"
 
 
+def factor(value: complex) -> str:
+    """A folded alpha or beta as comments have it."""
+    return f"({value:g})" if type(value) is complex else f"{value:g}"
+
+
 def parse_dtype(text: str, key: str = "dtype") -> DType:
     """An element type by its NumPy name, of A and B or (`c_dtype`) of C. Raises: SpecError."""
     known = MATRIX_DTYPES if key == "dtype" else ALL_DTYPES
     if text not in known:
-        note = ": multiply real and imaginary parts apart" if text.startswith("complex") else ""
-        raise SpecError(f"{key} {text!r} is not one of {', '.join(known)}{note}")
+        raise SpecError(f"{key} {text!r} is not one of {', '.join(known)}")
     return known[text]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
 from gemmgen.backends.lines import fold_line
+from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
@@ -79,6 +80,8 @@ class CLike(ABC):
     lacks: ClassVar[frozenset[str]] = frozenset()
     #: What a kernel can be delivered as, where there is a choice; the first is meant where none is named.
     forms: ClassVar[tuple[str, ...]] = ()
+    #: How it writes complex numbers.
+    pairs: ClassVar[Pairs]
     #: The smaller of two numbers.
     minimum: ClassVar[str] = "min"
 
@@ -139,10 +142,13 @@ class CLike(ABC):
         """The features of the target whose names the text uses, beside what the instructions need."""
 
     def alignment(self) -> int:
-        """Bytes that matrices must begin on multiples of: those of the widest vector that needs alignment."""
+        """Bytes that matrices must begin on multiples of: those of the widest vector that needs alignment; complex
+        numbers are such vectors.
+        """
         moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.aligned]
         touched = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
-        return max((m.width * b.dtype.size for m, b in touched), default=1)
+        elements = [p.dtype.size for p in self.kernel.matrices if p.dtype.real is not None]
+        return max([1, *(m.width * b.dtype.size for m, b in touched), *elements])
 
     @abstractmethod
     def requirements(self) -> list[str]:
@@ -297,6 +303,8 @@ class CLike(ABC):
         return f"({text})" if inner < outer else text
 
     def _bound(self, node: Expr) -> tuple[str, int]:
+        if (of_pairs := self.pairs.arithmetic(node, self.expr)) is not None:
+            return of_pairs
         match node:
             case Const(value, dtype):
                 return self.literal(value, dtype)
@@ -325,8 +333,12 @@ class CLike(ABC):
         """A value in another type."""
         return f"{self.types[dtype.name]}({self.expr(value)})", POSTFIX
 
-    def literal(self, value: int | float, dtype: DType) -> tuple[str, int]:
+    def literal(self, value: complex, dtype: DType) -> tuple[str, int]:
         """A literal of a type; of those that have none, zero as it is made of nothing."""
+        if (real := dtype.real) is not None:
+            return self.pairs.number(value, self.types[dtype.name], lambda part: self.literal(part, real)[0]), UNARY
+        if not isinstance(value, int | float):
+            raise LoweringError(f"{value} is no {dtype}")
         if dtype.is_float and dtype.size < F32.size:
             if value:
                 raise LoweringError(f"{self.name} has no literal {value} of {dtype}")

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import POSTFIX, CLike, Words, way
 from gemmgen.backends.files import section, sections
 from gemmgen.backends.lines import wrapped
+from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
@@ -38,12 +39,15 @@ class Cuda(CLike):
     name: ClassVar[str] = "cuda"
     suffix: ClassVar[str] = ".cu"
     words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "warp")
+    pairs: ClassVar[Pairs] = Pairs("make_TYPE(RE, IM)", (".x", ".y"), ("fmaf", "fma"), adds=False)
     targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_100")
     types: ClassVar[dict[str, str]] = {
         "float64": "double",
         "float32": "float",
         "float16": "__half",
         "bfloat16": "__nv_bfloat16",
+        "complex64": "float2",
+        "complex128": "double2",
         "int32": "int",
         "int64": "long long",
         "int8": "signed char",
@@ -71,7 +75,8 @@ class Cuda(CLike):
         types = {p.dtype.name for p in self.kernel.matrices}
         headers = [f"#include <{HEADERS[name]}>" for name in sorted(types & set(HEADERS))]
         include = ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
-        return [*include, *self._copies(), *sections(INTRINSICS, used)]
+        arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
+        return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used)]
 
     def _copies(self) -> list[str]:
         """Functions for moves of several elements, by the types and the numbers that occur."""
@@ -145,7 +150,8 @@ class Cuda(CLike):
 
     def requirements(self) -> list[str]:
         alignment = self.alignment()
-        aligned = alignment > self.spec.dtype.size
+        element = self.spec.dtype
+        aligned = alignment > (element.real or element).size
         return [f"matrices that begin on multiples of {alignment} bytes"] if aligned else []
 
     def build_line(self) -> str:

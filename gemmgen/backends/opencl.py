@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import POSTFIX, UNARY, CLike, Words, way
 from gemmgen.backends.files import section
 from gemmgen.backends.lines import wrapped
+from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
@@ -35,6 +36,7 @@ BUILT_IN = frozenset({"convert_int"})
 WORDS = {I32: ("uint", "intel_sub_group_block_read8"), I16: ("ushort", "intel_sub_group_block_read_us8")}
 PACKED_READ, MULTIPLY = "packed_read", "multiply"
 BLOCK_READ, IMAGE_BLOCK_READ = "block_read", "image_block_read"
+SPACES = {Space.GLOBAL: "__global ", Space.LOCAL: "__local ", Space.PRIVATE: "", Space.VIEW: "__local "}
 KHR_NAMES = {"broadcast": "sub_group_shuffle", "shuffle_xor": "sub_group_shuffle_xor"}
 
 
@@ -44,6 +46,7 @@ class OpenCL(CLike):
     name: ClassVar[str] = "opencl"
     suffix: ClassVar[str] = ".cl"
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
+    pairs: ClassVar[Pairs] = Pairs("(TYPE)(RE, IM)", (".x", ".y"))
     targets: ClassVar[tuple[str, ...]] = ("intel", "xe_hpc", "khr", "portable")
     #: Floats of 16 bits are kept in ushort, since half is no type of variables without an extension.
     types: ClassVar[dict[str, str]] = {
@@ -51,6 +54,8 @@ class OpenCL(CLike):
         "float32": "float",
         "float16": "ushort",
         "bfloat16": "ushort",
+        "complex64": "float2",
+        "complex128": "double2",
         "int32": "int",
         "int64": "long",
         "int16": "short",
@@ -95,18 +100,21 @@ class OpenCL(CLike):
 
     def _helpers(self) -> list[str]:
         """Names for the instructions that the kernel uses, so that its text stays legible."""
-        lines = []
+        lines = self.pairs.functions(self.kernel, self.types, INTRINSICS)
         for key, width in sorted({(_function(*change[:2]), change[2]) for change in conversions(self.kernel)}):
             if key not in BUILT_IN:
                 lines += section(INTRINSICS, key, width=_suffix(width))
         vectors = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"]
+        lines += self._moves_of_pairs()
+        vectors = [m for m in vectors if m.src.dtype.real is None]
         for width, verb, function in sorted(
             {(m.width, way(m).upper(), _function(m.src.dtype, m.dst.dtype)) for m in vectors}
         ):
             what = f"// {width} neighbouring elements, at any alignment."
             define = f"#define {verb}{width}(to, from)"
             lines += [what, f"{define} vstore{width}({_applied(function, width, f'vload{width}(0, from)')}, 0, to)", ""]
-        for move in sorted({m.width: m for m in self._from_local()}.values(), key=lambda m: m.width):
+        local = [m for m in self._from_local() if m.src.dtype.real is None]
+        for move in sorted({m.width: m for m in local}.values(), key=lambda m: m.width):
             width, function = move.width, _function(move.src.dtype, move.dst.dtype)
             size, vector = move.src.dtype.size * width, f"{self.types[move.src.dtype.name]}{width}"
             what = f"// {width} neighbouring elements of local memory, from a multiple of {size} bytes."
@@ -120,6 +128,21 @@ class OpenCL(CLike):
             moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == atom]
             for width in sorted({m.width for m in moves}):
                 lines += [*self._block_read(atom, width, moves[0].src.dtype), ""]
+        return lines
+
+    def _moves_of_pairs(self) -> list[str]:
+        """Moves of several complex numbers, by the memories they go between: as so many real ones, of which vectors of
+        any alignment are made.
+        """
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.width > 1]
+        found = {(_between(m), m) for m in moves if m.src.dtype.real is not None}
+        lines = []
+        for name, move in sorted(dict(found).items()):
+            real, width = self.types[str(move.src.dtype.real)], 2 * move.width
+            to, source = (f"{SPACES[b.space]}{real} *" for b in (move.dst, move.src))
+            what = f"// {move.width} neighbouring complex numbers."
+            loaded = f"vload{width}(0, (const {source})(from))"
+            lines += [what, f"#define {name}(to, from) \\", f"    vstore{width}({loaded}, 0, ({to})(to))", ""]
         return lines
 
     def _matrices(self) -> list[str]:
@@ -237,7 +260,7 @@ class OpenCL(CLike):
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
         return _applied(_function(value.dtype, dtype), 1, self.expr(value)), POSTFIX
 
-    def literal(self, value: int | float, dtype: DType) -> tuple[str, int]:
+    def literal(self, value: complex, dtype: DType) -> tuple[str, int]:
         if self.types[dtype.name] == "ushort" and not value:
             return "0", POSTFIX  # the bits of zero
         return super().literal(value, dtype)
@@ -248,6 +271,9 @@ class OpenCL(CLike):
     def wide_move(self, move: Move) -> str:
         width, name = move.width, move.atom.name
         match name:
+            case "vector" | "aligned_vector" if move.src.dtype.real is not None:
+                to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
+                return f"{_between(move)}({to}, {source});"
             case "vector":
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"{way(move).upper()}{width}({to}, {source});"
@@ -283,6 +309,11 @@ class OpenCL(CLike):
             return self.address(move.src, move.src_index)
         start = "" if move.from_element is None else f" + {self.expr(move.from_element)}"
         return f"at({move.src.name}{start}, {self.expr(move.byte_place[0])})"
+
+
+def _between(move: Move) -> str:
+    """The name of a move of complex numbers."""
+    return f"{move.src.space.name}_TO_{move.dst.space.name}{move.width}"
 
 
 def _function(source: DType, target: DType) -> str:

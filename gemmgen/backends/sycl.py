@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words
 from gemmgen.backends.files import environment, sections
 from gemmgen.backends.lines import fold_line, wrapped
+from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.sycl_main import program
 from gemmgen.backends.sycl_types import HEADERS, INTRINSICS, TYPES, converter, functions
 from gemmgen.errors import LoweringError, ScheduleError
@@ -38,6 +39,8 @@ class Sycl(CLike):
     lacks: ClassVar[frozenset[str]] = frozenset({"intel_sub_groups", "image_block_read"})
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
     types: ClassVar[dict[str, str]] = TYPES
+    #: By index: what `.x()` gives is no number but a part of a vector that can be assigned to.
+    pairs: ClassVar[Pairs] = Pairs("TYPE(RE, IM)", ("[0]", "[1]"), ("sycl::fma", "sycl::fma"))
     minimum: ClassVar[str] = "std::min"
 
     def template(self) -> str:
@@ -125,7 +128,8 @@ class Sycl(CLike):
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        lines = functions(self.kernel, VECTORS)
+        lines = self.pairs.functions(self.kernel, self.types, INTRINSICS)
+        lines += functions(self.kernel, VECTORS)
         loads = self._block_loads()
         named = {"at": "at", "load": "load_element", "atomic_add": "atomic_add"}
         lines += sections(INTRINSICS, {named[word] for word in named.keys() & self._words()})

@@ -64,6 +64,6 @@ def _at(row: str, col: str, pitch: str, order: Order) -> str:
 
 
 def _expected(spec: GemmSpec) -> str:
-    alpha = "alpha" if spec.alpha is None else repr(float(spec.alpha))
-    beta = "beta" if spec.beta is None else repr(float(spec.beta))
+    alpha = "alpha" if spec.alpha is None else repr(float(spec.alpha.real))
+    beta = "beta" if spec.beta is None else repr(float(spec.beta.real))
     return f"{alpha} * sum + {beta} * before[{_at('i', 'j', 'ldc', spec.c_order)}]"

@@ -16,6 +16,8 @@ TYPES = {
     "float32": "float",
     "float16": "sycl::half",
     "bfloat16": "sycl::ext::oneapi::bfloat16",
+    "complex64": "sycl::float2",
+    "complex128": "sycl::double2",
     "int32": "int",
     "int64": "long long",
     "int8": "signed char",
@@ -28,9 +30,16 @@ WORDS = {
     "float16": ("unsigned short", "ushort"),
     "bfloat16": ("unsigned short", "ushort"),
     "int8": ("signed char", "schar"),
+    "complex64": ("float", "complex"),
+    "complex128": ("double", "complex"),
 }
 #: The run-time compiler's headers of types that the language itself lacks.
-HEADERS = {"float16": ("half_type.hpp",), "bfloat16": ("bit_cast.hpp", "ext/oneapi/bfloat16.hpp")}
+HEADERS = {
+    "float16": ("half_type.hpp",),
+    "bfloat16": ("bit_cast.hpp", "ext/oneapi/bfloat16.hpp"),
+    "complex64": ("vector.hpp",),
+    "complex128": ("vector.hpp",),
+}
 #: (from, to) -> the function that converts, where that is not the type's own.
 CONVERSIONS = {("bfloat16", "float32"): "bfloat16_to_float", ("float32", "bfloat16"): "float_to_bfloat16"}
 

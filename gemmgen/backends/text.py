@@ -14,7 +14,7 @@ from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec, Order
+from gemmgen.spec import GemmSpec, Order, factor
 
 #: All kernels of a file are of one language.
 Printer = TypeVar("Printer", bound=CLike)
@@ -67,9 +67,9 @@ def render(
 
 def computes(spec: GemmSpec) -> str:
     """What a product computes, in a line."""
-    alpha = "alpha * " if spec.alpha is None else "" if spec.alpha == 1 else f"{spec.alpha:g} * "
-    beta = " + beta * C" if spec.beta is None else {0.0: "", 1.0: " + C"}.get(spec.beta, f" + {spec.beta:g} * C")
-    return f"C = {alpha}A * B{beta}; {spec.label()}"
+    times = "beta * " if spec.beta is None else "" if spec.beta == 1 else f"{factor(spec.beta)} * "
+    beta = "" if spec.beta == 0 else f" + {times}C"
+    return f"C = {spec.product()}{beta}; {spec.label()}"
 
 
 def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> Notes:

@@ -105,7 +105,10 @@ def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:
 def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Matrix:
     if not dtype.is_float:
         return rng.integers(-128, 128, shape).astype(dtype.name)
-    return cast("Matrix", rng.uniform(-1, 1, shape).astype(numpy_dtype(dtype)))
+    numbers = rng.uniform(-1, 1, shape)
+    if dtype.real is not None:
+        numbers = numbers + 1j * rng.uniform(-1, 1, shape)
+    return cast("Matrix", numbers.astype(numpy_dtype(dtype)))
 
 
 def ordered(matrix: Matrix, order: str) -> Matrix:
@@ -178,16 +181,23 @@ class Check:
     def of(cls, data: Matrices, spec: GemmSpec, result: Matrix) -> Self:
         """The error of |result - (alpha A B + beta C)| <= gamma_(K+2) (|alpha| |A| |B| + |beta| |C|).
 
-        Where C is of fewer digits than sums are, its rounding comes on top; whole numbers allow no error.
+        Where C is of fewer digits than sums are, its rounding comes on top; whole numbers allow no error. Of complex
+        numbers each part is a real sum of 2 K products, whose factors alpha and beta take two operations each, with an
+        error of gamma_(2K+4) of terms that amount to sqrt(2) |alpha| |A| |B| + |beta| |C|; so the modulus of the error
+        is within 2 gamma_(2K+4) (|alpha| |A| |B| + |beta| |C|) (Higham, Accuracy and Stability of Numerical Algorithms,
+        sections 3.1 and 3.6).
         """
         alpha = 1.0 if spec.alpha is None else spec.alpha
         beta = spec.beta or 0.0
-        a, b = data.a.astype(np.float64), data.b.astype(np.float64)
+        exact = np.float64 if spec.dtype.real is None else np.complex128
+        a, b = (
+            np.conj(x.astype(exact)) if c else x.astype(exact) for x, c in zip((data.a, data.b), spec.conj, strict=True)
+        )
         reference, size = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
         if data.c is not None:
-            c = data.c.astype(np.float64)
+            c = data.c.astype(exact)
             reference, size = reference + beta * c, size + abs(beta) * np.abs(c)
-        error = np.abs(result.astype(np.float64) - reference)
+        error = np.abs(result.astype(exact) - reference)
         error[~np.isfinite(error)] = np.inf
         sums, stored = spec.accumulator, spec.result
         if not sums.is_float:
@@ -195,13 +205,15 @@ class Check:
             return cls(np.inf if largest else 0.0, largest, "0 of whole numbers")
         # Two roundings more than K: of alpha and of beta * C. What underflows may become zero. The reference is rounded
         # as well, which shows where sums are float64.
-        steps = (data.sizes[2] + 2) * (2 if sums == F64 else 1)
+        parts = 1 if sums.real is None else 2
+        steps = (data.sizes[2] + 2) * parts * (2 if (sums.real or sums) == F64 else 1)
         unit = steps * 0.5**sums.digits
-        bound = unit / (1 - unit) * size + steps * smallest(sums)
+        bound = parts * (unit / (1 - unit) * size + steps * smallest(sums))
         if stored != sums:
             bound += 0.5**stored.digits * (np.abs(reference) + bound) + smallest(stored)
         more = "" if stored == sums else f" and of rounding to {stored}"
-        return cls(float((error / bound).max()), float(error.max()), f"gamma_K |A||B|{more}")
+        gamma = "gamma_K" if parts == 1 else "2 gamma_2K"
+        return cls(float((error / bound).max()), float(error.max()), f"{gamma} |A||B|{more}")
 
 
 def smallest(dtype: DType) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
-DTYPES = "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16 or int8."
+DTYPES = (
+    "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, int8, complex64 or complex128."
+)
 HOW, WHAT = "How to compute it", "What to compute"
 
 
@@ -131,9 +133,13 @@ class Request:
     layout: Annotated[
         str | None, what("--layout", metavar="A[,B[,C]]", text="row or col, for all or for each: row,col.")
     ] = None
-    alpha: Annotated[str | None, what("--alpha", metavar="X", text="Fold alpha; else it is a run-time argument.")] = (
-        None
-    )
+    conj: Annotated[
+        str | None,
+        what("--conj", metavar="a|b|ab", text="Conjugate A, B or both; means nothing to real elements."),
+    ] = None
+    alpha: Annotated[
+        str | None, what("--alpha", metavar="X", text="Fold alpha (1+2j, say); else it is a run-time argument.")
+    ] = None
     beta: Annotated[
         str | None, what("--beta", metavar="X", text="Fold beta; 0 never reads C. Else a run-time argument.")
     ] = None
@@ -178,8 +184,8 @@ class Request:
         sizes = (self.m, self.n, self.k)
         promises = (self.multiple_of, self.ld_multiple)
         factors = (self.alpha, self.beta)
-        known = build_spec(*sizes, self.dtype, self.layout, *factors, *promises, base=start, c_dtype=self.c_dtype)
-        return replace(known, batched=known.batched or self.batched)
+        types = (self.c_dtype, self.conj)
+        return build_spec(*sizes, self.dtype, self.layout, *factors, *promises, self.batched, start, *types)
 
     def _schedule(self, base: Document | None) -> Schedule:
         from gemmgen.options import build_schedule

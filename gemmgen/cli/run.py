@@ -212,7 +212,7 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
         say("  built\n")
         return True
     data = plan.matrices.ordered(spec)
-    result = _iterate(plan.iterations, data, once)
+    result = _iterate(plan.iterations, spec.dtype.flops, data, once)
     good = True
     if plan.validate:
         from gemmgen.cli.matrices import Check
@@ -228,10 +228,10 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
     return good
 
 
-def _iterate(iterations: int, data: Matrices, once: Once) -> Matrix:
+def _iterate(iterations: int, flops_of_fma: int, data: Matrices, once: Once) -> Matrix:
     """Run it, print its times and return C."""
     m, n, k = data.sizes
-    flops, best = 2 * m * n * k * data.count, 0
+    flops, best = flops_of_fma * m * n * k * data.count, 0
     result, of_batch = data.a, f", {data.count} of them" if data.a.ndim == 3 else ""
     for i in range(iterations):
         # C is updated in place: each iteration starts from the same.

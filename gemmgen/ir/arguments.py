@@ -16,7 +16,7 @@ from gemmgen.ir.lanes import Floats
 from gemmgen.ir.stmt import Let
 from gemmgen.ir.visit import evaluate
 
-Argument = int | float | Floats
+Argument = int | float | complex | Floats
 
 
 def integers(kernel: Kernel, arguments: Mapping[str, Argument]) -> dict[str, int]:
@@ -27,7 +27,7 @@ def integers(kernel: Kernel, arguments: Mapping[str, Argument]) -> dict[str, int
     sizes: dict[str, int] = {}
     for var in kernel.launch_params:
         value = arguments[var.name]
-        if isinstance(var, Var) and not var.dtype.is_float and not isinstance(value, np.ndarray):
+        if isinstance(var, Var) and not var.dtype.is_float and isinstance(value, int | float):
             sizes[var.name] = int(value)
     return sizes
 

@@ -13,9 +13,10 @@ class DType:
         name: NumPy's name of it (`float32`), the key that backends and NumPy translate.
         size: bytes.
         is_float: whether it has NaN and infinities.
-        largest: the largest number that it holds.
+        largest: the largest number that it holds; of a complex type, that each of its parts does, as `digits`.
         digits: of a float, the bits of its significand: a value is rounded by at most 2^-digits of itself.
         needs: the feature that a target must have to compute with it, if not all have it.
+        real: of a complex type, that of its real and its imaginary part, which lie side by side; else None.
     """
 
     name: str
@@ -24,15 +25,23 @@ class DType:
     largest: float = 0
     digits: int = 0
     needs: str | None = None
+    real: DType | None = None
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def flops(self) -> int:
+        """Operations on real numbers in a multiply-add."""
+        return 2 if self.real is None else 8
 
 
 F64 = DType("float64", 8, True, 1.7976931348623157e308, 53, "fp64")
 F32 = DType("float32", 4, True, 3.4028234663852886e38, 24)
 F16 = DType("float16", 2, True, 65504.0, 11, "fp16")
 BF16 = DType("bfloat16", 2, True, 3.3895313892515355e38, 8)
+C64 = DType("complex64", 8, True, F32.largest, F32.digits, real=F32)
+C128 = DType("complex128", 16, True, F64.largest, F64.digits, F64.needs, F64)
 I32 = DType("int32", 4, False, 2**31 - 1)
 #: How far apart matrices lie.
 I64 = DType("int64", 8, False, 2**63 - 1)
@@ -47,6 +56,8 @@ RESULTS: dict[DType, tuple[DType, ...]] = {
     F16: (F16, F32),
     BF16: (BF16, F32),
     I8: (I32,),
+    C64: (C64,),
+    C128: (C128,),
 }
 #: Element types that A and B can have, by name.
 MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}

@@ -175,6 +175,9 @@ class Evaluator:
                 return _per_load(lanes, lanes.lane_id)
             case "fma", (a, b, c):
                 return _fma(node.dtype, *(self.expr(part, scope, site) for part in (a, b, c)))
+            case "conj", (value,):
+                operand = self.expr(value, scope, site)
+                return lambda active: cast(Value, np.conj(operand(active)))
             case "convert", (value,):
                 inner, dtype = self.expr(value, scope, site), node.dtype
                 return lambda active: cast(Value, convert(inner(active), dtype))
@@ -218,11 +221,11 @@ class Evaluator:
         return shuffle
 
 
-def literal(value: int | float, dtype: DType) -> Value:
+def literal(value: complex, dtype: DType) -> Value:
     """A constant or a scalar argument, in its type."""
     if dtype.is_float:
         return cast(Value, convert(value, dtype))
-    return bool(value) if dtype == BOOL else int(value)
+    return bool(value) if dtype == BOOL else int(value.real)
 
 
 def require_whole(lanes: Lanes, active: Active, site: Site) -> None:

@@ -58,7 +58,7 @@ class _Arithmetic:
 class Const(_Arithmetic):
     """A literal."""
 
-    value: int | float
+    value: int | float | complex
     dtype: DType = I32
 
 
@@ -129,6 +129,7 @@ FUNCTIONS: dict[str, str] = {
     "fma": "a * b + c, rounded once or twice as the device prefers",
     "broadcast": "the value that lane `args[1]` (the same for all lanes) holds",
     "shuffle_xor": "the value that lane `own ^ args[1]` holds",
+    "conj": "the complex value with the sign of its imaginary part changed",
     "convert": "the value in the call's type, rounded to nearest",
 }
 
@@ -143,7 +144,7 @@ def wrap(value: Expr | int) -> Expr:
     return Const(value) if isinstance(value, int) else value
 
 
-def is_const(node: Expr, value: int | float | None = None) -> bool:
+def is_const(node: Expr, value: complex | None = None) -> bool:
     """Whether `node` is a literal, and `value` if that is given."""
     return isinstance(node, Const) and (value is None or node.value == value)
 
@@ -249,9 +250,16 @@ def convert(value: Expr, dtype: DType) -> Expr:
     return value if value.dtype == dtype else Call("convert", (value,), dtype)
 
 
-def number(value: float, dtype: DType) -> Const:
+def conj(value: Expr) -> Expr:
+    """The complex conjugate."""
+    return Call("conj", (value,), value.dtype)
+
+
+def number(value: complex, dtype: DType) -> Const:
     """A literal of a matrix' type or of its sums'."""
-    return Const(float(value) if dtype.is_float else int(value), dtype)
+    if dtype.real is not None:
+        return Const(complex(value), dtype)
+    return Const(float(value.real) if dtype.is_float else int(value.real), dtype)
 
 
 def compare(op: Literal["<", "<=", "==", "!="], a: Expr | int, b: Expr | int) -> Expr:
@@ -259,7 +267,10 @@ def compare(op: Literal["<", "<=", "==", "!="], a: Expr | int, b: Expr | int) ->
     a, b = wrap(a), wrap(b)
     if isinstance(a, Const) and isinstance(b, Const):
         x, y = a.value, b.value
-        return Const(int({"<": x < y, "<=": x <= y, "==": x == y, "!=": x != y}[op]), BOOL)
+        if op in ("==", "!="):
+            return Const(int((x == y) == (op == "==")), BOOL)
+        if isinstance(x, int | float) and isinstance(y, int | float):  # complex numbers have no order
+            return Const(int(x < y if op == "<" else x <= y), BOOL)
     return Bin(op, a, b)
 
 

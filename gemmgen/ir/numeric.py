@@ -30,5 +30,7 @@ def convert(value: object, dtype: DType) -> object:
 
 
 def poison(dtype: np.dtype[np.generic]) -> object:
-    """What nobody may use, so that a use shows: NaN, or the least of the integers."""
+    """What nobody may use, so that a use shows: NaN, also in both parts, or the least of the integers."""
+    if dtype.kind == "c":
+        return complex(np.nan, np.nan)
     return np.iinfo(str(dtype)).min if dtype.kind == "i" else np.nan

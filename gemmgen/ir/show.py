@@ -98,9 +98,11 @@ def _expr(node: Expr, binding: int) -> str:
             return _parenthesised(text, _SELECT, binding)
 
 
-def _const(value: int | float, is_bool: bool, is_float: bool) -> str:
+def _const(value: complex, is_bool: bool, is_float: bool) -> str:
     if is_bool:
         return "true" if value else "false"
+    if not isinstance(value, int | float):
+        return f"({value.real!r}, {value.imag!r})"
     text = repr(float(value)) if is_float else str(value)
     return f"({text})" if text.startswith("-") else text
 
@@ -248,7 +250,8 @@ def _on_tiles(stmt: TileStmt) -> str:
             via = f" via {stmt.via.name}" if stmt.via is not None else ""
             return f"{_tile(stmt.dst)} <- stage{part} x{stmt.width} {_tile(stmt.src)}{via}"
         case Mma():
-            a, b = (f"{_registers(r)}[k {show_expr(k)}]" for r, k in ((stmt.a, stmt.a_k), (stmt.b, stmt.b_k)))
+            operands = zip((stmt.a, stmt.b), (stmt.a_k, stmt.b_k), stmt.conj, strict=True)
+            a, b = (f"{'conj ' if c else ''}{_registers(r)}[k {show_expr(k)}]" for r, k, c in operands)
             return f"mma {stmt.atom.name} {_registers(stmt.acc)} += {a} * {b} depth {stmt.depth}"
         case Sum(dst, src, planes, atom, width):
             return f"{_registers(dst)} <- sum of {planes} {atom.name} x{width} {_tile(src)}"

@@ -141,7 +141,11 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Mma:
-    """acc += a[:, a_k : a_k + depth] @ b[b_k : b_k + depth, :]."""
+    """acc += a[:, a_k : a_k + depth] @ b[b_k : b_k + depth, :].
+
+    Attributes:
+        conj: whether the elements of a, and those of b, are conjugated before they are multiplied.
+    """
 
     acc: Registers
     a: Registers
@@ -150,6 +154,7 @@ class Mma:
     b_k: Expr
     depth: int
     atom: MmaAtom
+    conj: tuple[bool, bool] = (False, False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from gemmgen.ir.visit import exprs, walk_expr
 
 #: How many arguments each function takes.
 _ARITY: dict[str, int] = {
-    "group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2, "convert": 1
+    "group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2, "convert": 1, "conj": 1
 }  # fmt: skip
 _OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
 
@@ -255,6 +255,7 @@ class _Verifier:
                 for registers in (acc, a, b):
                     self._registers(registers, scope)
                 self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
+                self._require(acc.buffer.dtype.real is not None or not any(stmt.conj), "conjugates of real numbers")
             case Sum(dst, src, planes, atom, _):
                 self._registers(dst, scope)
                 self._tile(src, scope)
@@ -290,6 +291,7 @@ class _Verifier:
         match node:
             case Const(value, dtype):
                 self._require(dtype.is_float or isinstance(value, int), f"{value} is not of type {dtype}")
+                self._require(dtype.real is not None or type(value) is not complex, f"{value} is no {dtype}")
             case Var(name, dtype):
                 bound = scope.variables.get(name)
                 if bound is None:
@@ -300,6 +302,7 @@ class _Verifier:
                     self._same(a.dtype, b.dtype, f"the operands of {show_expr(node)}")
                 self._require((a.dtype == BOOL) <= (op in ("&&", "==", "!=")), f"{op} on bool")
                 self._require(op != "&&" or a.dtype == BOOL, f"&& on {a.dtype}")
+                self._require(op in ("+", "*", "==", "!=") or a.dtype.real is None, f"{op} on {a.dtype}")
                 self._require(op not in ("%", "&") or not a.dtype.is_float, f"{op} on {a.dtype}")
             case Select(condition, then, other):
                 self._require(condition.dtype == BOOL, f"the condition {show_expr(condition)} is {condition.dtype}")
@@ -325,7 +328,9 @@ class _Verifier:
         if name == "convert":
             self._require(args[0].dtype not in (BOOL, node.dtype), f"{show_expr(node)} converts nothing")
             return
-        values = {"fma": args, "broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)
+        if name == "conj":
+            self._require(node.dtype.real is not None, f"{show_expr(node)} is {node.dtype}, not complex")
+        values = {"fma": args, "conj": args, "broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)
         for dtype in (I32,) if values is None else (value.dtype for value in values):
             self._same(node.dtype, dtype, f"{name} and its arguments")
 

@@ -292,10 +292,14 @@ def local_bytes(kernel: Kernel) -> int:
     return max(own, reused)
 
 
+def expressions(kernel: Kernel) -> Iterator[Expr]:
+    """Every expression of a kernel, those inside others too."""
+    return (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
+
+
 def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
     """Whether any of these functions is called."""
-    nodes = (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
-    return any(isinstance(node, Call) and node.function in functions for node in nodes)
+    return any(isinstance(node, Call) and node.function in functions for node in expressions(kernel))
 
 
 def conversions(kernel: Kernel) -> set[tuple[DType, DType, int]]:
@@ -303,7 +307,7 @@ def conversions(kernel: Kernel) -> set[tuple[DType, DType, int]]:
     the meaning of matrix instructions, too.
     """
     moves = {(s.src.dtype, s.dst.dtype, s.width) for s in walk(kernel.body) if isinstance(s, Move)}
-    nodes = (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
+    nodes = expressions(kernel)
     calls = {(n.args[0].dtype, n.dtype, 1) for n in nodes if isinstance(n, Call) and n.function == "convert"}
     factors = {(s.atom.dtype, s.atom.sums, 1) for s in walk(kernel.body) if isinstance(s, Multiply)}
     return {change for change in moves | calls | factors if change[0] != change[1]}

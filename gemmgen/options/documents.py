@@ -103,6 +103,13 @@ def _word(value: object, key: str, problems: list[str]) -> str | None:
     return None
 
 
+def _flag(table: Mapping[str, object], key: str, problems: list[str]) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        problems.append(f"{key} = {value!r} in [spec] is neither true nor false: give one of them")
+    return value is True
+
+
 def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     """The [spec] table."""
     unknown = (key for key in table if key not in _SPEC_KEYS)
@@ -114,12 +121,11 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     m, n, k, alpha, beta = (str(table[key]) if key in table else None for key in ("m", "n", "k", "alpha", "beta"))
     try:
         dtype = str(table.get("dtype", "float32"))
-        batched = table.get("batched", False)
-        if not isinstance(batched, bool):
-            problems.append(f"batched = {batched!r} in [spec] is neither true nor false: give one of them")
-        c_dtype, layout, many = table.get("c_dtype"), ",".join(orders), batched is True
+        many, *conj = (_flag(table, key, problems) for key in ("batched", "conj_a", "conj_b"))
+        c_dtype, layout = table.get("c_dtype"), ",".join(orders)
         c_type = None if c_dtype is None else str(c_dtype)
-        return build_spec(m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple, many, c_dtype=c_type)
+        named = "".join(name for name, said in zip("ab", conj, strict=True) if said)
+        return build_spec(m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple, many, None, c_type, named)
     except SpecError as error:
         problems += error.problems
         return GemmSpec()

@@ -24,6 +24,7 @@ def build_spec(
     batched: bool = False,
     base: GemmSpec | None = None,
     c_dtype: str | None = None,
+    conj: str | None = None,
 ) -> GemmSpec:
     """A spec from options as they are written; what is not given is as in `base`.
 
@@ -42,6 +43,7 @@ def build_spec(
     except SpecError as error:
         problems += error.problems
     sums = accumulator(element)
+    conjugated = (base.conj_a, base.conj_b) if conj is None else _conjugated(conj, problems)
     factors = [_factor(key, text, sums, problems) for key, text in (("alpha", alpha), ("beta", beta))]
     try:
         orders = orders if layout is None else parse_orders(layout.replace(" ", ""))
@@ -52,7 +54,8 @@ def build_spec(
     try:
         factor = alpha_beta[0], alpha_beta[1]
         sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result)
-        spec = replace(sized, batched=batched or base.batched)
+        conj_a, conj_b = conjugated
+        spec = replace(sized, batched=batched or base.batched, conj_a=conj_a, conj_b=conj_b)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
     if problems:
@@ -69,16 +72,27 @@ def _size(axis: str, text: str | None, problems: list[str]) -> int | None:
     return int(text)
 
 
-def _factor(key: str, text: str | None, sums: DType, problems: list[str]) -> float | None:
-    try:
-        value = None if text is None else float(text)
-    except ValueError:
-        problems.append(f"{key} = {text!r} is not a number: give one such as 1 or 0.5, or leave it out")
+def _conjugated(text: str, problems: list[str]) -> tuple[bool, bool]:
+    """Whether A, and whether B, is among the matrices named."""
+    if text not in ("", "a", "b", "ab"):
+        problems.append(f"conj {text!r} names no matrices: give a, b or ab, or leave it out")
+    return "a" in text, "b" in text
+
+
+def _factor(key: str, text: str | None, sums: DType, problems: list[str]) -> complex | None:
+    if text is None:
         return None
-    if value is not None and sums.largest < abs(value) < math.inf:
+    try:
+        value = complex(text.strip())
+    except ValueError:
+        other = " or 1+2j" if sums.real is not None else ""
+        problems.append(f"{key} = {text!r} is not a number: give one such as 1 or 0.5{other}, or leave it out")
+        return None
+    parts = abs(value.real), abs(value.imag)
+    if any(sums.largest < part < math.inf for part in parts):
         problems.append(f"{key} = {text} > {sums.largest:g}, the largest number of {sums}: give a smaller one")
         return None
-    return value
+    return value if "j" in text.lower() else value.real
 
 
 def _units(text: str, problems: list[str]) -> tuple[int, int, int]:

@@ -112,7 +112,7 @@ class _Gemm(Plan):
         allocs = tuple(Alloc(p.registers.buffer) for p in per_step)
         a_k = KK if self.a.per_block else Const(0)
         atom = BROADCAST_FMA if self.a.per_block else FMA_SNAKE if self.schedule.snake else FMA
-        mma = Mma(self.acc, self.a.registers, self.b.registers, a_k, Const(0), self.depth, atom)
+        mma = Mma(self.acc, self.a.registers, self.b.registers, a_k, Const(0), self.depth, atom, self.spec.conj)
         body: Body
         if pipe is not None:
             produce = (PipeOp("acquire", pipe), *fills, PipeOp("commit", pipe))

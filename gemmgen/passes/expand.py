@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, Spread, aligned
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, convert, is_const, number, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, conj, convert, is_const, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -333,8 +333,9 @@ def _mma(mma: Mma) -> Body:
     turn = Var("turn")
     column: Expr = turn if mma.atom.snake and counts["i"] > 1 else COL
     broadcast = mma.atom is BROADCAST_FMA
-    a_value = _shared(a, ROW, a_k) if broadcast else Load(a.buffer, a.at(ROW, a_k))
-    b_value = Load(b.buffer, b.at(b_k, column))
+    a_value: Expr = _shared(a, ROW, a_k) if broadcast else Load(a.buffer, a.at(ROW, a_k))
+    b_value: Expr = Load(b.buffer, b.at(b_k, column))
+    a_value, b_value = (conj(x) if c else x for x, c in zip((a_value, b_value), mma.conj, strict=True))
     at, dtype = acc.at(ROW, column), acc.buffer.dtype
     names = {"i": ROW, "j": COL, "k": DEPTH}
     shared = Var("a_value", dtype)

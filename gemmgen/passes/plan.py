@@ -25,7 +25,7 @@ from gemmgen.ir.stmt import Advance, Body, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.passes.positions import BATCH, LANE, SUM_COL, SUM_ROW, Positions
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, factor
 
 #: Unroll the steps through a block of K up to this many; beyond it the code outgrows instruction caches.
 MOST_UNROLLED = 16
@@ -322,12 +322,12 @@ class Plan(Positions):
 
 def update_comment(spec: GemmSpec) -> str:
     """What the kernel says of C."""
-    alpha = "" if spec.alpha == 1 else "alpha * " if spec.alpha is None else f"{spec.alpha:g} * "
+    product = spec.product()
     match spec.beta:
         case 0:
-            return f"C = {alpha}A * B."
+            return f"C = {product}."
         case None:
-            return f"C = {alpha}A * B + beta * C; C is not read where beta is zero."
+            return f"C = {product} + beta * C; C is not read where beta is zero."
         case 1:
-            return f"C = {alpha}A * B + C."
-    return f"C = {alpha}A * B + {spec.beta:g} * C."
+            return f"C = {product} + C."
+    return f"C = {product} + {factor(spec.beta)} * C."

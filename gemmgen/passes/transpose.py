@@ -83,6 +83,8 @@ def _validate(block: int, dtype: DType, target: Target, name: str | None) -> Non
     problems += lacking(dtype, target)
     if dtype.size < F32.size:
         problems.append(f"dtype {dtype}, but lanes exchange registers of 4 or 8 bytes: use float32 or float64")
+    if dtype.real is not None:
+        problems.append(f"dtype {dtype}, but lanes exchange real numbers: transpose it on the host, or use --layout")
     if block < 2 or block & (block - 1):
         problems.append(f"sub-group size {block} is not a power of two from 2 up: use 8, 16 or 32")
     if "sub_groups" not in target.features:

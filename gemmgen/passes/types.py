@@ -10,6 +10,9 @@ from gemmgen.ir.target import FEATURES, TARGETS, Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
+#: Elements of the longest vector.
+MOST_PARTS = 16
+
 
 def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with the spec's types, each with a remedy."""
@@ -23,8 +26,23 @@ def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             )
         if operand.async_copy:
             yield from _async(name, operand, order, spec)
+        if operand.share and spec.dtype.real is not None:
+            (rows, cols), (high, wide) = s.tile, s.group
+            yield (
+                f"{name}.share passes registers of real numbers around, but dtype is {spec.dtype}: use local memory, "
+                f"by --method slm --tile {rows}x{cols} --group {high}x{wide}"
+            )
+    if spec.dtype.real is not None and "unaligned_vectors" in target.features:
+        yield from _long_vectors(s)
     if s.atomic and spec.result != F32:
         yield f"atomic adds float32 to C, which is {spec.result}: drop it, and a second kernel adds up the parts"
+
+
+def _long_vectors(s: Schedule) -> Iterator[str]:
+    """Vectors of OpenCL C have 16 parts, and complex numbers two each."""
+    for name, width in (("a.width", s.a.width), ("b.width", s.b.width), ("c_width", s.c_width)):
+        if 2 * width > MOST_PARTS:
+            yield f"{name} = {width} complex numbers are more than a vector's {MOST_PARTS} real ones: use 8"
 
 
 def lacking(dtype: DType, target: Target) -> Iterator[str]:

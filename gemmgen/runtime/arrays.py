@@ -42,7 +42,7 @@ class Request:
     inputs: Mapping[str, tuple[ArrayLike, View]]
     output: tuple[str, ArrayLike | None, View]
     sizes: Mapping[str, int]
-    scalars: Mapping[str, float]
+    scalars: Mapping[str, complex]
     loads_output: bool
     on_device: bool
 
@@ -62,7 +62,7 @@ def check_gemm(
     Args:
         a, b, c: [m, k] and [k, n] of `spec.dtype`, [m, n] of `spec.result`; c may be None. Of a batch, c has a
             dimension before these, and a and b have it where they are not one matrix for all.
-        alpha, beta: real numbers; None for what is folded in the spec, else 1 and 0.
+        alpha, beta: numbers, real where the elements are; None for what is folded in the spec, else 1 and 0.
         kinds: what is wrong with the kinds of arrays; None for `check_kinds`.
         span: elements that A and B must span less than.
 
@@ -181,29 +181,33 @@ def check_kinds(values: Mapping[str, object]) -> list[str]:
 
 
 def check_scalar(
-    name: str, value: object, folded: float | None, default: float, sums: DType, problems: list[str]
-) -> float:
+    name: str, value: object, folded: complex | None, default: float, sums: DType, problems: list[str]
+) -> complex:
     """The value that alpha or beta has in this call, where `sums` are multiplied by it."""
     if value is None:
         return default if folded is None else folded
-    if not isinstance(value, numbers.Real | np.bool_):
+    if sums.real is None and not isinstance(value, numbers.Real | np.bool_):
         problems.append(f"{name} = {value!r} is of type {type(value).__name__}: pass a real number")
         return default
+    if not isinstance(value, numbers.Complex | np.bool_):
+        problems.append(f"{name} = {value!r} is of type {type(value).__name__}: pass a number")
+        return default
     try:
-        number = float(value)
+        number = complex(value)
     except OverflowError:  # of an int or a Fraction beyond float64
         problems.append(f"{name} exceeds {sums}'s {sums.largest:g}: scale a or b instead")
         return default
-    if math.isfinite(number) and abs(number) > sums.largest:
-        problems.append(f"{name} = {number:g} exceeds {sums}'s {sums.largest:g}: scale a or b instead")
-    elif not sums.is_float and not number.is_integer():
-        problems.append(f"{name} = {number:g} is no whole number, but sums are {sums}: pass one, or use float32")
+    value = number if sums.real is not None else number.real
+    if any(math.isfinite(part) and abs(part) > sums.largest for part in (number.real, number.imag)):
+        problems.append(f"{name} = {value:g} exceeds {sums}'s {sums.largest:g}: scale a or b instead")
+    elif not sums.is_float and not number.real.is_integer():
+        problems.append(f"{name} = {value:g} is no whole number, but sums are {sums}: pass one, or use float32")
     elif folded is not None and number != folded:
         problems.append(
-            f"{name} = {number:g}, but the kernel has {name} = {folded:g} folded into it: "
+            f"{name} = {value:g}, but the kernel has {name} = {folded:g} folded into it: "
             f"leave {name} out of the call, or out of the GemmSpec"
         )
-    return number
+    return value
 
 
 def check_shapes(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> None:

@@ -53,8 +53,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         b: Matrix,
         c: Matrix | None = None,
         *,
-        alpha: float | None = None,
-        beta: float | None = None,
+        alpha: complex | None = None,
+        beta: complex | None = None,
         queue: Queue | None = None,
         wait_for: Sequence[Before] = (),
         stream: Stream | None = None,
@@ -68,8 +68,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         b: Matrix,
         c: Matrix | None = None,
         *,
-        alpha: float | None = None,
-        beta: float | None = None,
+        alpha: complex | None = None,
+        beta: complex | None = None,
         queue: Queue | None = None,
         wait_for: Sequence[Before] = (),
         stream: Stream | None = None,
@@ -82,8 +82,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         b: Matrix,
         c: Matrix | None = None,
         *,
-        alpha: float | None = None,
-        beta: float | None = None,
+        alpha: complex | None = None,
+        beta: complex | None = None,
         queue: Queue | None = None,
         wait_for: Sequence[Before] = (),
         stream: Stream | None = None,
@@ -121,7 +121,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
 
     @abstractmethod
-    def _request(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
+    def _request(self, a: object, b: object, c: object, alpha: complex | None, beta: complex | None) -> Request:
         """The arguments of a product, checked. Raises: SpecError with every problem."""
 
     @abstractmethod

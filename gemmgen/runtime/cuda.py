@@ -101,7 +101,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         self._expect("gemm")
         return self._choose(self._request(a, b, c, None, None))
 
-    def _request(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
+    def _request(self, a: object, b: object, c: object, alpha: complex | None, beta: complex | None) -> Request:
         require_cupy()
         found: list[str] = []
         wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in (("a", a), ("b", b), ("c", c))}
@@ -135,8 +135,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         b: object,
         c: object = None,
         *,
-        alpha: float | None = None,
-        beta: float | None = None,
+        alpha: complex | None = None,
+        beta: complex | None = None,
         iterations: int = 10,
     ) -> list[float]:
         """Run several times on the same arrays; the seconds between events before and after each run.

@@ -78,6 +78,7 @@ class TorchTensor(Protocol):
     def data_ptr(self) -> int: ...
     def element_size(self) -> int: ...
     def is_neg(self) -> bool: ...
+    def is_conj(self) -> bool: ...
 
 
 class Library(Protocol):
@@ -131,6 +132,9 @@ def _from_torch(name: str, value: TorchTensor, problems: list[str]) -> GpuMatrix
         return None
     if value.is_neg():
         problems.append(f"{name} is a negated view, which memory does not show: pass {name}.resolve_neg()")
+    if value.is_conj():
+        remedy = f"pass {name}.resolve_conj(), or compile a GemmSpec with conj_{name}"
+        problems.append(f"{name} is a conjugated view, which memory does not show: {remedy}")
     try:
         element = numpy_dtype(dtype)
     except TypeError:

@@ -34,7 +34,8 @@ class HostStage(Stage[Numbers]):
         for taken_begin, taken_end, taken in self._taken:
             if taken is not None and (taken_begin, taken_end) == (begin, end):
                 return taken, view  # the same matrix twice: A @ A
-        if self._may_share(begin, end):
+        # To NumPy, a complex number stands well on a multiple of half its size.
+        if self._may_share(begin, end) and begin % view.item == 0:
             buffer = self._share(array, view, cl.mem_flags.READ_ONLY)
             return buffer, view
         buffer = self.allocate(view, cl.mem_flags.READ_ONLY)
@@ -60,7 +61,8 @@ class HostStage(Stage[Numbers]):
 
     def output(self, array: Numbers | None, view: View, load: bool) -> tuple[Numbers, cl.Buffer, View]:
         result = new_array(view) if array is None else array
-        shared = self._may_share(*extent(result, view))
+        begin, end = extent(result, view)
+        shared = self._may_share(begin, end) and begin % view.item == 0
         if shared:
             buffer = self._share(result, view, cl.mem_flags.READ_WRITE)
         else:

@@ -80,7 +80,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         """
         self._kernels(queue or self.queue)
 
-    def _request(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
+    def _request(self, a: object, b: object, c: object, alpha: complex | None, beta: complex | None) -> Request:
         return check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, queue: cl.CommandQueue | None = None) -> Matrix:
@@ -103,8 +103,8 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         b: object = None,
         c: object = None,
         *,
-        alpha: float | None = None,
-        beta: float | None = None,
+        alpha: complex | None = None,
+        beta: complex | None = None,
         queue: cl.CommandQueue | None = None,
         iterations: int = 10,
     ) -> list[float]:

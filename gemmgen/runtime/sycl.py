@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
-from gemmgen.ir.dtypes import F64, I64
+from gemmgen.ir.dtypes import I64
 from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.visit import evaluate
@@ -27,7 +27,8 @@ from gemmgen.source import EntryPoint, Source
 #: A NumPy array, or one that offers `__sycl_usm_array_interface__`; what goes in comes out.
 Matrix = TypeVar("Matrix")
 Floats = npt.NDArray[np.float32]
-INTEGER, FLOAT, ADDRESS, DOUBLE, LONG = 0, 1, 2, 3, 4
+INTEGER, FLOAT, ADDRESS, DOUBLE, LONG, FLOAT2, DOUBLE2 = range(7)
+NUMBERS = {"float32": FLOAT, "float64": DOUBLE, "complex64": FLOAT2, "complex128": DOUBLE2}
 
 
 class SyclKernel:
@@ -88,8 +89,8 @@ class SyclKernel:
         b: Matrix,
         c: Matrix | None = None,
         *,
-        alpha: float | None = None,
-        beta: float | None = None,
+        alpha: complex | None = None,
+        beta: complex | None = None,
     ) -> Matrix:
         """C = alpha * A @ B + beta * C.
 
@@ -125,8 +126,8 @@ class SyclKernel:
         b: object = None,
         c: object = None,
         *,
-        alpha: float | None = None,
-        beta: float | None = None,
+        alpha: complex | None = None,
+        beta: complex | None = None,
         iterations: int = 10,
     ) -> list[float]:
         """Run several times on the same arrays; the seconds that the device took for each run.
@@ -142,7 +143,7 @@ class SyclKernel:
 
     # --- arguments --------------------------------------------------------------------------------
 
-    def _gemm(self, a: object, b: object, c: object, alpha: float | None, beta: float | None) -> Request:
+    def _gemm(self, a: object, b: object, c: object, alpha: complex | None, beta: complex | None) -> Request:
         self._expect("gemm")
         found: list[str] = []
         known = as_matrices({"a": a, "b": b, "c": c}, found)
@@ -175,7 +176,9 @@ class SyclKernel:
                 values, result = _in_place(request, queue)
             else:
                 queue = own
-                place = stack.enter_context(_shared(request) if own.info.system else _copied(request, own))
+                place = stack.enter_context(
+                    _shared(request) if own.info.system and _stands(request) else _copied(request, own)
+                )
                 values, result = place
             for workspace, elements in between:
                 memory = UsmArray(queue, 1, elements, "row", numpy_dtype(workspace.dtype))
@@ -266,6 +269,12 @@ def _between(source: Source, request: Request) -> list[tuple[Workspace, int]]:
     return between
 
 
+def _stands(request: Request) -> bool:
+    """Whether NumPy arrays begin on multiples of an element; to NumPy, half a complex number is enough."""
+    arrays = [array for array, _ in request.inputs.values()] + [request.output[1]]
+    return all(cast(Floats, x).ctypes.data % x.dtype.itemsize == 0 for x in arrays if x is not None)
+
+
 @contextmanager
 def _shared(request: Request) -> Iterator[tuple[dict[str, object], object]]:
     """NumPy arrays where they are, on a device that reaches the host's memory."""
@@ -310,5 +319,5 @@ def _argument(entry: EntryPoint, name: str, kind: str, dtype: str, values: Mappi
         return Argument(kind=ADDRESS, address=value.value)
     if kind == "int":
         return Argument(kind=LONG if dtype == I64.name else INTEGER, integer=int(cast(float, value)))
-    kind_of_number = DOUBLE if dtype == F64.name else FLOAT
-    return Argument(kind=kind_of_number, number=cast(float, value))
+    number = cast(complex, value)
+    return Argument(kind=NUMBERS[dtype], number=number.real, imaginary=number.imag)

@@ -8,6 +8,7 @@
 #include <sycl/properties/queue_properties.hpp>
 #include <sycl/queue.hpp>
 #include <sycl/usm.hpp>
+#include <sycl/vector.hpp>
 
 #include <cstdint>
 #include <exception>
@@ -103,9 +104,10 @@ extern "C" {
 
 // One argument of a kernel.
 struct gemmgen_argument {
-    std::int32_t kind; // 0: int, 1: float, 2: address, 3: double, 4: long long
+    std::int32_t kind; // 0: int, 1: float, 2: address, 3: double, 4: long long, 5: float2, 6: double2
     std::int64_t integer;
     double number;
+    double imaginary;
     void *address;
 };
 
@@ -280,6 +282,13 @@ int gemmgen_launch(sycl::queue *queue, const Kernels *kernels, std::size_t numbe
                     break;
                 case 3:
                     handler.set_arg(i, arguments[i].number);
+                    break;
+                case 5:
+                    handler.set_arg(i, sycl::float2(float(arguments[i].number),
+                                                    float(arguments[i].imaginary)));
+                    break;
+                case 6:
+                    handler.set_arg(i, sycl::double2(arguments[i].number, arguments[i].imaginary));
                     break;
                 case 4:
                     handler.set_arg(i, static_cast<long long>(arguments[i].integer));

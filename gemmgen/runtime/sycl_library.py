@@ -154,6 +154,7 @@ class Argument(ctypes.Structure):
         ("kind", ctypes.c_int32),
         ("integer", ctypes.c_int64),
         ("number", ctypes.c_double),
+        ("imaginary", ctypes.c_double),
         ("address", ctypes.c_void_p),
     )
 

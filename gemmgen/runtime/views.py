@@ -131,8 +131,8 @@ def check_view(
     """
     before = len(problems)
     if array.dtype != numpy_dtype(dtype):
-        real = f"{name}.real" if array.dtype.kind == "c" else name
-        note = " (drops the imaginary part)" if array.dtype.kind == "c" else ""
+        drops = array.dtype.kind == "c" != numpy_dtype(dtype).kind
+        real, note = (f"{name}.real", " (drops the imaginary part)") if drops else (name, "")
         problems.append(f"{name} has dtype {array.dtype}, not {dtype}: pass {real}.astype({numpy_name(dtype)}){note}")
     if len(array.shape) not in ranks:
         wanted, remedy = " or ".join(map(str, ranks)), f"pass {name}.reshape({_SHAPES[ranks[-1]]})"

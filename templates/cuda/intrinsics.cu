@@ -1,3 +1,33 @@
+//: conjugate
+// The complex conjugate: the imaginary part with its sign changed.
+__device__ __forceinline__ TYPE conjugate(TYPE value)
+{
+    return make_TYPE(value.x, -value.y);
+}
+
+//: cadd
+// a + b, of complex numbers.
+__device__ __forceinline__ TYPE cadd(TYPE a, TYPE b)
+{
+    return make_TYPE(a.x + b.x, a.y + b.y);
+}
+
+//: cmul
+// a * b, of complex numbers.
+__device__ __forceinline__ TYPE cmul(TYPE a, TYPE b)
+{
+    return make_TYPE(MULTIPLY_ADD(a.x, b.x, -a.y * b.y), MULTIPLY_ADD(a.x, b.y, a.y * b.x));
+}
+
+//: cfma
+// a * b + c, of complex numbers: two multiply-adds for each part.
+__device__ __forceinline__ TYPE cfma(TYPE a, TYPE b, TYPE c)
+{
+    const REAL re = MULTIPLY_ADD(a.x, b.x, MULTIPLY_ADD(-a.y, b.y, c.x));
+    const REAL im = MULTIPLY_ADD(a.x, b.y, MULTIPLY_ADD(a.y, b.x, c.y));
+    return make_TYPE(re, im);
+}
+
 //: copy
 // ELEMENTS; both addresses are multiples of BYTES bytes.
 __device__ __forceinline__ void copyWIDTH(TO *to, const SOURCE *from)

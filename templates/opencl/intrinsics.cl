@@ -1,3 +1,26 @@
+//: conjugate
+// The complex conjugate: the imaginary part with its sign changed.
+static inline TYPE conjugate(TYPE value)
+{
+    return (TYPE)(value.x, -value.y);
+}
+
+//: cmul
+// a * b, of complex numbers.
+static inline TYPE cmul(TYPE a, TYPE b)
+{
+    return (TYPE)(MULTIPLY_ADD(a.x, b.x, -a.y * b.y), MULTIPLY_ADD(a.x, b.y, a.y * b.x));
+}
+
+//: cfma
+// a * b + c, of complex numbers: two multiply-adds for each part.
+static inline TYPE cfma(TYPE a, TYPE b, TYPE c)
+{
+    const REAL re = MULTIPLY_ADD(a.x, b.x, MULTIPLY_ADD(-a.y, b.y, c.x));
+    const REAL im = MULTIPLY_ADD(a.x, b.y, MULTIPLY_ADD(a.y, b.x, c.y));
+    return (TYPE)(re, im);
+}
+
 //: half_to_float
 // float16 as it lies in memory, as float.
 static inline floatWIDTH half_to_floatWIDTH(ushortWIDTH bits)

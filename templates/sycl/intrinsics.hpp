@@ -1,3 +1,26 @@
+//: conjugate
+// The complex conjugate: the imaginary part with its sign changed.
+inline TYPE conjugate(TYPE value)
+{
+    return TYPE(value[0], -value[1]);
+}
+
+//: cmul
+// a * b, of complex numbers.
+inline TYPE cmul(TYPE a, TYPE b)
+{
+    return TYPE(MULTIPLY_ADD(a[0], b[0], -a[1] * b[1]), MULTIPLY_ADD(a[0], b[1], a[1] * b[0]));
+}
+
+//: cfma
+// a * b + c, of complex numbers: two multiply-adds for each part.
+inline TYPE cfma(TYPE a, TYPE b, TYPE c)
+{
+    const REAL re = MULTIPLY_ADD(a[0], b[0], MULTIPLY_ADD(-a[1], b[1], c[0]));
+    const REAL im = MULTIPLY_ADD(a[0], b[1], MULTIPLY_ADD(a[1], b[0], c[1]));
+    return TYPE(re, im);
+}
+
 //: bfloat16_to_float
 // By its bits: the conversion of its class calls a library, which run-time compilation does not link.
 inline float bfloat16_to_float(sycl::ext::oneapi::bfloat16 value)

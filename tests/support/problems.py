@@ -30,8 +30,8 @@ class Problem:
     a: Matrix
     b: Matrix
     c: Matrix
-    alpha: float
-    beta: float
+    alpha: complex
+    beta: complex
     spec: GemmSpec = field(default_factory=GemmSpec)
 
     @staticmethod
@@ -40,8 +40,8 @@ class Problem:
         m: int,
         n: int,
         k: int,
-        alpha: float = 1.0,
-        beta: float = 0.0,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
         spec: GemmSpec | None = None,
     ) -> Problem:
         """Normal numbers, in the spec's types; where beta is zero, C holds NaN."""
@@ -57,10 +57,13 @@ class Problem:
         return Problem(cast("Matrix", a), cast("Matrix", b), cast("Matrix", c), self.alpha, self.beta, spec)
 
     @staticmethod
-    def of(rng: np.random.Generator, spec: GemmSpec, m: int, n: int, k: int, alpha: float, beta: float) -> Problem:
-        """Numbers of the spec's types: normal ones, or whole ones where sums are whole."""
+    def of(rng: np.random.Generator, spec: GemmSpec, m: int, n: int, k: int, alpha: complex, beta: complex) -> Problem:
+        """Numbers of the spec's types: normal ones, also in both parts, or whole ones where sums are whole."""
 
         def draw(dtype: DType, rows: int, cols: int) -> Matrix:
+            if dtype.real is not None:
+                real, imaginary = rng.standard_normal((2, rows, cols))
+                return cast("Matrix", (real + 1j * imaginary).astype(numpy_dtype(dtype)))
             if spec.accumulator.is_float:
                 return cast("Matrix", rng.standard_normal((rows, cols)).astype(numpy_dtype(dtype)))
             return cast("Matrix", rng.integers(-128, 128, (rows, cols)).astype(numpy_dtype(dtype)))
@@ -76,7 +79,8 @@ class Problem:
 
     @property
     def expected(self) -> NDArray[np.float64]:
-        result: NDArray[np.float64] = self.alpha * np.matmul(wide(self.a), wide(self.b))
+        a, b = (np.conj(wide(x)) if c else wide(x) for x, c in zip((self.a, self.b), self.spec.conj, strict=True))
+        result: NDArray[np.float64] = self.alpha * np.matmul(a, b)
         return result + self.beta * wide(self.c) if self.beta else result
 
     @property
@@ -84,16 +88,18 @@ class Problem:
         """The componentwise bound gamma_(K+3) * (|alpha| |A| |B| + |beta| |C|): K products and sums, then alpha,
         beta and their sum (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5). The answer, in
         float64, has an error of its own that shows where sums are float64; where C has fewer digits than the sums, its
-        rounding comes on top. Whole numbers allow no error.
+        rounding comes on top. Whole numbers allow no error. Each part of a complex number is a real sum of 2 K
+        products, and so on: 2 gamma_(2K+6) bounds the modulus of the error (docs/types.md has the steps).
         """
         sums, stored = self.spec.accumulator, self.spec.result
         if not sums.is_float:
             return np.zeros(self.c.shape)
-        steps = (self.a.shape[1] + 3) * 2.0**-sums.digits * (2 if sums == F64 else 1)
+        parts = 1 if sums.real is None else 2
+        steps = (self.a.shape[1] + 3) * parts * 2.0**-sums.digits * (2 if (sums.real or sums) == F64 else 1)
         size: NDArray[np.float64] = abs(self.alpha) * np.matmul(np.abs(wide(self.a)), np.abs(wide(self.b)))
         if self.beta:
             size += abs(self.beta) * np.abs(wide(self.c))
-        bound: NDArray[np.float64] = steps / (1 - steps) * size
+        bound: NDArray[np.float64] = parts * steps / (1 - steps) * size
         return bound if stored == sums else bound + 2.0**-stored.digits * (np.abs(self.expected) + bound) + 2.0**-24
 
     def check(self, result: Matrix) -> None:
@@ -104,8 +110,8 @@ class Problem:
 
 
 def wide(matrix: Matrix) -> NDArray[np.float64]:
-    """In float64, which holds elements of every type as they are."""
-    return matrix.astype(np.float64)
+    """In float64, or where they are complex in complex128, which hold elements of every type as they are."""
+    return matrix.astype(np.complex128 if matrix.dtype.kind == "c" else np.float64)
 
 
 def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:
@@ -118,7 +124,7 @@ def interpret(kernel: Kernel | Program, spec: GemmSpec, problem: Problem, pad: i
     """C as the interpreter computes it; the padding of C is checked to be untouched."""
     program = kernel if isinstance(kernel, Program) else Program((kernel,))
     (m, k), n = problem.a.shape, problem.b.shape[1]
-    known: dict[str, int | float | Matrix] = {"m": m, "n": n, "k": k, "alpha": problem.alpha, "beta": problem.beta}
+    known: dict[str, int | complex | Matrix] = {"m": m, "n": n, "k": k, "alpha": problem.alpha, "beta": problem.beta}
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
     matrices = (("a", problem.a, spec.a_order), ("b", problem.b, spec.b_order), ("c", problem.c, spec.c_order))
     for name, matrix, order in matrices:

@@ -1,0 +1,89 @@
+"""Complex numbers in C-family languages: vectors of a real and an imaginary part, and functions of their arithmetic.
+
+A language has a row: how it writes such a number, and the parts of one. Multiplications are real multiply-adds, so
+that no library stands behind them (that of C++'s `std::complex` looks for NaN after each).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gemmgen.backends.files import section
+from gemmgen.errors import LoweringError
+from gemmgen.ir.dtypes import F32, DType
+from gemmgen.ir.expr import Bin, Call, Const, Expr
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.visit import expressions
+
+#: How tightly text binds that needs no parentheses, and the conditions below.
+_POSTFIX, _AND, _OR = 10, 2, 1
+#: In the order in which they are printed.
+FUNCTIONS = ("conjugate", "cadd", "cmul", "cfma")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """How a language writes complex numbers.
+
+    Attributes:
+        literal: of TYPE, from RE and IM.
+        parts: what follows a value to name its real and its imaginary part.
+        fma: the real multiply-add of float32, and of float64.
+        adds: whether `+` adds them.
+    """
+
+    literal: str
+    parts: tuple[str, str]
+    fma: tuple[str, str] = ("fma", "fma")
+    adds: bool = True
+
+    def number(self, value: complex, typename: str, real: Callable[[float], str]) -> str:
+        """A literal."""
+        text = self.literal.replace("TYPE", typename)
+        return text.replace("RE", real(value.real)).replace("IM", real(value.imag))
+
+    def function(self, node: Expr) -> str | None:
+        """The function that a complex expression calls, if it calls one."""
+        match node:
+            case Bin("*"):
+                return "cmul"
+            case Bin("+"):
+                return None if self.adds else "cadd"
+            case Call("fma"):
+                return "cfma"
+            case Call("conj"):
+                return "conjugate"
+        return None
+
+    def arithmetic(self, node: Expr, expr: Callable[[Expr], str]) -> tuple[str, int] | None:
+        """A complex expression that is a call of such a function, and how tightly its text binds; else None."""
+        name = self.function(node) if node.dtype.real is not None else None
+        match node:
+            case Bin(_, a, b) if name is not None:
+                return f"{name}({expr(a)}, {expr(b)})", _POSTFIX
+            case Call(_, args, _) if name is not None:
+                return f"{name}({', '.join(map(expr, args))})", _POSTFIX
+            case Bin("==" | "!=" as op, a, Const(value)) if a.dtype.real is not None:
+                if value != 0:
+                    raise LoweringError(f"{op} {value}: complex numbers are compared with zero only")
+                return self._comparison(op, expr(a), "0.0f" if a.dtype.real == F32 else "0.0")
+        return None
+
+    def _comparison(self, op: str, text: str, zero: str) -> tuple[str, int]:
+        """Part by part."""
+        one, other = (f"{text}{part} {op} {zero}" for part in self.parts)
+        return (f"{one} && {other}", _AND) if op == "==" else (f"{one} || {other}", _OR)
+
+    def functions(self, kernel: Kernel, types: Mapping[str, str], file: str) -> list[str]:
+        """The lines of the functions that a kernel calls, from a text under `templates/`."""
+        found: set[tuple[str, DType]] = set()
+        for node in expressions(kernel):
+            name = self.function(node)
+            if name is not None and node.dtype.real is not None:
+                found.add((name, node.dtype))
+        lines: list[str] = []
+        for name, dtype in sorted(found, key=lambda x: (FUNCTIONS.index(x[0]), x[1].name)):
+            fma = self.fma[dtype.real != F32]
+            lines += section(file, name, type=types[dtype.name], real=types[str(dtype.real)], multiply_add=fma)
+        return lines

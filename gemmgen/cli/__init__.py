@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gemmgen.cli import bench, emit, explain, fuzz, inspect, listing, run
+from gemmgen.cli import bench, emit, explain, export, fuzz, inspect, listing, run
 from gemmgen.cli.output import complain
 from gemmgen.errors import LoweringError, UserError
 
@@ -47,6 +47,7 @@ def _gemmgen(
 
 
 app.command("emit", epilog=emit.EXAMPLES)(emit.emit)
+app.command("export", epilog=export.EXAMPLES)(export.export)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("run", epilog=run.EXAMPLES)(run.run)

@@ -34,6 +34,7 @@ LAYERS = {
     "bench": 5,
     "module": 5,
     "explain": 5,
+    "export": 5,
     "inspect": 5,
     "fuzz": 5,
     "cli": 6,

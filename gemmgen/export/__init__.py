@@ -1,0 +1,1 @@
+"""Libraries in C around emitted kernels: `gemmgen export`."""

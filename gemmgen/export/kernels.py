@@ -1,0 +1,187 @@
+"""Which kernels the exported BLAS holds, and for which products each is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+from gemmgen import driver, presets
+from gemmgen.errors import LoweringError, ScheduleError
+from gemmgen.export.routines import Routine
+from gemmgen.ir.dtypes import DType
+from gemmgen.module import extensions
+from gemmgen.schedule import Schedule
+from gemmgen.source import EntryPoint, Source
+from gemmgen.spec import GemmSpec, Order
+
+#: What the library's host code sets, in this order.
+ARGUMENTS = ("m", "n", "k", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc")
+TURN_ARGUMENTS = ("rows", "cols", "a", "lda", "b", "ldb")
+#: Lanes of the kernel that turns a matrix around.
+TURN_BLOCK = 16
+#: Kernels count rows and columns beyond the last one, up to a block further.
+LARGEST_SPAN = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A preset of the library.
+
+    Attributes:
+        for_gpu: whether it is for GPUs alone, because others have a better one.
+    """
+
+    preset: str
+    for_gpu: bool = False
+
+
+#: The best first: a device takes the first one that it can run. With Intel's sub-groups; through local memory; for
+#: whatever is left, CPUs above all, where barriers cost more than they bring.
+CHOICES = (Choice("sg16_block_16x2"), Choice("smem_8x8_double", for_gpu=True), Choice("tile_8x8"))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel as the library holds it; the fields are those of its C twin.
+
+    Attributes:
+        lines: the text, a C string literal for each of its lines.
+        span: elements that matrices must span less than.
+    """
+
+    name: str
+    options: str
+    extensions: str
+    local_bytes: int
+    for_gpu: bool
+    group: tuple[int, int]
+    block: tuple[int, int]
+    lines: tuple[str, ...]
+    span: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How products with such ops are computed; names of kernels, None where a matrix is taken as it lies."""
+
+    op_a: str
+    op_b: str
+    gemm: str
+    turn_a: str | None = None
+    turn_b: str | None = None
+
+    def __str__(self) -> str:
+        """The row of the C table."""
+        kernels = (f"&{name}" if name else "NULL" for name in (self.gemm, self.turn_a, self.turn_b))
+        return ", ".join((self.op_a, self.op_b, *kernels))
+
+
+#: A letter for each way in which a matrix may lie, as the kernels' names have it; how C calls it; its order.
+WAYS: tuple[tuple[str, str, Order], ...] = (("n", "AS_IS", "row"), ("t", "TRANSPOSED", "col"))
+
+
+def kernels_of(routine: Routine, choices: tuple[Choice, ...]) -> tuple[tuple[Kernel, ...], tuple[Recipe, ...]]:
+    """The kernels of a routine, and what each is used for, the best first.
+
+    Raises: ScheduleError for a preset that the library can't use, with every reason.
+    """
+    kernels: dict[str, Kernel] = {}
+    recipes: list[Recipe] = []
+    problems: list[str] = []
+    for choice in choices:
+        for way_a, way_b in product(WAYS, WAYS):
+            try:
+                recipe, needed = _recipe(routine, choice, way_a, way_b)
+            except ScheduleError as error:
+                problems += error.problems
+                continue
+            recipes.append(recipe)
+            kernels |= {kernel.name: kernel for kernel in needed}
+    if problems:
+        raise ScheduleError(tuple(dict.fromkeys(problems)))
+    return tuple(kernels.values()), tuple(recipes)
+
+
+def _recipe(
+    routine: Routine, choice: Choice, way_a: tuple[str, str, Order], way_b: tuple[str, str, Order]
+) -> tuple[Recipe, list[Kernel]]:
+    """How one kind of product is computed: by the preset as it is or, where it can't take a column-major matrix, after
+    that was turned around.
+    """
+    schedule = presets.load(choice.preset).schedule
+    refused: tuple[str, ...] = ()
+    # As few matrices are turned as can be.
+    for turn_a, turn_b in ((False, False), (False, True), (True, False), (True, True)):
+        if (turn_a and way_a[0] == "n") or (turn_b and way_b[0] == "n"):
+            continue
+        letters = ("n" if turn_a else way_a[0]) + ("n" if turn_b else way_b[0])
+        spec = _spec(routine.dtype, letters)
+        if problems := driver.refusals(spec, schedule):
+            refused = refused or problems
+            continue
+        if (turn_a or turn_b) and schedule.sub_group is None:
+            # Only sub-groups turn matrices around, and a device that runs this preset need not have them.
+            continue
+        gemm = _gemm(routine, choice, schedule, spec, letters)
+        turn = _turn(routine) if turn_a or turn_b else None
+        names = (turn.name if turn and turned else None for turned in (turn_a, turn_b))
+        return Recipe(way_a[1], way_b[1], gemm.name, *names), [gemm, *([turn] if turn else [])]
+    raise ScheduleError([f"preset {choice.preset} cannot serve {routine.name}: {problem}" for problem in refused])
+
+
+def _spec(dtype: DType, letters: str) -> GemmSpec:
+    orders = {letter: order for letter, _, order in WAYS}
+    return GemmSpec(dtype=dtype, a_order=orders[letters[0]], b_order=orders[letters[1]])
+
+
+def _gemm(routine: Routine, choice: Choice, schedule: Schedule, spec: GemmSpec, letters: str) -> Kernel:
+    """The product's kernel. Raises: ScheduleError for one that the host code can't launch."""
+    name = f"{routine.name}_{letters}_{choice.preset}"
+    source = driver.emit(spec, replace(schedule, name=name))
+    entry = source.entry_points[0]
+    for problem, there in (
+        ("runs several kernels, and the library launches one", len(source.entry_points) > 1),
+        ("reads images, and the library passes buffers", any(x.kind == "image" for x in entry.arguments)),
+        ("needs matrices aligned, and a program's are not", source.alignment > spec.dtype.size),
+        ("numbers its groups in one line, and the library launches a grid", schedule.raster > 0),
+    ):
+        if there:
+            raise ScheduleError(f"preset {choice.preset} {problem}: use one such as {CHOICES[-1].preset}")
+    return _kernel(source, entry, ARGUMENTS, schedule.block_tile, choice.for_gpu)
+
+
+def _turn(routine: Routine) -> Kernel:
+    """The kernel that turns a matrix around."""
+    name = f"{routine.letter}transpose"
+    source = driver.emit_transpose(GemmSpec(dtype=routine.dtype), TURN_BLOCK, name=name)
+    return _kernel(source, source.entry_points[0], TURN_ARGUMENTS, (TURN_BLOCK, TURN_BLOCK), for_gpu=False)
+
+
+def _kernel(
+    source: Source, entry: EntryPoint, arguments: tuple[str, ...], block: tuple[int, int], for_gpu: bool
+) -> Kernel:
+    taken = tuple(argument.name for argument in entry.arguments)
+    if taken != arguments:
+        raise LoweringError(f"{entry.name} takes {', '.join(taken)}; the exported library sets {', '.join(arguments)}")
+    rows, cols = (1000, 1001)
+    sizes = {"m": rows, "n": cols, "k": 1, "rows": rows, "cols": cols}
+    if entry.groups(sizes) != (1, -(-rows // block[0]), -(-cols // block[1])):
+        raise LoweringError(f"{entry.name} is not launched with a group for each {block[0]}x{block[1]} of its result")
+    return Kernel(
+        name=entry.name,
+        options=" ".join(source.build_options),
+        extensions="".join(f"{extension} " for extension in extensions(source.text)),
+        local_bytes=entry.local_bytes,
+        for_gpu=for_gpu,
+        group=entry.group,
+        block=block,
+        lines=tuple(map(literal, source.text.splitlines())),
+        span=min(source.span, LARGEST_SPAN),
+    )
+
+
+def literal(line: str) -> str:
+    """A line of text as a C string literal, its end included."""
+    escaped = line.replace("\\", "\\\\").replace('"', '\\"')
+    # Two question marks in a row may begin a trigraph.
+    return '"' + escaped.replace("??", '?" "?') + '\\n"'

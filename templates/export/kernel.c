@@ -1,0 +1,250 @@
+
+// --- Kernels, built once and kept in files -------------------------------------------------------
+
+// A kernel and its launch geometry; whether it can be used is found out when it is first asked for.
+struct kernel {
+    const char *name, *text, *options;
+    const char *extensions;  // what the device must have, a blank after each
+    uint64_t local_bytes;
+    bool for_gpu;                      // others have a better one
+    size_t group_rows, group_columns;  // work-items of a group
+    size_t block_rows, block_columns;  // elements of the result that a group computes
+    cl_kernel built;
+    bool unusable;
+};
+
+// Whether the device has each extension of a list with a blank after each.
+static bool has_extensions(const char *wanted)
+{
+    while (*wanted != '\0') {
+        char word[64] = " ";
+        const size_t length = strcspn(wanted, " ") + 1;
+        if (length + 2 > sizeof word) {
+            return false;
+        }
+        memcpy(word + 1, wanted, length);
+        if (strstr(device.extensions, word) == NULL) {
+            return false;
+        }
+        wanted += length;
+    }
+    return true;
+}
+
+// The first lines of what the compiler said.
+static void say_build_log(const struct kernel *kernel, cl_program program)
+{
+    char log[2000] = "";
+    size_t size = 0;
+    device.cl.GetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
+    char *whole = calloc(1, size + 1);
+    if (whole != NULL) {
+        device.cl.GetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, size, whole, NULL);
+        strncpy(log, whole, sizeof log - 1);
+        free(whole);
+    }
+    say("kernel %s does not build on this device:\n%s", kernel->name, log);
+}
+
+// What a file begins with.
+struct header {
+    uint64_t key, checksum, size;
+};
+
+// FNV-1a: goes on from what was hashed before.
+static uint64_t hash(uint64_t so_far, const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size; ++i) {
+        so_far = (so_far ^ bytes[i]) * UINT64_C(1099511628211);
+    }
+    return so_far;
+}
+
+static uint64_t hash_text(uint64_t so_far, const char *text)
+{
+    return text == NULL ? so_far : hash(so_far, text, strlen(text) + 1);
+}
+
+// The instructions that this machine's CPU has: devices of one name may differ in them.
+static uint64_t hash_cpu(uint64_t so_far)
+{
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[4096];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "flags", 5) == 0 || strncmp(line, "Features", 8) == 0) {
+            so_far = hash_text(so_far, line);
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return so_far;
+}
+
+// All that a binary depends on.
+static uint64_t key_of(const struct kernel *kernel)
+{
+    const uint32_t told[] = {CL_DEVICE_NAME, CL_DRIVER_VERSION, CL_DEVICE_VERSION};
+    uint64_t key = hash_cpu(UINT64_C(14695981039346656037));
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; ++i) {
+        char *text = device_text(&device.cl, device.id, told[i]);
+        key = hash_text(key, text);
+        free(text);
+    }
+    key = hash_text(key, device.extensions);
+    return hash_text(hash_text(key, kernel->options), kernel->text);
+}
+
+// Where binaries are kept, made if it is missing; false if nowhere.
+static bool find_folder(char *path, size_t size)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = 0;
+    if (settings.cache != NULL) {
+        length = snprintf(path, size, "%s", settings.cache);
+    } else if (cache != NULL && cache[0] == '/') {
+        length = snprintf(path, size, "%s/gemmgen_blas", cache);
+    } else if (home != NULL && home[0] == '/') {
+        length = snprintf(path, size, "%s/.cache/gemmgen_blas", home);
+    }
+    if (length <= 0 || (size_t)length >= size) {
+        return false;
+    }
+    return mkdir(path, 0700) == 0 || errno == EEXIST;
+}
+
+static bool find_file(const struct kernel *kernel, uint64_t key, char *path, size_t size)
+{
+    char folder[3000];
+    if (!find_folder(folder, sizeof folder)) {
+        return false;
+    }
+    const int length =
+        snprintf(path, size, "%s/%s-%016" PRIx64 ".bin", folder, kernel->name, key);
+    return length > 0 && (size_t)length < size;
+}
+
+// The program in a file; NULL if there is none, or it is not what was written there.
+static cl_program load_binary(const char *path, uint64_t key)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        return NULL;
+    }
+    struct header header = {0};
+    unsigned char *binary = NULL;
+    cl_program program = NULL;
+    int32_t error = CL_SUCCESS, status = CL_SUCCESS;
+    if (fread(&header, sizeof header, 1, file) == 1 && header.key == key &&
+        header.size < INT32_MAX && (binary = malloc(header.size + 1)) != NULL &&
+        fread(binary, 1, header.size + 1, file) == header.size &&
+        hash(key, binary, header.size) == header.checksum) {
+        const unsigned char *const_binary = binary;
+        const size_t size = header.size;
+        program = device.cl.CreateProgramWithBinary(device.context, 1, &device.id, &size,
+                                                    &const_binary, &status, &error);
+        program = error == CL_SUCCESS ? program : NULL;
+    }
+    free(binary);
+    fclose(file);
+    return program;
+}
+
+// Keeps a program, under another name until it is whole. What goes wrong costs time later, no more.
+static void save_binary(const char *path, uint64_t key, cl_program program)
+{
+    const struct opencl *cl = &device.cl;
+    char draft[4200];
+    size_t size = 0;
+    int32_t error =
+        cl->GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL);
+    if (error != CL_SUCCESS || size == 0) {
+        return;
+    }
+    unsigned char *binary = malloc(size);
+    snprintf(draft, sizeof draft, "%s.%ld", path, (long)getpid());
+    if (binary != NULL) {
+        error = cl->GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL);
+    }
+    if (binary != NULL && error == CL_SUCCESS) {
+        const struct header header = {key, hash(key, binary, size), size};
+        FILE *file = fopen(draft, "wb");
+        bool whole = file != NULL && fwrite(&header, sizeof header, 1, file) == 1 &&
+                     fwrite(binary, 1, size, file) == size;
+        whole = file != NULL && fclose(file) == 0 && whole;
+        if (file != NULL && (!whole || rename(draft, path) != 0)) {
+            remove(draft);
+        }
+    }
+    free(binary);
+}
+
+static bool build_program(const struct kernel *kernel, cl_program program)
+{
+    return device.cl.BuildProgram(program, 1, &device.id, kernel->options, NULL, NULL) ==
+           CL_SUCCESS;
+}
+
+// The kernel's program from its file, or else from its text.
+static cl_program find_program(const struct kernel *kernel)
+{
+    const struct opencl *cl = &device.cl;
+    char path[4096] = "";
+    const uint64_t key = key_of(kernel);
+    const bool is_kept = find_file(kernel, key, path, sizeof path);
+    cl_program program = is_kept ? load_binary(path, key) : NULL;
+    if (program != NULL) {
+        if (build_program(kernel, program)) {
+            if (settings.verbose) {
+                say("loaded %s", kernel->name);
+            }
+            return program;
+        }
+        cl->ReleaseProgram(program);
+    }
+    int32_t error = CL_SUCCESS;
+    const char *text = kernel->text;
+    program = cl->CreateProgramWithSource(device.context, 1, &text, NULL, &error);
+    if (error != CL_SUCCESS) {
+        return NULL;
+    }
+    if (!build_program(kernel, program)) {
+        say_build_log(kernel, program);
+        cl->ReleaseProgram(program);
+        return NULL;
+    }
+    if (settings.verbose) {
+        say("built %s", kernel->name);
+    }
+    if (is_kept) {
+        save_binary(path, key, program);
+    }
+    return program;
+}
+
+// Makes a kernel; its program is let go again, as the kernel holds on to it.
+static bool build(struct kernel *kernel)
+{
+    int32_t error = CL_SUCCESS;
+    cl_program program = find_program(kernel);
+    if (program == NULL) {
+        return false;
+    }
+    kernel->built = device.cl.CreateKernel(program, kernel->name, &error);
+    device.cl.ReleaseProgram(program);
+    return error == CL_SUCCESS;
+}
+
+// Whether the device can run a kernel, which is then built.
+static bool is_ready(struct kernel *kernel)
+{
+    if (kernel->built == NULL && !kernel->unusable) {
+        const bool fits = (device.is_gpu || !kernel->for_gpu) &&
+                          kernel->local_bytes <= device.local_bytes &&
+                          has_extensions(kernel->extensions);
+        kernel->unusable = !fits || !build(kernel);
+    }
+    return !kernel->unusable;
+}

@@ -1,0 +1,190 @@
+"""The exported BLAS as programs see it: called through ctypes, from C, and by the reference BLAS' own tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gemmgen.export.blas import blas_source
+from gemmgen.export.compiler import compiler_command, shared_library
+from gemmgen.export.kernels import Choice
+from gemmgen.export.routines import ROUTINES
+from gemmgen.runtime.icd import intel_cpu_library
+from tests.support.blas import call, reference_program, run, source, why_no_compiler
+
+pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))
+
+INTEL = intel_cpu_library()
+POCL = Path("/etc/OpenCL/vendors/pocl.icd")
+STRICT = ("-Werror", "-Wpedantic", "-Wno-overlength-strings")
+needs_intel = pytest.mark.skipif(INTEL is None, reason="no intel-opencl-rt in this environment: pip install .[cpu]")
+needs_pocl = pytest.mark.skipif(
+    not POCL.exists(), reason="PoCL is not on this machine: apt-get install pocl-opencl-icd"
+)
+#: Of the reference BLAS' tests: the program, the routine, and its line of input.
+PROGRAMS = (
+    ("xblat3s", "SGEMM ", "sgemm"),
+    ("xblat3d", "DGEMM ", "dgemm"),
+    ("xscblat3", "cblas_sgemm ", "sgemm"),
+    ("xdcblat3", "cblas_dgemm ", "dgemm"),
+)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("blas") / "libgemmgen_blas.so"
+    path.write_bytes(shared_library(source(), [*compiler_command(), *STRICT]))
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Kernels are built once for all tests here, and not kept for later runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def on_cpu(**more: str) -> dict[str, str]:
+    """Settings that lead to Intel's CPU device, and have it told."""
+    assert INTEL is not None
+    return {"GEMMGEN_BLAS_OPENCL": str(INTEL), "GEMMGEN_BLAS_VERBOSE": "1", **more}
+
+
+@needs_intel
+def test_every_kind_of_call_where_matrices_lie(library: Path) -> None:
+    said = call("everything", library, **on_cpu())
+    assert "used where they are" in said
+    for kernel in ("sgemm_nn", "sgemm_tn", "stranspose", "dgemm_nn", "dgemm_tn", "dtranspose"):
+        assert re.search(rf"(built|loaded) {kernel}", said), said
+    assert "loops" not in said
+
+
+@needs_pocl
+def test_calls_with_copies(library: Path) -> None:
+    settings = {"OCL_ICD_VENDORS": str(POCL), "GEMMGEN_BLAS_DEVICE": "pthread", "GEMMGEN_BLAS_VERBOSE": "1"}
+    said = call("pair", library, GEMMGEN_BLAS_OPENCL="libOpenCL.so.1", **settings)
+    assert "matrices copied" in said
+    assert "sgemm_nn_tile_8x8" in said and "sgemm_tt_tile_8x8" in said
+    assert "loops" not in said
+
+
+def test_without_a_device_loops_are_right_and_said_once(library: Path) -> None:
+    said = call("everything", library, GEMMGEN_BLAS_OPENCL="/nowhere.so")
+    assert said.count("plain loops") == 1
+    assert "GEMMGEN_BLAS_OPENCL=/nowhere.so is no OpenCL library" in said
+    assert "plain loops" in call("few", library, GEMMGEN_BLAS_DEVICE="no device is called so")
+
+
+def test_products_called_small_need_no_device(library: Path) -> None:
+    assert call("few", library, GEMMGEN_BLAS_SMALL="1e6", GEMMGEN_BLAS_OPENCL="/nowhere.so") == ""
+    said = call("few", library, GEMMGEN_BLAS_SMALL="many", GEMMGEN_BLAS_OPENCL="/nowhere.so")
+    assert "GEMMGEN_BLAS_SMALL=many is no number" in said
+
+
+@needs_intel
+def test_matrices_that_reach_too_far_are_multiplied_in_parts(tmp_path: Path) -> None:
+    path = tmp_path / "parts.so"
+    narrow = source().replace("#define GEMMGEN_BLAS_SPAN ", "#define GEMMGEN_BLAS_SPAN 300 // ")
+    assert narrow != source()
+    path.write_bytes(shared_library(narrow, [*compiler_command(), "-O0"]))
+    said = call("few", path, **on_cpu())
+    assert "sgemm_nn" in said and "loops" not in said
+
+
+@needs_intel
+def test_a_forked_child_computes_by_loops(library: Path) -> None:
+    assert call("fork", library, **on_cpu()).count("plain loops") == 1
+
+
+@needs_intel
+def test_threads_write_columns_of_one_matrix(library: Path) -> None:
+    assert "dgemm_nn" in call("threads", library, **on_cpu())
+
+
+@needs_intel
+def test_kernels_are_built_once(tmp_path: Path) -> None:
+    library = tmp_path / "quick.so"
+    quick = blas_source(ROUTINES[1:], (Choice("vec4_4x4"),))
+    library.write_bytes(shared_library(quick, [*compiler_command(), "-O0"]))
+    kept = {"GEMMGEN_BLAS_CACHE": str(tmp_path / "kept")}
+    assert "built dgemm_nn_vec4_4x4" in call("threads", library, **on_cpu(**kept))
+    (file,) = (tmp_path / "kept").iterdir()
+    content = file.read_bytes()
+    assert "loaded dgemm_nn" in call("threads", library, **on_cpu(**kept))
+    for broken in (content[:-1], content[:100] + b"?" + content[101:]):
+        file.write_bytes(broken)
+        assert "built dgemm_nn" in call("threads", library, **on_cpu(**kept))
+    assert file.read_bytes() == content and list(file.parent.iterdir()) == [file]
+    assert "built dgemm_nn" in call("threads", library, **on_cpu(GEMMGEN_BLAS_CACHE=str(file)))
+
+
+def test_wrong_parameters_are_told_in_order_and_return(library: Path) -> None:
+    told = [re.sub(" has an illegal value.*", "", line) for line in call("wrong", library).splitlines()]
+    assert told == [
+        "gemmgen_blas: parameter 1 of cblas_sgemm",
+        "gemmgen_blas: parameter 4 of cblas_sgemm",
+        "gemmgen_blas: parameter 5 of cblas_sgemm",
+        "gemmgen_blas: parameter 6 of cblas_sgemm",
+        "gemmgen_blas: parameter 1 of SGEMM ",
+        "gemmgen_blas: parameter 2 of SGEMM ",
+        "gemmgen_blas: parameter 9 of cblas_sgemm",
+        "gemmgen_blas: parameter 11 of cblas_sgemm",
+        "gemmgen_blas: parameter 14 of cblas_sgemm",
+    ]
+
+
+OWN_XERBLA = """
+#include <stdio.h>
+#include <string.h>
+extern void sgemm_(const char *, const char *, const int *, const int *, const int *, const float *,
+                   const float *, const int *, const float *, const int *, const float *, float *,
+                   const int *, size_t, size_t);
+void xerbla_(const char *name, const int *info, size_t length)
+{
+    printf("mine: %.*s %d\\n", (int)length, name, *info);
+}
+int main(void)
+{
+    const int n = 2, ld = 1;
+    const float x[4] = {1, 2, 3, 4}, one = 1;
+    float c[4];
+    sgemm_("N", "T", &n, &n, &n, &one, x, &ld, x, &n, &one, c, &n, 1, 1);
+    return 0;
+}
+"""
+
+
+def test_a_linked_program_has_its_own_xerbla(library: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.c"
+    program.write_text(OWN_XERBLA)
+    linked = [f"-L{library.parent}", "-lgemmgen_blas", f"-Wl,-rpath,{library.parent}"]
+    built = run([*compiler_command(), "-o", tmp_path / "program", program, *linked], {})
+    assert built.returncode == 0, built.stderr
+    result = run([tmp_path / "program"], {})
+    assert (result.returncode, result.stdout, result.stderr) == (0, "mine: SGEMM  8\n", "")
+
+
+@needs_intel
+@pytest.mark.parametrize(("program", "routine", "kernel"), PROGRAMS, ids=[p[0] for p in PROGRAMS])
+def test_the_reference_blas_own_test(library: Path, tmp_path: Path, program: str, routine: str, kernel: str) -> None:
+    path = reference_program(program)
+    if path is None:
+        pytest.skip(f"{program} is not on this machine: apt-get install libblas-test")
+    letter = kernel[0]
+    given = path.with_name(f"{letter}in3" if program.endswith("cblat3") else f"{letter}blat3.in").read_text()
+    lines = [f"{line[: len(routine)]} T" if line.startswith(routine) else line for line in given.splitlines()]
+    lines = [re.sub(r"^(\w+ +)T PUT", r"\1F PUT", line) for line in lines]
+    preloaded = on_cpu(LD_PRELOAD=str(library))
+    result = run([path], preloaded, "\n".join(lines) + "\n", tmp_path)
+    summary = tmp_path / f"{letter}blat3.out"
+    told = result.stdout + (summary.read_text() if summary.exists() else "")
+    assert re.search(rf"(built|loaded) {kernel}", result.stderr), result.stderr + told
+    assert "PASSED THE TESTS OF ERROR-EXITS" in told
+    assert len(re.findall(rf"{routine.strip()} +PASSED THE .*COMPUTATIONAL TESTS", told)) == (
+        2 if program.endswith("cblat3") else 1
+    )
+    assert "FAIL" not in told and "*****" not in told, told

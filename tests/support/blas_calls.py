@@ -1,0 +1,203 @@
+"""A program that calls an exported BLAS: `python -m tests.support.blas_calls TASK LIBRARY`.
+
+It stands in for a user's own: ctypes knows neither gemmgen nor OpenCL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Matrix = npt.NDArray[Any]
+
+TYPES = {"s": np.float32, "d": np.float64}
+EPSILON = {"s": float(np.finfo(np.float32).eps), "d": float(np.finfo(np.float64).eps)}
+NUMBERS = {"N": 111, "T": 112, "C": 113}
+ROW, COLUMN = 101, 102
+#: What lies between C's lines, and must stay there.
+PADDING = -777.0
+
+
+class Call(NamedTuple):
+    """One call; matrices lie as `layout` says, `extra` elements apart beyond what they need."""
+
+    letter: str
+    layout: int = ROW
+    ops: str = "NN"
+    sizes: tuple[int, int, int] = (7, 5, 6)
+    extra: tuple[int, int, int] = (0, 0, 0)
+    alpha: float = 1.5
+    beta: float = 0.0
+    fortran: bool = False
+
+
+def stored(matrix: Matrix, layout: int, extra: int, padding: float = PADDING) -> tuple[Matrix, int]:
+    """The matrix as it lies in memory, and its leading dimension."""
+    lines = matrix if layout == ROW else matrix.T
+    held = np.full((lines.shape[0], lines.shape[1] + extra), padding, matrix.dtype)
+    held[:, : lines.shape[1]] = lines
+    return np.ascontiguousarray(held), max(1, held.shape[1])
+
+
+def invoke(library: ctypes.CDLL, call: Call, a: Matrix, lda: int, b: Matrix, ldb: int, c: Matrix, ldc: int) -> None:
+    """By the Fortran symbol, strings' lengths behind the other arguments, or by that of the CBLAS."""
+    real = {"s": ctypes.c_float, "d": ctypes.c_double}[call.letter]
+    integers = [ctypes.c_int(x) for x in (*call.sizes, lda, ldb, ldc)]
+    alpha, beta = real(call.alpha), real(call.beta)
+    pointers = [ctypes.c_void_p(x.ctypes.data) for x in (a, b, c)]
+    if call.fortran:
+        m, n, k, la, lb, lc = map(ctypes.byref, integers)
+        ops = [ctypes.c_char_p(x.encode()) for x in call.ops]
+        lengths = [ctypes.c_size_t(1)] * 2
+        scalars = ctypes.byref(alpha), ctypes.byref(beta)
+        getattr(library, f"{call.letter}gemm_")(
+            *ops, m, n, k, scalars[0], pointers[0], la, pointers[1], lb, scalars[1], pointers[2], lc, *lengths
+        )
+        return
+    m_, n_, k_, la_, lb_, lc_ = integers
+    ops_ = [ctypes.c_int(NUMBERS[x]) for x in call.ops.upper()]
+    getattr(library, f"cblas_{call.letter}gemm")(
+        ctypes.c_int(call.layout), *ops_, m_, n_, k_, alpha, pointers[0], la_, pointers[1], lb_, beta, pointers[2], lc_
+    )
+
+
+def check(library: ctypes.CDLL, call: Call, rng: np.random.Generator) -> None:
+    """C beside float64 (longer for float64), within the bound on rounding; and what lies around it untouched."""
+    dtype = TYPES[call.letter]
+    m, n, k = call.sizes
+    a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, n)))
+    c = rng.standard_normal((m, n)).astype(dtype)
+    if call.beta == 0:
+        c[:] = np.nan  # must not be read
+    if call.alpha == 0:
+        a[:], b[:] = np.nan, np.nan
+    op_a, op_b = ((x if op in "Nn" else x.T) for x, op in zip((a, b), call.ops, strict=True))
+    layout = COLUMN if call.fortran else call.layout
+    (held_a, lda), (held_b, ldb), (held_c, ldc) = (
+        stored(x, layout, extra) for x, extra in zip((op_a, op_b, c), call.extra, strict=True)
+    )
+    invoke(library, call, held_a, lda, held_b, ldb, held_c, ldc)
+    lines = held_c[:, : held_c.shape[1] - call.extra[2]]
+    result = lines if layout == ROW else lines.T
+    wide = [x.astype(np.longdouble) for x in (a, b, c)]
+    if call.alpha == 0:
+        wide[0][:], wide[1][:] = 0, 0
+    if call.beta == 0:
+        wide[2][:] = 0
+    expected = call.alpha * (wide[0] @ wide[1]) + call.beta * wide[2]
+    size = abs(call.alpha) * (abs(wide[0]) @ abs(wide[1])) + abs(call.beta * wide[2])
+    bound = (k + 4) * EPSILON[call.letter] * size
+    assert np.all(abs(result - expected) <= bound), (call, result, expected)
+    assert np.all(held_c[:, held_c.shape[1] - call.extra[2] :] == PADDING), call
+
+
+def combinations() -> Iterator[Call]:
+    """Every op, layout and way to call, sizes around the kernels' tiles, with and without room between lines."""
+    sizes = ((1, 1, 1), (3, 40, 17), (33, 16, 35), (130, 131, 37), (5, 4, 0), (0, 4, 5), (4, 0, 5))
+    scalars = ((1.5, 0.0), (1.0, 1.0), (-0.5, 2.0), (0.0, 0.0), (0.0, 0.5))
+    numbered = enumerate(product("sd", ("N", "T", "C"), ("N", "T", "C"), sizes))
+    for i, (letter, op_a, op_b, size) in numbered:
+        alpha, beta = scalars[i % len(scalars)]
+        extra = (i % 3, i % 2 * 4, i % 4)
+        for layout in (ROW, COLUMN):
+            yield Call(letter, layout, op_a + op_b, size, extra, alpha, beta)
+        ops = (op_a + op_b).lower() if i % 2 else op_a + op_b
+        yield Call(letter, COLUMN, ops, size, extra, alpha, beta, fortran=True)
+
+
+def everything(library: ctypes.CDLL) -> None:
+    """All combinations."""
+    rng = np.random.default_rng(6)
+    for call in combinations():
+        check(library, call, rng)
+
+
+def few(library: ctypes.CDLL) -> None:
+    """A product of each type and pair of ops."""
+    rng = np.random.default_rng(7)
+    for letter, ops, layout in product("sd", ("NN", "NT", "TN", "TT"), (ROW, COLUMN)):
+        check(library, Call(letter, layout, ops, (33, 20, 35), (1, 2, 3), 1.5, 0.5), rng)
+
+
+def pair(library: ctypes.CDLL) -> None:
+    """Two products that need a kernel each, with room between the lines of all matrices."""
+    rng = np.random.default_rng(7)
+    for ops in ("NN", "TT"):
+        check(library, Call("s", ROW, ops, (33, 20, 35), (1, 2, 3), 1.5, 0.5), rng)
+        check(library, Call("s", ROW, ops, (33, 20, 35), (1, 2, 3)), rng)
+
+
+def threads(library: ctypes.CDLL) -> None:
+    """Many products at once, each into columns of its own of one C, whose lines they share."""
+    count, repeats, m, n, k = 8, 20, 33, 16, 40
+    rng = np.random.default_rng(8)
+    a, b = (rng.standard_normal(shape) for shape in ((m, k), (k, n * count)))
+    c = np.full((m, n * count), np.nan)
+    failures: list[str] = []
+
+    def work(number: int) -> None:
+        columns = slice(number * n, (number + 1) * n)
+        for _ in range(repeats):
+            c[:, columns] = np.nan
+            call = Call("d", sizes=(m, n, k), alpha=1.0)
+            invoke(library, call, a, k, b[:, columns], n * count, c[:, columns], n * count)
+            if not np.allclose(c[:, columns], a @ b[:, columns], rtol=1e-12, atol=1e-12):
+                failures.append(f"thread {number}")
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures, failures
+
+
+def fork(library: ctypes.CDLL) -> None:
+    """A child computes, too; so does the parent afterwards."""
+    rng = np.random.default_rng(9)
+    call = Call("s", sizes=(40, 41, 42))
+    check(library, call, rng)
+    child = os.fork()
+    if child == 0:
+        try:
+            check(library, call, rng)
+            check(library, call, rng)
+        except BaseException:  # noqa: BLE001  (the parent learns of it by the exit code)
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    check(library, call, rng)
+
+
+def wrong(library: ctypes.CDLL) -> None:
+    """Wrong parameters: each call returns, and C stays as it is."""
+    one = np.ones((4, 4), np.float32)
+    c = np.full((4, 4), 3, np.float32)
+    for call in (
+        Call("s", 100, sizes=(2, 2, 2)),
+        Call("s", sizes=(-1, 2, 2)),
+        Call("s", sizes=(2, -1, 2)),
+        Call("s", COLUMN, sizes=(2, 2, -1)),
+        Call("s", ops="XN", sizes=(2, 2, 2), fortran=True),
+        Call("s", ops="NX", sizes=(2, 2, 2), fortran=True),
+    ):
+        invoke(library, call, one, 4, one, 4, c, 4)
+    for layout, lds in ((ROW, (1, 4, 4)), (ROW, (4, 1, 4)), (COLUMN, (4, 4, 1))):
+        call = Call("s", layout, sizes=(2, 2, 2))
+        invoke(library, call, one, lds[0], one, lds[1], c, lds[2])
+    assert np.all(c == 3)
+
+
+TASKS = {task.__name__: task for task in (everything, few, pair, threads, fork, wrong)}
+
+if __name__ == "__main__":
+    TASKS[sys.argv[1]](ctypes.CDLL(sys.argv[2]))
+    print("done")  # noqa: T201  (a program's own output)

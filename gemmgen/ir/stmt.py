@@ -13,6 +13,7 @@ from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.matrix import MatrixAtom
+from gemmgen.ir.warp_matrix import WarpAtom
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
 Sync = Literal["barrier", "none", "async_group", "mbarrier"]
@@ -129,6 +130,7 @@ class Stage:
         part: `all` of the way, or, where a pipe goes through registers, only `load` into or `store`
             from the array `via`.
         via: the private array, [vectors per work-item][width].
+        at_once: vectors of a work-item that the compiler is asked to unroll; 0 for all.
     """
 
     dst: Tile
@@ -137,6 +139,7 @@ class Stage:
     width: int = 1
     part: Literal["all", "load", "store"] = "all"
     via: Buffer | None = None
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ class Mma:
     a_k: Expr
     b_k: Expr
     depth: int
-    atom: MmaAtom
+    atom: MmaAtom | WarpAtom
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +256,9 @@ def in_bytes(move: Move) -> tuple[Expr, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Multiply:
-    """acc += a * b, by one instruction of the sub-group; each index names the first of eight neighbouring registers."""
+    """acc += a * b, by one instruction of the sub-group; each index names the first register, of eight neighbours or of
+    the instruction's fragment.
+    """
 
     acc: Buffer
     acc_index: tuple[Expr, ...]
@@ -261,7 +266,7 @@ class Multiply:
     a_index: tuple[Expr, ...]
     b: Buffer
     b_index: tuple[Expr, ...]
-    atom: MatrixAtom
+    atom: MatrixAtom | WarpAtom
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ FEATURES: dict[str, str] = {
     "block_read": "a sub-group reads neighbouring elements of a buffer by one instruction",
     "image_block_read": "the same from a 2D image",
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
+    "mma": "matrix instructions of a warp, 16 x 8 of C at a time, and loads that fill their operands (mma.sync, ldmatrix)",
     "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
     "reused_local_memory": "buffers of local memory can lie where others were",
     "atomic_add": "an element is added to global memory in one step",
@@ -54,7 +55,9 @@ class Target:
         return "block_read" in self.features and dtype.size == BLOCK_ELEMENT
 
 
-_INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors"}
+_INTEL = frozenset(FEATURES) - {
+    *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors"),
+}
 #: SYCL names neither Intel's own functions nor block reads from images; OpenCL C adds no floats in one step.
 _SYCL = (_INTEL - {"intel_sub_groups", "image_block_read"}) | {"atomic_add"}
 _WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "fp64", "fp16"})
@@ -65,7 +68,7 @@ def _nvidia(name: str, shared_bytes: int) -> Target:
     capability = int(name[3:])
     features = set(_WARP)
     if capability >= 80:
-        features |= {"async_copy"}
+        features |= {"async_copy", "mma"}
     if capability >= 90:
         features |= {"mbarrier", "atomic_vectors"}
     return Target(

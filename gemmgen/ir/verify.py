@@ -41,6 +41,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import exprs, walk_expr
+from gemmgen.ir.warp_matrix import WarpAtom
 
 #: How many arguments each function takes.
 _ARITY: dict[str, int] = {
@@ -184,7 +185,7 @@ class _Verifier:
         self._convertible(stmt.dst, stmt.src, "both sides of the move")
         self._atom_width(stmt, stmt.src if stmt.src.space is not Space.PRIVATE else stmt.dst)
         self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
-        if any(stmt.atom.lane_step):
+        if any(stmt.atom.lane_step) or stmt.atom.matrices is not None:
             self._sub_group(f"atom {stmt.atom.name}")
         if stmt.valid is not None:
             self._require(stmt.atom.edge == "zero_fill", f"atom {stmt.atom.name} cannot fill with zeros")
@@ -207,11 +208,13 @@ class _Verifier:
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")
 
     def _multiply(self, stmt: Multiply, scope: _Scope) -> None:
-        atom, word = stmt.atom, stmt.atom.a_word
+        atom = stmt.atom
+        a, b = (atom.dtype, atom.dtype) if isinstance(atom, WarpAtom) else (atom.a_word, I32)
         for buffer, index, dtype, written in (
-            (stmt.acc, stmt.acc_index, atom.sums, True), (stmt.a, stmt.a_index, word, False),
-            (stmt.b, stmt.b_index, I32, False),
-        ):  # fmt: skip
+            (stmt.acc, stmt.acc_index, atom.sums, True),
+            (stmt.a, stmt.a_index, a, False),
+            (stmt.b, stmt.b_index, b, False),
+        ):
             self._element(buffer, index, scope, written)
             self._same(buffer.dtype, dtype, f"{buffer.name} and its registers of {atom.name}")
         self._needs(atom.needs, atom.name)

@@ -29,8 +29,10 @@ from gemmgen.ir.stmt import (
     Sum,
     Update,
 )
-from gemmgen.ir.visit import map_body, map_body_exprs, substitute
+from gemmgen.ir.visit import map_body
+from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.passes.positions import LOCAL_INDEX
+from gemmgen.passes.warp_tiles import load_lines, loop, multiply_by_warp
 
 PLANE = Var("s")
 #: Sums of up to this many planes are unrolled, to have many loads under way.
@@ -44,13 +46,6 @@ def expand(kernel: Kernel) -> Kernel:
     body = map_body(kernel.body, expander.statement)
     lead = sum(1 for s in kernel.body if isinstance(s, Let))
     return replace(kernel, body=(*body[:lead], *expander.hoisted, *body[lead:]))
-
-
-def loop(var: Var, count: int, body: Body) -> Body:
-    """`count` unrolled rounds; no loop for a single one."""
-    if count == 1:
-        return map_body_exprs(body, substitute({var: Const(0)}))
-    return (For(var, Const(0), Const(count), 1, body, unroll=True, exact=True),)
 
 
 @dataclass
@@ -69,6 +64,8 @@ class _Expander:
                 return self._copy(stmt)
             case Stage():
                 return self._stage(stmt)
+            case Mma(atom=WarpAtom()):
+                return multiply_by_warp(stmt)
             case Mma():
                 return _mma(stmt)
             case Sum():
@@ -92,6 +89,8 @@ class _Expander:
 
     def _copy(self, copy: Copy) -> Body:
         """Fill a fragment: loops over the slow and the fast axis of the source."""
+        if copy.atom.matrices is not None:
+            return load_lines(copy, self._hoist)
         fragment, src, width = copy.dst.fragment, copy.src, copy.width
         slow, fast = (fragment.cols, fragment.rows) if src.transposed else (fragment.rows, fragment.cols)
         slow_var, fast_var = (COL, ROW) if src.transposed else (ROW, COL)
@@ -221,6 +220,8 @@ class _Expander:
         if vectors % work_items:
             index = LOCAL_INDEX + ROW * work_items
             body = (If(index < vectors, body),)
+        if stage.at_once and rounds > stage.at_once:
+            return (For(ROW, Const(0), Const(rounds), 1, body, exact=True, at_once=stage.at_once),)
         return loop(ROW, rounds, body)
 
     def _share(self, stage: Stage, per_row: int, work_items: int) -> tuple[Expr, Expr]:

@@ -194,6 +194,8 @@ class Cuda(CLike):
                 return "int(threadIdx.x)", POSTFIX
             case "fma":
                 return f"fma{'f' if call.dtype == F32 else ''}({args})", POSTFIX
+            case "tf32":
+                return f"to_tf32({args})", POSTFIX
             case "broadcast":
                 return f"__shfl_sync({self._lanes()}, {args}, {self.kernel.sub_group})", POSTFIX
             case "shuffle_xor":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gemmgen.backends.clike import CLike
-from gemmgen.backends.files import section
+from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
 from gemmgen.ir.stmt import Body, Move, Multiply
 from gemmgen.ir.visit import walk
@@ -61,18 +61,15 @@ def _load_lines(name: str, move: Move, types: Mapping[str, str], source: str) ->
 
 def functions(body: Body, types: Mapping[str, str], source: str) -> list[str]:
     """The functions that a kernel's statements call, each once."""
-    lines: list[str] = []
+    lines = sections(source, {"to_tf32"} if any(atom.rounds for atom in _multiplies(body)) else ())
     loads = {_loader(s): s for s in walk(body) if isinstance(s, Move) and s.atom.matrices is not None}
     for name, move in sorted(loads.items()):
         lines += _load_lines(name, move, types, source)
-    for atom in {s.atom: s for s in walk(body) if isinstance(s, Multiply)}:
-        if isinstance(atom, WarpAtom):
-            lines += section(
-                source,
-                "mma",
-                function=_function(atom),
-                depth=atom.depth,
-                short=atom.short,
-                element=types[atom.dtype.name],
-            )
+    for atom in dict.fromkeys(_multiplies(body)):
+        words = {"function": _function(atom), "depth": atom.depth, "short": atom.short}
+        lines += section(source, "mma", element=types[atom.dtype.name], **words)
     return lines
+
+
+def _multiplies(body: Body) -> list[WarpAtom]:
+    return [s.atom for s in walk(body) if isinstance(s, Multiply) and isinstance(s.atom, WarpAtom)]

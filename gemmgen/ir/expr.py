@@ -130,6 +130,7 @@ FUNCTIONS: dict[str, str] = {
     "broadcast": "the value that lane `args[1]` (the same for all lanes) holds",
     "shuffle_xor": "the value that lane `own ^ args[1]` holds",
     "convert": "the value in the call's type, rounded to nearest",
+    "tf32": "a float32 with 10 bits after the point, rounded to nearest, ties away from zero",
 }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.expr import Const, Expr, Var
-from gemmgen.ir.stmt import Body, Copy, For, Mma, Move, Multiply
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var
+from gemmgen.ir.stmt import Body, Copy, For, Mma, Move, Multiply, Registers, Store
 from gemmgen.ir.visit import map_body_exprs, substitute
 from gemmgen.ir.warp_matrix import HIGH, LINES, WIDE, WarpAtom
 from gemmgen.passes.positions import LANE, WARP_COL, WARP_ROW
 
-ROW, COL = Var("i"), Var("j")
+ROW, COL, ELEMENT = Var("i"), Var("j"), Var("e")
 #: Gives a value a name at the kernel's top.
 Namer = Callable[[str, Expr, int], Expr]
 
@@ -62,4 +62,14 @@ def multiply_by_warp(mma: Mma) -> Body:
         atom,
     )
     rows, cols = acc.fragment.rows.values // HIGH, acc.fragment.cols.values // WIDE
-    return loop(ROW, rows, loop(COL, cols, (step,)))
+    rounded = (*_rounded(a), *_rounded(b)) if atom.rounds else ()
+    return (*rounded, *loop(ROW, rows, loop(COL, cols, (step,))))
+
+
+def _rounded(operand: Registers) -> Body:
+    """An operand's elements as the instruction takes them; it would drop the bits that it lacks."""
+    fragment = operand.fragment
+    slow, fast = (fragment.cols, fragment.rows) if fragment.transposed else (fragment.rows, fragment.cols)
+    place = operand.at(*((ELEMENT, ROW) if fragment.transposed else (ROW, ELEMENT)))
+    value = Call("tf32", (Load(operand.buffer, place),), operand.buffer.dtype)
+    return loop(ROW, slow.values, loop(ELEMENT, fast.values, (Store(operand.buffer, place, value),)))

@@ -161,6 +161,15 @@ __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
                  : "r"(address) : "memory");
 }
 
+//: to_tf32
+// A number with 10 bits after the point, the nearest one; of two as near, the larger.
+__device__ __forceinline__ float to_tf32(float value)
+{
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+    return __uint_as_float(bits);
+}
+
 //: mma
 // sums += a * b by a warp, 16 x DEPTH times DEPTH x 8. Of sums and a, a lane has two rows, `top` and `bottom`, eight
 // apart; of b it has a column.

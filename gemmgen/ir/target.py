@@ -17,7 +17,7 @@ FEATURES: dict[str, str] = {
     "block_read": "a sub-group reads neighbouring elements of a buffer by one instruction",
     "image_block_read": "the same from a 2D image",
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
-    "mma": "matrix instructions of a warp, 16 x 8 of C at a time, and loads that fill their operands (mma.sync, ldmatrix)",
+    "mma": "matrix instructions of a warp, and loads that fill their operands (mma.sync, ldmatrix)",
     "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
     "reused_local_memory": "buffers of local memory can lie where others were",
     "atomic_add": "an element is added to global memory in one step",

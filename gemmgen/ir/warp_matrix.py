@@ -7,7 +7,6 @@ on the other (PTX ISA, "Warp Level Matrix Instructions", which `link` points int
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from gemmgen.ir.atoms import CopyAtom, Fragment, Matrices, Spread
 from gemmgen.ir.dtypes import BF16, F16, F32, DType, accumulator
@@ -118,11 +117,11 @@ def warp_atom(name: str, dtype: DType) -> WarpAtom | None:
     return next((atom for atom in WARP_ATOMS if (atom.name, atom.dtype) == (name, dtype)), None)
 
 
-def line_atom(operand: Literal["a", "b"], turned: bool, size: int) -> CopyAtom | None:
+def line_atom(operand: str, turned: bool, size: int) -> CopyAtom | None:
     """What fills a warp's operand from local memory, of elements of `size` bytes: two or four matrices of 8 x 16 bytes
-    (PTX ISA, "Warp-level matrix load instruction: ldmatrix"), in the order in which `mma.sync` has their registers. Lane
-    8 q + i says where line i of matrix q begins; each lane gets four bytes of a line of each or, turned, two elements
-    of a column. None where the instruction can't: it turns elements of two bytes alone.
+    (PTX ISA, "Warp-level matrix load instruction: ldmatrix"), in the order in which `mma.sync` has their registers.
+    Lane 8 q + i says where line i of matrix q begins; each lane gets four bytes of a line of each or, turned, two
+    elements of a column. None where the instruction can't: it turns elements of two bytes alone.
     """
     if turned and size != TURNED_BYTES:
         return None

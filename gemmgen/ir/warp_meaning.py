@@ -117,7 +117,7 @@ def load_step(
     lanes: Lanes,
     site: Site,
 ) -> Callable[[Active], None]:
-    """What `ldmatrix` does: the coordinates of lane 8 q + i are where line i of matrix q begins, for all of the warp."""
+    """What `ldmatrix` does: lane 8 q + i has the coordinates of line i of matrix q, for all of the warp."""
     per = LINE_BYTES // move.src.dtype.size // ACROSS
     matrices = move.atom.matrices
     if matrices is None:

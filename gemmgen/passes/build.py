@@ -111,8 +111,8 @@ class _Gemm(Plan):
         fills = tuple(s for p in per_step for s in self._fill(p, k0, KK))
         allocs = tuple(Alloc(p.registers.buffer) for p in per_step)
         a_k = KK if self.a.per_block else Const(0)
-        atom = BROADCAST_FMA if self.a.per_block else FMA_SNAKE if self.schedule.snake else FMA
-        atom = self.warp_atom or atom
+        plain = BROADCAST_FMA if self.a.per_block else FMA_SNAKE if self.schedule.snake else FMA
+        atom = self.warp_atom or plain
         mma = Mma(self.acc, self.a.registers, self.b.registers, a_k, Const(0), self.depth, atom)
         body: Body
         if pipe is not None:
@@ -125,7 +125,7 @@ class _Gemm(Plan):
         by_warp = self.warp_atom is not None
         unroll = pipe is not None or self.a.per_block or by_warp or self.slice_depth <= MOST_UNROLLED
         at_once = 0
-        if pipe is None and not by_warp and self.a.staged is not None and self.b.staged is not None and rounds > UNROLLED_FROM_LOCAL:
+        if pipe is None and self.a.staged is not None and self.b.staged is not None and rounds > UNROLLED_FROM_LOCAL:
             unroll, at_once = False, UNROLLED_FROM_LOCAL
         steps = For(KK, Const(0), Const(self.slice_depth), self.depth, body, unroll, exact=True, at_once=at_once)
         return (*allocs, steps) if pipe is not None and not pipe.across else (steps,)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, Spread, aligned
+from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, MmaAtom, Spread, aligned
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, convert, is_const, number, select
 from gemmgen.ir.kernel import Kernel
@@ -31,8 +31,9 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.visit import map_body
 from gemmgen.ir.warp_matrix import WarpAtom
+from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_INDEX
-from gemmgen.passes.warp_tiles import load_lines, loop, multiply_by_warp
+from gemmgen.passes.warp_tiles import load_lines, multiply_by_warp
 
 PLANE = Var("s")
 #: Sums of up to this many planes are unrolled, to have many loads under way.
@@ -64,10 +65,10 @@ class _Expander:
                 return self._copy(stmt)
             case Stage():
                 return self._stage(stmt)
-            case Mma(atom=WarpAtom()):
-                return multiply_by_warp(stmt)
-            case Mma():
-                return _mma(stmt)
+            case Mma(atom=WarpAtom() as atom):
+                return multiply_by_warp(stmt, atom)
+            case Mma(atom=MmaAtom() as atom):
+                return _mma(stmt, atom)
             case Sum():
                 return self._sum(stmt)
             case Update():
@@ -326,14 +327,14 @@ def _held(spread: Spread, element: Expr) -> tuple[Expr, Expr]:
     return element // spread.lanes, element % spread.lanes
 
 
-def _mma(mma: Mma) -> Body:
+def _mma(mma: Mma, atom: MmaAtom) -> Body:
     """Multiply-adds over rows, columns and depth, nested as the atom asks."""
     acc, a, b = mma.acc, mma.a, mma.b
     a_k, b_k = mma.a_k + DEPTH, mma.b_k + DEPTH
     counts = {"i": acc.fragment.rows.values, "j": acc.fragment.cols.values, "k": mma.depth}
     turn = Var("turn")
-    column: Expr = turn if mma.atom.snake and counts["i"] > 1 else COL
-    broadcast = mma.atom is BROADCAST_FMA
+    column: Expr = turn if atom.snake and counts["i"] > 1 else COL
+    broadcast = atom is BROADCAST_FMA
     a_value = _shared(a, ROW, a_k) if broadcast else Load(a.buffer, a.at(ROW, a_k))
     b_value = Load(b.buffer, b.at(b_k, column))
     at, dtype = acc.at(ROW, column), acc.buffer.dtype
@@ -344,7 +345,7 @@ def _mma(mma: Mma) -> Body:
     if column is turn:
         forward = compare("==", ROW % 2, 0)
         body = (Let(turn, select(forward, COL, Const(counts["j"] - 1) - COL)), *body)
-    for axis in reversed(mma.atom.order):
+    for axis in reversed(atom.order):
         body = loop(names[axis], counts[axis], body)
         if axis == "j" and broadcast:
             body = (Let(shared, a_value), *body)

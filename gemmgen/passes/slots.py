@@ -12,7 +12,6 @@ from gemmgen.ir.expr import Const, Expr, all_of, as_int
 from gemmgen.ir.stmt import Body, Copy, For, If, Mma, Pipe, PipeOp, PipeVerb, Registers, Stage, Stmt, Tile
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute, walk
 
-
 #: Elements that go through registers one by one: few at once, as most registers are taken.
 SINGLY_AT_ONCE = 4
 
@@ -73,8 +72,13 @@ def across_in(body: Body) -> For | None:
 
 
 def by_elements(body: Body) -> bool:
-    """Whether all that a producer's half copies could be copied by single elements as well."""
-    return all(s.atom.moves(1, s.src.buffer.dtype.size) for s in walk(body) if isinstance(s, Stage))
+    """Whether all that a producer's half copies can be copied by single elements as well."""
+    return not any(isinstance(s, Stage) and _whole_only(s) for s in walk(body))
+
+
+def _whole_only(stage: Stage) -> bool:
+    """Whether its elements are too small to be copied asynchronously one by one."""
+    return stage.atom.is_async and not stage.atom.moves(1, stage.src.buffer.dtype.size)
 
 
 def whole_or_part(body: Body, whole: Expr) -> If:
@@ -90,7 +94,7 @@ def whole_or_part(body: Body, whole: Expr) -> If:
         match stmt:
             case Stage() if stmt.atom.moves(1, stmt.src.buffer.dtype.size):
                 return (replace(stmt, width=1),)
-            case Stage() if not alone:
+            case Stage() if _whole_only(stmt):
                 return (replace(stmt, atom=SCALAR, width=1, at_once=SINGLY_AT_ONCE),)
             case For():
                 return (replace(stmt, unroll=False),)

@@ -43,8 +43,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _async(schedule, target)
         problems += _depths(spec, schedule)
         problems += type_problems(spec, schedule, target)
-    if not problems and schedule.by_warps:
-        problems += warp_problems(spec, schedule, target)
+        problems += warp_problems(spec, schedule, target) if schedule.by_warps else ()
     if not problems and schedule.atom != "dpas":
         problems += capacity_problems(spec, schedule, target)
     if problems:

@@ -6,21 +6,14 @@ from collections.abc import Callable
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var
-from gemmgen.ir.stmt import Body, Copy, For, Mma, Move, Multiply, Registers, Store
-from gemmgen.ir.visit import map_body_exprs, substitute
+from gemmgen.ir.stmt import Body, Copy, Mma, Move, Multiply, Registers, Store
 from gemmgen.ir.warp_matrix import HIGH, LINES, WIDE, WarpAtom
+from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LANE, WARP_COL, WARP_ROW
 
 ROW, COL, ELEMENT = Var("i"), Var("j"), Var("e")
 #: Gives a value a name at the kernel's top.
 Namer = Callable[[str, Expr, int], Expr]
-
-
-def loop(var: Var, count: int, body: Body) -> Body:
-    """`count` unrolled rounds; no loop for a single one."""
-    if count == 1:
-        return map_body_exprs(body, substitute({var: Const(0)}))
-    return (For(var, Const(0), Const(count), 1, body, unroll=True, exact=True),)
 
 
 def load_lines(copy: Copy, named: Namer) -> Body:
@@ -46,11 +39,9 @@ def load_lines(copy: Copy, named: Namer) -> Body:
     return loop(var, bands.values // at_once, (move,))
 
 
-def multiply_by_warp(mma: Mma) -> Body:
+def multiply_by_warp(mma: Mma, atom: WarpAtom) -> Body:
     """Instructions over the bands of A and of B."""
-    atom, acc, a, b = mma.atom, mma.acc, mma.a, mma.b
-    if not isinstance(atom, WarpAtom):
-        raise LoweringError(f"{atom.name} is no instruction of a warp")
+    acc, a, b = mma.acc, mma.a, mma.b
     zero = Const(0)
     step = Multiply(
         acc.buffer,

@@ -1,4 +1,4 @@
-"""Products by a warp's matrix instructions, as the interpreter runs them: types, layouts, rings, lines that begin anywhere."""
+"""Products by a warp's matrix instructions, as the interpreter runs them: types, layouts, rings, lines anywhere."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_float16(result: object, rng: np.random.Generator) -> None:
     ids=["split", "slices", "raster", "packed"],
 )
 def test_what_goes_with_them(changes: dict[str, object], rng: np.random.Generator) -> None:
-    check(SPEC, small(**changes), rng, 3)
+    check(SPEC, small(**changes), rng, 3)  # type: ignore[arg-type]
 
 
 def test_promises_leave_no_guards(rng: np.random.Generator) -> None:
@@ -126,6 +126,6 @@ def test_half_a_warp_multiplies_nothing(rng: np.random.Generator) -> None:
         return (If(Var("lane") < 16, (stmt,)),) if isinstance(stmt, Multiply) else (stmt,)
 
     kernel = driver.lower(SPEC, small(), SM_80)
+    broken = replace(kernel, body=map_body(kernel.body, guard))
     with pytest.raises(KernelFault, match="does not take part"):
-        broken = replace(kernel, body=map_body(kernel.body, guard))
         interpret(broken, SPEC, Problem.of(rng, SPEC, 32, 32, 32, 1.0, 0.0), 8)

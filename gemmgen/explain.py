@@ -26,6 +26,8 @@ _ATOMS = {
     "vector": "vector loads",
     "block_read": "sub-group block reads",
     "image_block_read": "sub-group block reads of an image",
+    **dict.fromkeys(("ldmatrix_a", "ldmatrix_b"), "matrix loads"),
+    **dict.fromkeys(("ldmatrix_a_turned", "ldmatrix_b_turned"), "turning matrix loads"),
 }
 
 

@@ -7,7 +7,8 @@ command line, TOML and names all speak of single fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 from typing import cast, get_args
 
 from gemmgen.schedule import Atom, Memory, Method, Operand, Schedule
@@ -84,12 +85,36 @@ def _dpas(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int 
     return Schedule(tile or (32, 2), group or (1, lanes), k_step=k_step or 16, sub_group=lanes, atom="dpas")
 
 
+def _mma(
+    atom: Atom, width: int, tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None
+) -> Schedule:
+    # Lines of the local tiles begin four banks, or eight where K is slow and elements are words, after one another.
+    a = Operand(memory="local", width=width, pad=width, async_copy=True)
+    return Schedule(
+        tile or (8, 16),
+        group or (16, 8),
+        run=(1, 2),
+        k_step=k_step or 4 * width,
+        sub_group=lanes,
+        a=a,
+        b=replace(a, pad=8),
+        stages=4,
+        register_stages=2,
+        warp=(8, 4),
+        across=True,
+        atom=atom,
+        c_width=2,
+    )
+
+
 _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], Schedule]] = {
     "naive": _naive,
     "slm": _slm,
     "simd": _simd,
     "block_read": _block_read,
     "dpas": _dpas,
+    "mma": partial(_mma, "mma", 8),
+    "mma_tf32": partial(_mma, "mma_tf32", 4),
 }
 
 

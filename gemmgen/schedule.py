@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from gemmgen.errors import ScheduleError
@@ -10,8 +10,8 @@ from gemmgen.fields import field_problems
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image"]
-Method = Literal["naive", "slm", "simd", "block_read", "dpas"]
-Atom = Literal["fma", "dpas"]
+Atom = Literal["fma", "dpas", "mma", "mma_tf32"]
+Method = Literal["naive", "slm", "simd", "block_read", "dpas", "mma", "mma_tf32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class Schedule:
             twice in a row.
         barrier: whether the group meets before each step's arithmetic, only to stay in step for the cache.
         atom: what multiplies and adds: `fma`, a work-item by itself; `dpas`, a sub-group by matrix instructions, whose
-            operands a kernel before packs.
+            operands a kernel before packs; `mma`, a warp by matrix instructions of the operands' type, `mma_tf32` by
+            those of float32 rounded to TF32, with 10 bits after the point.
         c_width: elements of C that one store writes, where they are inside.
         name: of the kernel; None derives one (`slug`).
     """
@@ -120,7 +121,7 @@ class Schedule:
             {
                 "Operand": ("a gemmgen.Operand", lambda x: isinstance(x, Operand)),
                 "str": ("text", lambda x: isinstance(x, str)),
-                "Atom": ("fma or dpas", lambda x: x in get_args(Atom)),
+                "Atom": (f"one of {', '.join(get_args(Atom))}", lambda x: x in get_args(Atom)),
             },
         )
         if isinstance(self.name, str) and (problem := name_problem(self.name)):
@@ -164,13 +165,24 @@ class Schedule:
     def method(self) -> Method:
         """The family it belongs to."""
         operands = (self.a, self.b)
-        if self.atom == "dpas":
-            return "dpas"
+        if self.atom != "fma":
+            return self.atom
         if any(o.memory == "local" for o in operands):
             return "slm"
         if any(o.memory == "image" for o in operands):
             return "block_read"
         return "simd" if any(o.share or o.block for o in operands) else "naive"
+
+    @property
+    def by_warps(self) -> bool:
+        """Whether a warp multiplies as one."""
+        return self.atom not in ("fma", "dpas")
+
+    def staged(self, name: str, order: str) -> Operand:
+        """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""
+        operand = self.a if name == "a" else self.b
+        follows = self.by_warps and not operand.packed
+        return replace(operand, transposed=order == "col") if follows else operand
 
     def slug(self) -> str:
         """The kernel's name: the one given, or METHOD_RxC_hxw and what departs from the method's defaults."""

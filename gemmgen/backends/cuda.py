@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import POSTFIX, CLike, Words, way
+from gemmgen.backends.cuda_matrix import functions, load, multiply
 from gemmgen.backends.files import section, sections
 from gemmgen.backends.lines import wrapped
 from gemmgen.backends.pairs import Pairs
@@ -14,7 +15,7 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Var, as_int
-from gemmgen.ir.stmt import Alloc, AsyncGroup, Handover, Mbarrier, Move, Stmt
+from gemmgen.ir.stmt import Alloc, AsyncGroup, Handover, Mbarrier, Move, Multiply, Stmt
 from gemmgen.ir.visit import local_bytes, walk
 
 WARP = 32
@@ -84,11 +85,12 @@ class Cuda(CLike):
         headers = [f"#include <{HEADERS[name]}>" for name in sorted(types & set(HEADERS))]
         include = ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
-        return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used)]
+        matrices = functions(self.kernel.body, self.types, INTRINSICS)
+        return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
 
     def _copies(self) -> list[str]:
         """Functions for moves of several elements, by the types and the numbers that occur."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move)]
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.matrices is None]
         found = {_Copy.of(m) for m in moves if m.width > 1 or m.atom.is_async or m.atom.adds}
         # A copy that converts has one that doesn't inside.
         found |= {replace(copy, section="copy", to=t, source=t) for copy in found for t in copy.kept()}
@@ -221,6 +223,8 @@ class Cuda(CLike):
                 return "int(threadIdx.x)", POSTFIX
             case "fma":
                 return f"fma{'f' if call.dtype == F32 else ''}({args})", POSTFIX
+            case "tf32":
+                return f"to_tf32({args})", POSTFIX
             case "broadcast":
                 return f"__shfl_sync({self._lanes()}, {args}, {self.kernel.sub_group})", POSTFIX
             case "shuffle_xor":
@@ -241,7 +245,12 @@ class Cuda(CLike):
     def barrier(self) -> str:
         return "__syncthreads();"
 
+    def multiply(self, stmt: Multiply) -> str:
+        return multiply(stmt, self)
+
     def wide_move(self, move: Move) -> str:
+        if move.atom.matrices is not None:
+            return load(move, self)
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
         if move.atom.name not in ("aligned_vector", "async_copy", "atomic_add"):
             raise LoweringError(f"CUDA has no instruction for {move.atom.name}")

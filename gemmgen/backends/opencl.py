@@ -14,6 +14,7 @@ from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
+from gemmgen.ir.matrix import MatrixAtom
 from gemmgen.ir.stmt import Move, Multiply, in_bytes
 from gemmgen.ir.visit import conversions, uses_calls, uses_features, walk
 
@@ -152,7 +153,8 @@ class OpenCL(CLike):
         for dtype in sorted(reads, key=str):
             word, function = WORDS[dtype]
             lines += section(INTRINSICS, "packed_read", word=word, function=function, type=self.types[dtype.name])
-        for atom in {s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply)}:
+        atoms = {s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply)}
+        for atom in (atom for atom in atoms if isinstance(atom, MatrixAtom)):
             own, bits = atom.depth // atom.lanes, 8 * atom.dtype.size
             lines += section(
                 INTRINSICS,

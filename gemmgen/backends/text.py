@@ -87,8 +87,8 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         return [("Schedule", wrap(text, WIDTH)), *ways, ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))]
     return [
         ("Schedule", wrap(text, WIDTH)),
-        ("A", wrap(_way(schedule.a, spec.a_order, spec.dtype, target, words), WIDTH)),
-        ("B", wrap(_way(schedule.b, spec.b_order, spec.dtype, target, words), WIDTH)),
+        ("A", wrap(_way(schedule.staged("a", spec.a_order), spec.a_order, spec.dtype, target, words), WIDTH)),
+        ("B", wrap(_way(schedule.staged("b", spec.b_order), spec.b_order, spec.dtype, target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
     ]
 
@@ -96,7 +96,9 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
 def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object, str]]:
     """What departs from the plain way, each with the words for it."""
     yield s.b_step, f"{s.b_step} of B at a time"
-    yield s.atom == "dpas", f"by matrix instructions of the {words.sub_group}"
+    matrix = f"by matrix instructions of the {words.sub_group}"
+    yield s.atom in ("dpas", "mma"), matrix
+    yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"
     loaded = "A" if s.b_step else "B"
     yield s.barrier, f"a barrier after {loaded}'s load to keep the {words.group} in step for the cache"
     yield s.stages > 1, f"{s.stages} tiles in {words.local_memory} at a time"

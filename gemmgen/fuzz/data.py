@@ -14,6 +14,7 @@ from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import convert, numpy_dtype
 
 Matrix = npt.NDArray[np.generic]
+#: Or complex128, where elements are complex.
 Wide = npt.NDArray[np.float64]
 #: Elements before and after each matrix that nobody may touch; as many as device memory asks of where arrays begin.
 GUARD = 128
@@ -96,22 +97,26 @@ class Numbers:
     @cached_property
     def expected(self) -> Wide:
         """alpha A B + beta C, in float64."""
-        product: Wide = self.case.alpha * np.matmul(_wide(self.a), _wide(self.b))
+        factors = zip((self.a, self.b), self.case.spec.conj, strict=True)
+        a, b = (np.conj(_wide(x)) if conjugated else _wide(x) for x, conjugated in factors)
+        product: Wide = self.case.alpha * np.matmul(a, b)
         return product + self.case.beta * _wide(self.c) if self.case.beta else product
 
     @cached_property
     def bound(self) -> Wide:
         """gamma_(K+3) (|alpha| |A| |B| + |beta| |C|), componentwise: K products and sums, then alpha, beta and
         their sum (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5). The answer in float64 has an
-        error of its own; where C has fewer digits than sums have, its rounding comes on top.
+        error of its own; where C has fewer digits than sums have, its rounding comes on top. Each part of a complex
+        number is a sum of twice as many products: 2 gamma_(2K+6) bounds the modulus of the error.
         """
         spec = self.case.spec
         sums, stored = spec.accumulator, spec.result
-        steps = (self.case.size[2] + 3) * 0.5**sums.digits * (2 if sums == F64 else 1)
+        parts = 1 if sums.real is None else 2
+        steps = (self.case.size[2] + 3) * parts * 0.5**sums.digits * (2 if (sums.real or sums) == F64 else 1)
         size: Wide = abs(self.case.alpha) * np.matmul(np.abs(_wide(self.a)), np.abs(_wide(self.b)))
         if self.case.beta:
             size += abs(self.case.beta) * np.abs(_wide(self.c))
-        bound: Wide = steps / (1 - steps) * size
+        bound: Wide = parts * steps / (1 - steps) * size
         return bound if stored == sums else bound + 0.5**stored.digits * (np.abs(self.expected) + bound) + 2.0**-24
 
     def problem(self, result: Matrix) -> str | None:
@@ -139,6 +144,9 @@ def same_bits(one: Matrix, other: Matrix) -> bool:
 
 
 def _draw(rng: np.random.Generator, data: Data, dtype: DType, shape: tuple[int, ...]) -> Matrix:
+    if dtype.real is not None:
+        parts = np.stack([_draw(rng, data, dtype.real, shape) for _ in range(2)], axis=-1)
+        return cast("Matrix", parts.view(numpy_dtype(dtype))[..., 0])
     if dtype.size == 1:
         return rng.integers(-128, 128, shape).astype(np.int8)
     if data == "whole" or not dtype.is_float:
@@ -153,7 +161,7 @@ def _draw(rng: np.random.Generator, data: Data, dtype: DType, shape: tuple[int, 
 
 
 def _wide(matrix: Matrix) -> Wide:
-    return matrix.astype(np.float64)
+    return matrix.astype(np.complex128 if matrix.dtype.kind == "c" else np.float64)
 
 
 def _bytes(matrix: Matrix) -> npt.NDArray[np.uint8]:

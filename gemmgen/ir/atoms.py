@@ -106,6 +106,19 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
+class Matrices:
+    """A load of small matrices, two or four at once, whose lines the lanes of a warp name for each other.
+
+    Attributes:
+        turned: whether lanes get parts of columns instead of lines.
+        bands_first: of four, whether the second is the next band's (eight rows further on) or the next one along K.
+    """
+
+    turned: bool
+    bands_first: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CopyAtom:
     """An instruction that moves `width` elements between memory and registers.
 
@@ -125,6 +138,7 @@ class CopyAtom:
         is_async: whether it only begins the copy, which `AsyncGroup` statements wait for.
         adds: whether it adds to what is there, in one step that no other work-item's addition can come between.
         bytes: how many bytes of memory one instruction can move; empty where only elements count.
+        matrices: how a warp loads by it as one; None where each work-item loads for itself, or all lanes side by side.
     """
 
     name: str
@@ -137,6 +151,7 @@ class CopyAtom:
     is_async: bool = False
     adds: bool = False
     bytes: tuple[int, ...] = ()
+    matrices: Matrices | None = None
 
     def moves(self, width: int, size: int) -> bool:
         """Whether one instruction can move `width` elements of `size` bytes."""

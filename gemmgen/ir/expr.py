@@ -131,6 +131,7 @@ FUNCTIONS: dict[str, str] = {
     "shuffle_xor": "the value that lane `own ^ args[1]` holds",
     "conj": "the complex value with the sign of its imaginary part changed",
     "convert": "the value in the call's type, rounded to nearest",
+    "tf32": "a float32 with 10 bits after the point, rounded to nearest, ties away from zero",
 }
 
 

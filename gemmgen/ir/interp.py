@@ -25,7 +25,7 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value, agreed
-from gemmgen.ir.matrix_meaning import matrix_step
+from gemmgen.ir.matrix_meaning import matrix_step, neighbour
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.phases import Phases, runs
@@ -49,6 +49,7 @@ from gemmgen.ir.stmt import (
     Store,
 )
 from gemmgen.ir.visit import evaluate
+from gemmgen.ir.warp_meaning import load_step
 
 #: Groups run in turns of at most this many work-items, to bound memory.
 MOST_LANES = 65536
@@ -320,6 +321,8 @@ class _Run:
         # The atom's steps hold for its memory side; on the other side the elements are neighbours.
         loads = stmt.src.space is not Space.PRIVATE
         read = src.peek if stmt.ahead and isinstance(src, ViewMemory | LocalMemory) else src.read
+        if stmt.atom.matrices is not None:
+            return load_step(stmt, (read, src_index), (dst, dst_index), self._lanes, site)
         together, keeps = any(stmt.atom.lane_step), stmt.src.dtype == stmt.dst.dtype
         write = dst.write
         if stmt.atom.adds:
@@ -336,12 +339,12 @@ class _Run:
             aligned(source, target, active)
             # All elements are read before one is written.
             values = [
-                read(self._element(source, stmt.atom, e) if loads else _neighbour(source, e), active, site)
+                read(self._element(source, stmt.atom, e) if loads else neighbour(source, e), active, site)
                 for e in range(stmt.width)
             ]
             for e, value in enumerate(values):
                 value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
-                index = _neighbour(target, e) if loads else self._element(target, stmt.atom, e)
+                index = neighbour(target, e) if loads else self._element(target, stmt.atom, e)
                 write(index, value, active, site)
 
         return move
@@ -363,9 +366,9 @@ class _Run:
                 values = np.zeros(len(active.mask), numpy_dtype(stmt.dst.dtype))
                 holds, _ = active.split(valid > e if isinstance(valid, np.ndarray) else np.bool_(valid > e))
                 if holds is not None:
-                    read = src.read(_neighbour(source, e), holds, site)
+                    read = src.read(neighbour(source, e), holds, site)
                     values[holds.lanes] = read[holds.lanes] if isinstance(read, np.ndarray) else read
-                addresses = dst.begin(_neighbour(target, e), active, site)
+                addresses = dst.begin(neighbour(target, e), active, site)
                 self._flights.begin(Flight(dst, addresses, values[active.lanes], active.lanes, site))
 
         return move
@@ -389,7 +392,3 @@ class _Run:
 
     def _indexes(self, index: tuple[Expr, ...], scope: Scope, site: Site) -> tuple[IndexCode, ...]:
         return tuple(self._evaluator.index(i, scope, site) for i in index)
-
-
-def _neighbour(index: list[Index], element: int) -> list[Index]:  # a single one may have no index at all
-    return [*index[:-1], index[-1] + element] if element else index

@@ -13,6 +13,8 @@ from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value
 from gemmgen.ir.matrix import ROWS, MatrixAtom
 from gemmgen.ir.memory import Memory
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.warp_matrix import WarpAtom
+from gemmgen.ir.warp_meaning import multiply_step
 
 Numbers = npt.NDArray[np.number]
 
@@ -41,26 +43,29 @@ def _matrices(atom: MatrixAtom, registers: Sequence[Numbers], word: np.dtype[np.
 
 
 def matrix_step(
-    atom: MatrixAtom, operands: Sequence[tuple[Memory, Sequence[IndexCode]]], lanes: Lanes, site: Site
+    atom: MatrixAtom | WarpAtom, operands: Sequence[tuple[Memory, Sequence[IndexCode]]], lanes: Lanes, site: Site
 ) -> Callable[[Active], None]:
     """What an instruction does whose sums, A and B begin at these registers of private arrays."""
+    if isinstance(atom, WarpAtom):
+        return multiply_step(atom, operands, lanes, site)
 
     def step(active: Active) -> None:
         require_whole(lanes, active, site)
         found = [(memory, [code(active) for code in index]) for memory, index in operands]
         values = [
-            [_everywhere(memory.read(_neighbour(index, e), active, site), active) for e in range(ROWS)]
+            [_everywhere(memory.read(neighbour(index, e), active, site), active) for e in range(ROWS)]
             for memory, index in found
         ]
         memory, index = found[0]
         for e, value in enumerate(multiply(atom, *values)):
-            memory.write(_neighbour(index, e), cast(Value, value), active, site)
+            memory.write(neighbour(index, e), cast(Value, value), active, site)
 
     return step
 
 
-def _neighbour(index: list[Index], element: int) -> list[Index]:
-    return [*index[:-1], index[-1] + element]
+def neighbour(index: list[Index], element: int) -> list[Index]:
+    """Where the element so many places further on lies; a single one may have no index at all."""
+    return [*index[:-1], index[-1] + element] if element else index
 
 
 def _everywhere(value: Value, active: Active) -> Numbers:

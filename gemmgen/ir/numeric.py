@@ -34,3 +34,17 @@ def poison(dtype: np.dtype[np.generic]) -> object:
     if dtype.kind == "c":
         return complex(np.nan, np.nan)
     return np.iinfo(str(dtype)).min if dtype.kind == "i" else np.nan
+
+
+#: The bits of a float32 that TF32 lacks, and the first of them.
+_LOST, _HALF = 0x1FFF, 0x1000
+
+
+def tf32(value: object) -> object:
+    """float32 rounded to TF32's 10 bits after the point, to nearest, ties away from zero, as `cvt.rna.tf32` does; what
+    is not finite stays.
+    """
+    numbers = np.asarray(value, np.float32)
+    bits = (numbers.view(np.int32) + np.int32(_HALF)) & np.int32(~_LOST)
+    out = np.where(np.isfinite(numbers), bits.view(np.float32), numbers)
+    return out if isinstance(value, np.ndarray) else out[()]

@@ -6,17 +6,23 @@ first built; `passes.expand` turns them into the others, which speak of single i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.matrix import MatrixAtom
+from gemmgen.ir.meetings import AsyncGroup as AsyncGroup
+from gemmgen.ir.meetings import Barrier as Barrier
+from gemmgen.ir.meetings import Handover as Handover
+from gemmgen.ir.meetings import Mbarrier as Mbarrier
+from gemmgen.ir.meetings import MbarrierVerb as MbarrierVerb
+from gemmgen.ir.meetings import Meeting as Meeting
+from gemmgen.ir.warp_matrix import WarpAtom
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
 Sync = Literal["barrier", "none", "async_group", "mbarrier"]
-MbarrierVerb = Literal["init", "arrive", "arrive_copies", "wait"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,7 @@ class Stage:
         part: `all` of the way, or, where a pipe goes through registers, only `load` into or `store`
             from the array `via`.
         via: the private array, [vectors per work-item][width].
+        at_once: vectors of a work-item that the compiler is asked to unroll; 0 for all.
     """
 
     dst: Tile
@@ -137,6 +144,7 @@ class Stage:
     width: int = 1
     part: Literal["all", "load", "store"] = "all"
     via: Buffer | None = None
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +161,7 @@ class Mma:
     a_k: Expr
     b_k: Expr
     depth: int
-    atom: MmaAtom
+    atom: MmaAtom | WarpAtom
     conj: tuple[bool, bool] = (False, False)
 
 
@@ -258,7 +266,9 @@ def in_bytes(move: Move) -> tuple[Expr, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Multiply:
-    """acc += a * b, by one instruction of the sub-group; each index names the first of eight neighbouring registers."""
+    """acc += a * b, by one instruction of the sub-group; each index names the first register, of eight neighbours or of
+    the instruction's fragment.
+    """
 
     acc: Buffer
     acc_index: tuple[Expr, ...]
@@ -266,7 +276,7 @@ class Multiply:
     a_index: tuple[Expr, ...]
     b: Buffer
     b_index: tuple[Expr, ...]
-    atom: MatrixAtom
+    atom: MatrixAtom | WarpAtom
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,63 +334,6 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
-    """All work-items of the group meet; `memory` says whose writes become visible."""
-
-    memory: Literal["local", "none"] = "local"
-
-
-@dataclass(frozen=True, slots=True)
-class AsyncGroup:
-    """Bookkeeping of a work-item's own asynchronous copies.
-
-    Attributes:
-        verb: `commit` makes a group of those begun since the last; `wait` until at most `pending` groups, the
-            newest, are under way. Other work-items see what has landed after a barrier.
-    """
-
-    verb: Literal["commit", "wait"]
-    pending: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Mbarrier:
-    """A step with an array of barriers in local memory that work-items arrive at and wait for apart.
-
-    A phase of a barrier is over when every work-item of the group has arrived; its phases have parities 0, 1, 0, ...
-
-    Attributes:
-        verb: `init` declares the array and has work-items with an `index` of it make that one ready, before the group
-            meets; `arrive` says that a work-item is
-            done; `arrive_copies` that its asynchronous copies so far have landed; `wait` until the phase of that parity
-            is over, which is so for parity 1 before the first.
-        count: barriers of the array.
-        index: which of them.
-        parity: of the phase that is waited for.
-    """
-
-    verb: MbarrierVerb
-    name: str
-    count: int
-    index: Expr
-    parity: Expr = field(default_factory=lambda: Const(0))
-
-
-@dataclass(frozen=True, slots=True)
-class Handover:
-    """Where one kernel of a program meets the next, which begins while it ends.
-
-    Attributes:
-        verb: `release` lets the next kernel's groups begin where there is room; `await` waits until the kernels before
-            are over, and all that they have written is there to be read.
-        buffers: of `await`, what they have written and this kernel touches, never before.
-    """
-
-    verb: Literal["release", "await"]
-    buffers: tuple[Buffer, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class PipeOp:
     """One of the four verbs on a pipe."""
 
@@ -396,6 +349,5 @@ class Comment:
 
 
 TileStmt = Fill | Copy | Stage | Mma | Sum | Update | PipeOp
-Meeting = Barrier | AsyncGroup | Mbarrier | Handover
 Stmt = TileStmt | Alloc | Let | Store | Move | Multiply | For | If | Block | Meeting | Point | Advance | Comment
 Body = tuple[Stmt, ...]

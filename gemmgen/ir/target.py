@@ -17,6 +17,7 @@ FEATURES: dict[str, str] = {
     "block_read": "a sub-group reads neighbouring elements of a buffer by one instruction",
     "image_block_read": "the same from a 2D image",
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
+    "mma": "matrix instructions of a warp, and loads that fill their operands (mma.sync, ldmatrix)",
     "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
     "reused_local_memory": "buffers of local memory can lie where others were",
     "atomic_add": "an element is added to global memory in one step",
@@ -56,7 +57,7 @@ class Target:
 
 
 _INTEL = frozenset(FEATURES) - {
-    *("async_copy", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch")
+    *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch")
 }
 #: SYCL names neither Intel's own functions nor block reads from images; OpenCL C adds no floats in one step.
 _SYCL = (_INTEL - {"intel_sub_groups", "image_block_read"}) | {"atomic_add"}
@@ -68,7 +69,7 @@ def _nvidia(name: str, shared_bytes: int) -> Target:
     capability = int(name[3:])
     features = set(_WARP)
     if capability >= 80:
-        features |= {"async_copy"}
+        features |= {"async_copy", "mma"}
     if capability >= 90:
         features |= {"mbarrier", "atomic_vectors", "dependent_launch"}
     return Target(

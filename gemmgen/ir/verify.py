@@ -43,10 +43,12 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import exprs, walk_expr
+from gemmgen.ir.warp_matrix import WarpAtom
 
 #: How many arguments each function takes.
 _ARITY: dict[str, int] = {
-    "group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2, "convert": 1, "conj": 1
+    "group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2, "convert": 1, "conj": 1,
+    "tf32": 1,
 }  # fmt: skip
 _OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
 
@@ -189,7 +191,7 @@ class _Verifier:
         self._convertible(stmt.dst, stmt.src, "both sides of the move")
         self._atom_width(stmt, stmt.src if stmt.src.space is not Space.PRIVATE else stmt.dst)
         self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
-        if any(stmt.atom.lane_step):
+        if any(stmt.atom.lane_step) or stmt.atom.matrices is not None:
             self._sub_group(f"atom {stmt.atom.name}")
         if stmt.valid is not None:
             self._require(stmt.atom.edge == "zero_fill", f"atom {stmt.atom.name} cannot fill with zeros")
@@ -212,11 +214,13 @@ class _Verifier:
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")
 
     def _multiply(self, stmt: Multiply, scope: _Scope) -> None:
-        atom, word = stmt.atom, stmt.atom.a_word
+        atom = stmt.atom
+        a, b = (atom.dtype, atom.dtype) if isinstance(atom, WarpAtom) else (atom.a_word, I32)
         for buffer, index, dtype, written in (
-            (stmt.acc, stmt.acc_index, atom.sums, True), (stmt.a, stmt.a_index, word, False),
-            (stmt.b, stmt.b_index, I32, False),
-        ):  # fmt: skip
+            (stmt.acc, stmt.acc_index, atom.sums, True),
+            (stmt.a, stmt.a_index, a, False),
+            (stmt.b, stmt.b_index, b, False),
+        ):
             self._element(buffer, index, scope, written)
             self._same(buffer.dtype, dtype, f"{buffer.name} and its registers of {atom.name}")
         self._needs(atom.needs, atom.name)
@@ -335,7 +339,9 @@ class _Verifier:
             return
         if name == "conj":
             self._require(node.dtype.real is not None, f"{show_expr(node)} is {node.dtype}, not complex")
-        values = {"fma": args, "conj": args, "broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)
+        values = {"broadcast": args[:1], "shuffle_xor": args[:1]}.get(
+            name, args if name in ("fma", "conj", "tf32") else None
+        )
         for dtype in (I32,) if values is None else (value.dtype for value in values):
             self._same(node.dtype, dtype, f"{name} and its arguments")
 

@@ -21,7 +21,7 @@ from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Move, Stmt, Store, in_bytes
 from gemmgen.ir.visit import map_body, map_expr, substitute, walk_expr
-from gemmgen.passes.expand import loop
+from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import K_BEGIN
 
 #: To add the loop's variable to an offset takes as many instructions as to move so many registers of addresses on.

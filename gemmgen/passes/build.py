@@ -111,7 +111,8 @@ class _Gemm(Plan):
         fills = tuple(s for p in per_step for s in self._fill(p, k0, KK))
         allocs = tuple(Alloc(p.registers.buffer) for p in per_step)
         a_k = KK if self.a.per_block else Const(0)
-        atom = BROADCAST_FMA if self.a.per_block else FMA_SNAKE if self.schedule.snake else FMA
+        plain = BROADCAST_FMA if self.a.per_block else FMA_SNAKE if self.schedule.snake else FMA
+        atom = self.warp_atom or plain
         mma = Mma(self.acc, self.a.registers, self.b.registers, a_k, Const(0), self.depth, atom, self.spec.conj)
         body: Body
         if pipe is not None:
@@ -121,7 +122,8 @@ class _Gemm(Plan):
             step_barrier = (Barrier("none"),) if self.schedule.barrier and not self.schedule.b_step else ()
             body = (*allocs, *fills, *step_barrier, mma)
         rounds = self.slice_depth // self.depth
-        unroll = pipe is not None or self.a.per_block or self.slice_depth <= MOST_UNROLLED
+        by_warp = self.warp_atom is not None
+        unroll = pipe is not None or self.a.per_block or by_warp or self.slice_depth <= MOST_UNROLLED
         at_once = 0
         if pipe is None and self.a.staged is not None and self.b.staged is not None and rounds > UNROLLED_FROM_LOCAL:
             unroll, at_once = False, UNROLLED_FROM_LOCAL
@@ -265,7 +267,7 @@ class _Gemm(Plan):
             body=(*self.positions(), *to_product, *self._allocs(), *body),
             group=s.all_work_items,
             grid=self.grid(),
-            sub_group=s.sub_group,
+            sub_group=s.sub_group if self.warp_atom is None else self.warp_atom.lanes,
             facts=self.facts(),
             promises=self.promises(),
             layers=BATCH_COUNT if self.spec.batched else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.ir.target import Target
+from gemmgen.ir.warp_matrix import WIDE, warp_atom
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -30,7 +31,8 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
 def local_bytes(spec: GemmSpec, s: Schedule, target: Target) -> int:
     """Local memory of a group, in bytes."""
     total = 0
-    for o, rows, cols in ((s.a, s.block_tile[0], s.k_step), (s.b, s.k_step, s.block_tile[1])):
+    a, b = s.staged("a", spec.a_order), s.staged("b", spec.b_order)
+    for o, rows, cols in ((a, s.block_tile[0], s.k_step), (b, s.k_step, s.block_tile[1])):
         if o.memory == "local":
             slow, fast = (cols, rows) if o.transposed else (rows, cols)
             total += s.stages * slow * (fast + o.pad) * spec.dtype.size
@@ -42,6 +44,9 @@ def local_bytes(spec: GemmSpec, s: Schedule, target: Target) -> int:
 def register_bytes(spec: GemmSpec, s: Schedule) -> int:
     """Registers that the tiles of a work-item need, in bytes: a lower bound of what a compiler takes."""
     rows, cols = s.tile
+    if (atom := warp_atom(s.atom, spec.dtype)) is not None:
+        operands = (rows + cols // WIDE) * atom.k.values * atom.dtype.size * s.register_stages
+        return rows * cols * atom.sums.size + operands
     work_items = s.all_work_items[0] * s.all_work_items[1]
     depth = s.k_step if s.whole_steps else s.b_step or 1
     a = rows * s.k_step // (s.sub_group or 1) if s.a.share else rows * s.register_stages

@@ -34,7 +34,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.target import Target
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import ROW as I
-from gemmgen.passes.expand import loop
+from gemmgen.passes.loops import loop
 from gemmgen.passes.plan import Plan, update_comment
 from gemmgen.passes.positions import COL, COL0, K0, ROW, ROW0, call
 from gemmgen.schedule import Schedule

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, Spread, aligned
+from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, MmaAtom, Spread, aligned
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, conj, convert, is_const, number, select
 from gemmgen.ir.kernel import Kernel
@@ -29,8 +29,11 @@ from gemmgen.ir.stmt import (
     Sum,
     Update,
 )
-from gemmgen.ir.visit import map_body, map_body_exprs, substitute
+from gemmgen.ir.visit import map_body
+from gemmgen.ir.warp_matrix import WarpAtom
+from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_INDEX
+from gemmgen.passes.warp_tiles import load_lines, multiply_by_warp
 
 PLANE = Var("s")
 #: Sums of up to this many planes are unrolled, to have many loads under way.
@@ -44,13 +47,6 @@ def expand(kernel: Kernel) -> Kernel:
     body = map_body(kernel.body, expander.statement)
     lead = sum(1 for s in kernel.body if isinstance(s, Let))
     return replace(kernel, body=(*body[:lead], *expander.hoisted, *body[lead:]))
-
-
-def loop(var: Var, count: int, body: Body) -> Body:
-    """`count` unrolled rounds; no loop for a single one."""
-    if count == 1:
-        return map_body_exprs(body, substitute({var: Const(0)}))
-    return (For(var, Const(0), Const(count), 1, body, unroll=True, exact=True),)
 
 
 @dataclass
@@ -69,8 +65,10 @@ class _Expander:
                 return self._copy(stmt)
             case Stage():
                 return self._stage(stmt)
-            case Mma():
-                return _mma(stmt)
+            case Mma(atom=WarpAtom() as atom):
+                return multiply_by_warp(stmt, atom)
+            case Mma(atom=MmaAtom() as atom):
+                return _mma(stmt, atom)
             case Sum():
                 return self._sum(stmt)
             case Update():
@@ -92,6 +90,8 @@ class _Expander:
 
     def _copy(self, copy: Copy) -> Body:
         """Fill a fragment: loops over the slow and the fast axis of the source."""
+        if copy.atom.matrices is not None:
+            return load_lines(copy, self._hoist)
         fragment, src, width = copy.dst.fragment, copy.src, copy.width
         slow, fast = (fragment.cols, fragment.rows) if src.transposed else (fragment.rows, fragment.cols)
         slow_var, fast_var = (COL, ROW) if src.transposed else (ROW, COL)
@@ -221,6 +221,8 @@ class _Expander:
         if vectors % work_items:
             index = LOCAL_INDEX + ROW * work_items
             body = (If(index < vectors, body),)
+        if stage.at_once and rounds > stage.at_once:
+            return (For(ROW, Const(0), Const(rounds), 1, body, exact=True, at_once=stage.at_once),)
         return loop(ROW, rounds, body)
 
     def _share(self, stage: Stage, per_row: int, work_items: int) -> tuple[Expr, Expr]:
@@ -325,14 +327,14 @@ def _held(spread: Spread, element: Expr) -> tuple[Expr, Expr]:
     return element // spread.lanes, element % spread.lanes
 
 
-def _mma(mma: Mma) -> Body:
+def _mma(mma: Mma, atom: MmaAtom) -> Body:
     """Multiply-adds over rows, columns and depth, nested as the atom asks."""
     acc, a, b = mma.acc, mma.a, mma.b
     a_k, b_k = mma.a_k + DEPTH, mma.b_k + DEPTH
     counts = {"i": acc.fragment.rows.values, "j": acc.fragment.cols.values, "k": mma.depth}
     turn = Var("turn")
-    column: Expr = turn if mma.atom.snake and counts["i"] > 1 else COL
-    broadcast = mma.atom is BROADCAST_FMA
+    column: Expr = turn if atom.snake and counts["i"] > 1 else COL
+    broadcast = atom is BROADCAST_FMA
     a_value: Expr = _shared(a, ROW, a_k) if broadcast else Load(a.buffer, a.at(ROW, a_k))
     b_value: Expr = Load(b.buffer, b.at(b_k, column))
     a_value, b_value = (conj(x) if c else x for x, c in zip((a_value, b_value), mma.conj, strict=True))
@@ -344,7 +346,7 @@ def _mma(mma: Mma) -> Body:
     if column is turn:
         forward = compare("==", ROW % 2, 0)
         body = (Let(turn, select(forward, COL, Const(counts["j"] - 1) - COL)), *body)
-    for axis in reversed(mma.atom.order):
+    for axis in reversed(atom.order):
         body = loop(names[axis], counts[axis], body)
         if axis == "j" and broadcast:
             body = (Let(shared, a_value), *body)

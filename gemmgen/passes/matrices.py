@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gemmgen.ir.matrix import MATRIX_TYPES, ROWS, MatrixAtom
 from gemmgen.ir.target import Target
+from gemmgen.ir.warp_matrix import ACROSS, HIGH, LINE_BYTES, LINES, WARP_ATOMS, WIDE, WarpAtom, warp_atom
 from gemmgen.methods import defaults, flatten
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -47,3 +48,60 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     used, limit = words * 4, target.sub_group_register_bytes // LANES[0]
     if used > limit:
         yield f"registers {used:,} B per work-item > {limit:,} B on this target: use a smaller tile"
+
+
+def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule by which warps multiply, each with a remedy."""
+    atom = warp_atom(s.atom, spec.dtype)
+    if atom is None:
+        known = [str(x.dtype) for x in WARP_ATOMS if x.name == s.atom]
+        others = [x.name for x in WARP_ATOMS if x.dtype == spec.dtype]
+        yield (
+            f"atom {s.atom} multiplies {', '.join(known)}, not {spec.dtype}: use one of them, or atom "
+            f"{' or '.join([*others, 'fma'])}"
+        )
+        return
+    if lacking := sorted(atom.needs - target.features):
+        yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use sm_80 or later, or atom fma"
+    yield from _lanes(s)
+    yield from _lines(spec, s, atom)
+    for key, given in (("snake", s.snake), ("mbarrier", s.mbarrier), ("prefetch", s.prefetch), ("stagger", s.stagger)):
+        if given:
+            yield f"{key} means nothing to atom {s.atom}: leave it out"
+
+
+def _lanes(s: Schedule) -> Iterator[str]:
+    """How lanes lie over C, which the instruction says."""
+    if s.warp != (LINES, ACROSS):
+        given = "none" if s.warp is None else f"{s.warp[0]}x{s.warp[1]}"
+        yield f"warp {given}, but atom {s.atom} has {LINES} lines of {ACROSS} lanes: use warp {LINES}x{ACROSS}"
+    if s.run != (1, WIDE):
+        yield f"run {s.run[0]}x{s.run[1]}, but atom {s.atom} gives a lane pairs of columns: use run 1x{WIDE}"
+    (rows, cols), most = s.tile, f"{HIGH}x{WIDE}"
+    if rows % HIGH or cols % WIDE:
+        yield f"tile {rows}x{cols} is not made of the {most} that atom {s.atom} gives a lane: use multiples of it"
+
+
+def _lines(spec: GemmSpec, s: Schedule, atom: WarpAtom) -> Iterator[str]:
+    """Local tiles, whose lines are copied and read by 16 bytes."""
+    if s.k_step // s.slices % atom.depth:
+        yield (
+            f"k_step = {s.k_step} in {s.slices} slices is not made of steps of {atom.depth}, as deep as atom {s.atom} "
+            f"goes in {spec.dtype}: use k_step {2 * atom.depth * s.slices}"
+        )
+    elif s.across and s.k_step // s.slices // atom.depth % 2:
+        yield (
+            f"across alternates two slots of registers, but k_step = {s.k_step} has an odd number of steps of "
+            f"{atom.depth}: use k_step {2 * atom.depth * s.slices}"
+        )
+    if s.stages < 2:
+        yield f"stages = {s.stages}, but atom {s.atom} copies a tile while it multiplies another: use 3 or more"
+    for name, o in (("a", s.a), ("b", s.b)):
+        if not o.async_copy:
+            yield f"{name}.async_copy is not set, but atom {s.atom} reads what asynchronous copies bring: set it"
+        if o.transposed:
+            yield f"{name}.transposed, but the local tile has the matrix' order with atom {s.atom}: leave it out"
+        if o.width != atom.line:
+            yield f"{name}.width = {o.width}, but lines are {LINE_BYTES} bytes of {spec.dtype}: use {atom.line}"
+        if o.pad % atom.line:
+            yield f"{name}.pad = {o.pad} moves lines off multiples of {LINE_BYTES} bytes: use {atom.line}"

@@ -36,7 +36,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute
 from gemmgen.passes.batches import lower_batches
-from gemmgen.passes.slots import Across, Parts, across_in, in_slot, pipe_of, split, whole_or_part
+from gemmgen.passes.slots import Across, Parts, across_in, by_elements, in_slot, pipe_of, split, whole_or_part
 
 
 def pipeline(kernel: Kernel) -> Kernel:
@@ -137,10 +137,13 @@ def _produce_at(loop: For, pipe: Pipe, produce: Body, position: Expr, slot: Expr
     fill = in_slot(shifted, pipe, slot)
     # Said so that guards inside follow from it: a whole step is there, not only its first element.
     whole = position + loop.step <= loop.stop
+    either = whole_or_part(fill, whole)
     if not loop.exact:
-        reached = If(position < loop.stop, (whole_or_part(fill, whole),))
+        reached = If(position < loop.stop, (either,))
     else:
-        reached = If(whole if as_int(loop.stop) is None else position < loop.stop, fill)
+        # What is never copied by single elements needs its other way wherever lines begin.
+        ways = fill if by_elements(fill) else (either,)
+        reached = If(whole if as_int(loop.stop) is None else position < loop.stop, ways)
     return (reached, *_committed(pipe))
 
 

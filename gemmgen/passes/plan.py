@@ -23,7 +23,8 @@ from gemmgen.ir.dtypes import I64, DType
 from gemmgen.ir.expr import Const, Expr, Var, as_int, ceil_div, compare, number
 from gemmgen.ir.stmt import Advance, Body, Handover, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
-from gemmgen.passes.positions import BATCH, LANE, SUM_COL, SUM_ROW, Positions
+from gemmgen.ir.warp_matrix import ACROSS, WIDE, line_atom
+from gemmgen.passes.positions import BATCH, LANE, SUM_COL, SUM_ROW, WARP_COL, Positions
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, factor
 
@@ -79,6 +80,8 @@ class Plan(Positions):
     def depth(self) -> int:
         """Depth of one inner step: what the widest load along K brings."""
         s = self.schedule
+        if self.warp_atom is not None:
+            return self.warp_atom.depth
         if s.whole_steps:
             return s.k_step
         if s.b_step:
@@ -138,7 +141,9 @@ class Plan(Positions):
         s, matrix, transposed = self.schedule, self.source("a"), self.is_transposed("a")
         block = s.block_tile[0], s.k_step
         staged = self._staged("a", s.a, block) if s.a.memory == "local" else None
-        if not s.a.share:
+        if self.warp_atom is not None:
+            fragment = Fragment(self.rows, self.warp_atom.k)
+        elif not s.a.share:
             fast = (staged or Tile(matrix, (), 0, 0, transposed)).transposed
             fragment = Fragment(self.rows, Spread(self.depth), transposed=fast)
         elif transposed:
@@ -156,22 +161,29 @@ class Plan(Positions):
         staged = self._staged("b", s.b, block) if s.b.memory == "local" else None
         fast = (staged or Tile(matrix, (), 0, 0, transposed)).transposed
         fragment = Fragment(Spread(self.depth), self.cols, transposed=fast)
+        if self.warp_atom is not None:
+            # A lane holds columns of B by eights, of C by twos.
+            bands = Spread(s.tile[1] // WIDE, WIDE * s.group[1], 1, WARP_COL + LANE // ACROSS)
+            fragment = Fragment(self.warp_atom.k, bands, transposed=True)
         return self._path("b", s.b, matrix, transposed, staged, fragment)
 
     def _staged(self, name: str, operand: Operand, block: tuple[int, int]) -> Tile:
         """The ring of tiles in local memory; `transposed` is meant against the natural A [row][k], B [k][col]."""
         rows, cols = block
-        slow, fast = (cols, rows) if operand.transposed else (rows, cols)
+        turned = self.schedule.staged(name, self.spec.a_order if name == "a" else self.spec.b_order).transposed
+        slow, fast = (cols, rows) if turned else (rows, cols)
         ring = (self.schedule.stages,) if self.schedule.stages > 1 else ()
         layout = Layout.packed(*ring, slow, fast, pad=operand.pad)
         buffer = Buffer(f"{name}_shared", self.spec.dtype, Space.LOCAL, layout)
         origin = (Const(0),) * (len(ring) + 2)
-        return Tile(buffer, origin, rows, cols, operand.transposed, self.pipe if ring else None)
+        return Tile(buffer, origin, rows, cols, turned, self.pipe if ring else None)
 
     def _path(
         self, name: str, operand: Operand, matrix: Buffer, transposed: bool, staged: Tile | None, fragment: Fragment
     ) -> Path:
         atom, width = self._fill_atom(operand, staged, fragment)
+        if self.warp_atom is not None and staged is not None:
+            atom, width = self._line_atom(name, staged, fragment)
         if atom is IMAGE_BLOCK_READ:
             # An image hands a lane neighbours of the slow axis: keep those together in registers.
             fragment = replace(fragment, transposed=not transposed)
@@ -179,7 +191,8 @@ class Plan(Positions):
         shape = tuple(v.value for v in values if isinstance(v, Const) and isinstance(v.value, int))
         ring = self.schedule.register_stages > 1 and not operand.share
         slots = (self.schedule.register_stages,) if ring else ()
-        buffer = Buffer(f"{name}_frag", self.sums, Space.PRIVATE, Layout.packed(*slots, *shape))
+        held = self.sums if self.warp_atom is None else self.spec.dtype
+        buffer = Buffer(f"{name}_frag", held, Space.PRIVATE, Layout.packed(*slots, *shape))
         registers = Registers(buffer, fragment, Const(0), self.register_pipe) if ring else Registers(buffer, fragment)
         return Path(name, matrix, transposed, staged, registers, atom, width, operand.share)
 
@@ -200,6 +213,15 @@ class Plan(Positions):
             if width > 1 and between_rows is not None and between_rows % width == 0:
                 return ALIGNED_VECTOR, width
         return self.vector(width, self.spec.dtype)
+
+    def _line_atom(self, name: str, staged: Tile, fragment: Fragment) -> tuple[CopyAtom, int]:
+        """The instruction that fills an operand of a warp, and the elements that it brings a lane: two bands at once
+        where there are two.
+        """
+        bands, depth = (fragment.rows, fragment.cols) if name == "a" else (fragment.cols, fragment.rows)
+        width = depth.values * (1 if bands.values % 2 else 2)
+        atom = line_atom(name, staged.transposed != (name == "b"), self.spec.dtype.size)
+        return (SCALAR, 1) if atom is None else (atom, width)
 
     def stage_atom(self, path: Path, operand: Operand) -> tuple[CopyAtom, int]:
         """The instruction that fills local memory, and how many neighbours it moves."""

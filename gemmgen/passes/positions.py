@@ -9,11 +9,14 @@ from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, ceil_div, minimum, select
 from gemmgen.ir.stmt import Body, Let, Stmt
 from gemmgen.ir.target import Target
+from gemmgen.ir.warp_matrix import LINES, warp_atom
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 LOCAL_INDEX, SLICE = Var("local_index"), Var("slice")
 WARP = Var("warp")
+#: Where the first of a warp's bands of eight rows and of eight columns begins, where it multiplies as one.
+WARP_ROW, WARP_COL = Var("warp_row"), Var("warp_col")
 LOCAL_ROW, LOCAL_COL, LANE = Var("local_row"), Var("local_col"), Var("lane")
 ROW0, COL0, ROW, COL = Var("row0"), Var("col0"), Var("row"), Var("col")
 #: Where a work-item adds up slices.
@@ -49,6 +52,8 @@ class Positions:
         self.m, self.n, self.k = (
             Var(name) if size is None else Const(size) for name, size in (("m", spec.m), ("n", spec.n), ("k", spec.k))
         )
+        #: What a warp multiplies by as one, if it does.
+        self.warp_atom = warp_atom(schedule.atom, spec.dtype)
         self.uses_sub_group = schedule.sub_group is not None
         #: Whether groups are numbered in one line, not in two.
         self.in_line = schedule.raster > 0 or schedule.split > 1
@@ -244,9 +249,14 @@ class Positions:
             *((Let(SLICE, LOCAL_INDEX // (high * wide)),) if s.slices > 1 else ()),
             Let(WARP, own // (rows * cols)),
             Let(LANE, LOCAL_INDEX % (rows * cols)),
+            *self._bands(WARP // across, WARP % across),
             Let(LOCAL_ROW, WARP // across * rows + lane_row),
             Let(LOCAL_COL, WARP % across * cols + LANE % cols),
         )
+
+    def _bands(self, row: Expr, col: Expr) -> Body:
+        """Where the bands of a warp begin that multiplies as one."""
+        return () if self.warp_atom is None else (Let(WARP_ROW, row * LINES), Let(WARP_COL, col * LINES))
 
     def facts(self) -> tuple[Expr, ...]:
         """What divisibility promises: the last group's tile ends inside the matrix."""

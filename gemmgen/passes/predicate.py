@@ -16,7 +16,8 @@ from gemmgen.ir.expr import Const, Expr, Load, Select, Var, all_of, convert, is_
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Stmt, Store
 from gemmgen.ir.visit import walk_expr
-from gemmgen.passes.expand import ELEMENT, loop
+from gemmgen.passes.expand import ELEMENT
+from gemmgen.passes.loops import loop
 
 MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)
 

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import aligned
+from gemmgen.ir.atoms import SCALAR, aligned
 from gemmgen.ir.expr import Const, Expr, all_of, as_int
 from gemmgen.ir.stmt import Body, Copy, For, If, Mma, Pipe, PipeOp, PipeVerb, Registers, Stage, Stmt, Tile
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute, walk
+
+#: Elements that go through registers one by one: few at once, as most registers are taken.
+SINGLY_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -68,22 +71,36 @@ def across_in(body: Body) -> For | None:
     return None
 
 
+def by_elements(body: Body) -> bool:
+    """Whether all that a producer's half copies can be copied by single elements as well."""
+    return not any(isinstance(s, Stage) and _whole_only(s) for s in walk(body))
+
+
+def _whole_only(stage: Stage) -> bool:
+    """Whether its elements are too small to be copied asynchronously one by one."""
+    return stage.atom.is_async and not stage.atom.moves(1, stage.src.buffer.dtype.size)
+
+
 def whole_or_part(body: Body, whole: Expr) -> If:
     """A producer's half in two versions: for what lies inside the range, by vectors where lines begin on multiples of
-    them, and for the rest, element by element. What no single element can be copied by is told how many are inside.
+    them, and for the rest, element by element. What single elements can't be copied by is told how many are inside;
+    where lines begin anywhere, those go through registers.
     """
     stages = [s for s in walk(body) if isinstance(s, Stage)]
+    alone = by_elements(body)
     lines = dict.fromkeys(c for s in stages if (c := aligned(s.atom, s.width, s.src.buffer)) is not None)
 
     def narrow(stmt: Stmt) -> Body:
         match stmt:
             case Stage() if stmt.atom.moves(1, stmt.src.buffer.dtype.size):
                 return (replace(stmt, width=1),)
+            case Stage() if _whole_only(stmt):
+                return (replace(stmt, atom=SCALAR, width=1, at_once=SINGLY_AT_ONCE),)
             case For():
                 return (replace(stmt, unroll=False),)
         return (stmt,)
 
-    return If(all_of((whole, *lines)), body, map_body(body, narrow))
+    return If(all_of((*((whole,) if alone else ()), *lines)), body, map_body(body, narrow))
 
 
 @dataclass(frozen=True)

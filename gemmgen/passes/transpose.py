@@ -17,7 +17,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, Let, Move, Stmt, Store
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
-from gemmgen.passes.expand import loop
+from gemmgen.passes.loops import loop
 from gemmgen.passes.types import lacking
 from gemmgen.spec import GemmSpec
 

@@ -25,7 +25,7 @@ def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
                 f"--method simd --tile {rows}x{cols} --group {high}x{wide}"
             )
         if operand.async_copy:
-            yield from _async(name, operand, order, spec)
+            yield from _async(name, operand, order, spec, s.by_warps)
         if operand.share and spec.dtype.real is not None:
             (rows, cols), (high, wide) = s.tile, s.group
             yield (
@@ -53,10 +53,12 @@ def lacking(dtype: DType, target: Target) -> Iterator[str]:
         yield f"dtype {dtype}, but target {target.name!r} has no {FEATURES[dtype.needs]}: {having}or dtype float32"
 
 
-def _async(name: str, operand: Operand, order: Order, spec: GemmSpec) -> Iterator[str]:
-    """Where a line's start is not known to be aligned, or lines become columns, elements are copied one by one."""
+def _async(name: str, operand: Operand, order: Order, spec: GemmSpec, by_warps: bool) -> Iterator[str]:
+    """Where a line's start is not known to be aligned, or lines become columns, elements are copied one by one; where
+    warps multiply, by way of registers then.
+    """
     size = spec.dtype.size
-    if ASYNC_COPY.moves(1, size):
+    if ASYNC_COPY.moves(1, size) or by_warps:
         return
     listed = ", ".join(map(str, ASYNC_COPY.bytes))
     whole = f"{name}.async_copy moves {listed} bytes at a time"

@@ -8,7 +8,7 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
 from gemmgen.passes.capacity import capacity_problems
-from gemmgen.passes.matrices import matrix_problems
+from gemmgen.passes.matrices import matrix_problems, warp_problems
 from gemmgen.passes.types import alignment_problems, type_problems
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -43,7 +43,8 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _async(schedule, target)
         problems += _depths(spec, schedule)
         problems += type_problems(spec, schedule, target)
-    if not problems and schedule.atom == "fma":
+        problems += warp_problems(spec, schedule, target) if schedule.by_warps else ()
+    if not problems and schedule.atom != "dpas":
         problems += capacity_problems(spec, schedule, target)
     if problems:
         raise ScheduleError(problems)

@@ -169,3 +169,62 @@ __device__ __forceinline__ void kernels_await()
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
+
+//: load_a4
+// Of A, eight rows and eight others, both as deep in K as 32 bytes, as four matrices: lane 8 q + i says where line i of
+// matrix q begins. Each lane gets PART of each. The others' registers come after those of the eight.
+__device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(to);
+    const unsigned address = unsigned(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[2]), "=r"(words[1]), "=r"(words[3])
+                 : "r"(address) : "memory");
+}
+
+//: load_b2
+// Of B, eight columns as deep in K as 32 bytes, as two matrices: lane 8 q + i says where line i of matrix q begins.
+// Each lane gets PART of each.
+__device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(to);
+    const unsigned address = unsigned(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2TRANS.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(words[0]), "=r"(words[1]) : "r"(address) : "memory");
+}
+
+//: load_b4
+// Of B, eight columns and eight others, both as deep in K as 32 bytes, as four matrices: lane 8 q + i says where line i
+// of matrix q begins. Each lane gets PART of each.
+__device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(to);
+    const unsigned address = unsigned(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address) : "memory");
+}
+
+//: to_tf32
+// A number with 10 bits after the point, the nearest one; of two as near, the larger.
+__device__ __forceinline__ float to_tf32(float value)
+{
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+    return __uint_as_float(bits);
+}
+
+//: mma
+// sums += a * b by a warp, 16 x DEPTH times DEPTH x 8. Of sums and a, a lane has two rows, `top` and `bottom`, eight
+// apart; of b it has a column.
+__device__ __forceinline__ void FUNCTION(float *top, float *bottom, const ELEMENT *a_top,
+                                     const ELEMENT *a_bottom, const ELEMENT *b)
+{
+    const unsigned *a0 = reinterpret_cast<const unsigned *>(a_top);
+    const unsigned *a1 = reinterpret_cast<const unsigned *>(a_bottom);
+    const unsigned *b0 = reinterpret_cast<const unsigned *>(b);
+    asm("mma.sync.aligned.m16n8kDEPTH.row.col.f32.SHORT.SHORT.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(top[0]), "+f"(top[1]), "+f"(bottom[0]), "+f"(bottom[1])
+        : "r"(a0[0]), "r"(a1[0]), "r"(a0[1]), "r"(a1[1]), "r"(b0[0]), "r"(b0[1]));
+}

@@ -1,0 +1,75 @@
+"""Matrix instructions of a warp in CUDA C++: the statements, and the functions with PTX that they call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gemmgen.backends.clike import CLike
+from gemmgen.backends.files import section, sections
+from gemmgen.errors import LoweringError
+from gemmgen.ir.stmt import Body, Move, Multiply
+from gemmgen.ir.visit import walk
+from gemmgen.ir.warp_matrix import WarpAtom
+
+#: Bytes that a lane gets of a matrix.
+WORD = 4
+
+
+def multiply(stmt: Multiply, printer: CLike) -> str:
+    """The statement: rows 0 to 7 of the sums and of A, then rows 8 to 15, then B. Raises: LoweringError."""
+    if not isinstance(stmt.atom, WarpAtom):
+        raise LoweringError(f"CUDA has no {stmt.atom.name}")
+    below = ((*index[:-2], index[-2] + 1, index[-1]) for index in (stmt.acc_index, stmt.a_index))
+    acc_below, a_below = below
+    places = ((stmt.acc, stmt.acc_index), (stmt.acc, acc_below), (stmt.a, stmt.a_index), (stmt.a, a_below))
+    texts = [printer.address(buffer, index) for buffer, index in (*places, (stmt.b, stmt.b_index))]
+    return f"{_function(stmt.atom)}({', '.join(texts)});"
+
+
+def load(move: Move, printer: CLike) -> str:
+    """The statement that fills an operand by lines."""
+    to, line = printer.address(move.dst, move.dst_index), printer.address(move.src, move.src_index)
+    return f"{_loader(move)}({to}, {line});"
+
+
+def _function(atom: WarpAtom) -> str:
+    return f"mma_m16n8k{atom.depth}"
+
+
+def _loader(move: Move) -> str:
+    operand, _, turned = move.atom.name.removeprefix("ldmatrix_").partition("_")
+    return f"load_{operand}{_matrices(move)}" + (f"_{turned}" if turned else "")
+
+
+def _matrices(move: Move) -> int:
+    """How many a statement loads."""
+    return move.width * move.src.dtype.size // WORD
+
+
+def _load_lines(name: str, move: Move, types: Mapping[str, str], source: str) -> list[str]:
+    turned = move.atom.matrices is not None and move.atom.matrices.turned
+    part = "an element" if move.src.dtype.size == WORD else "two neighbours"
+    return section(
+        source,
+        name.removesuffix("_turned"),
+        function=name,
+        element=types[move.src.dtype.name],
+        trans=".trans" if turned else "",
+        part=f"{part} of a {'column' if turned else 'line'}",
+    )
+
+
+def functions(body: Body, types: Mapping[str, str], source: str) -> list[str]:
+    """The functions that a kernel's statements call, each once."""
+    lines = sections(source, {"to_tf32"} if any(atom.rounds for atom in _multiplies(body)) else ())
+    loads = {_loader(s): s for s in walk(body) if isinstance(s, Move) and s.atom.matrices is not None}
+    for name, move in sorted(loads.items()):
+        lines += _load_lines(name, move, types, source)
+    for atom in dict.fromkeys(_multiplies(body)):
+        words = {"function": _function(atom), "depth": atom.depth, "short": atom.short}
+        lines += section(source, "mma", element=types[atom.dtype.name], **words)
+    return lines
+
+
+def _multiplies(body: Body) -> list[WarpAtom]:
+    return [s.atom for s in walk(body) if isinstance(s, Multiply) and isinstance(s.atom, WarpAtom)]

@@ -1,0 +1,71 @@
+"""Where work-items of a group meet, or wait for copies or for other kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.expr import Const, Expr
+
+MbarrierVerb = Literal["init", "arrive", "arrive_copies", "wait"]
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All work-items of the group meet; `memory` says whose writes become visible."""
+
+    memory: Literal["local", "none"] = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncGroup:
+    """Bookkeeping of a work-item's own asynchronous copies.
+
+    Attributes:
+        verb: `commit` makes a group of those begun since the last; `wait` until at most `pending` groups, the
+            newest, are under way. Other work-items see what has landed after a barrier.
+    """
+
+    verb: Literal["commit", "wait"]
+    pending: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mbarrier:
+    """A step with an array of barriers in local memory that work-items arrive at and wait for apart.
+
+    A phase of a barrier is over when every work-item of the group has arrived; its phases have parities 0, 1, 0, ...
+
+    Attributes:
+        verb: `init` declares the array and has work-items with an `index` of it make that one ready, before the group
+            meets; `arrive` says that a work-item is
+            done; `arrive_copies` that its asynchronous copies so far have landed; `wait` until the phase of that parity
+            is over, which is so for parity 1 before the first.
+        count: barriers of the array.
+        index: which of them.
+        parity: of the phase that is waited for.
+    """
+
+    verb: MbarrierVerb
+    name: str
+    count: int
+    index: Expr
+    parity: Expr = field(default_factory=lambda: Const(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Where one kernel of a program meets the next, which begins while it ends.
+
+    Attributes:
+        verb: `release` lets the next kernel's groups begin where there is room; `await` waits until the kernels before
+            are over, and all that they have written is there to be read.
+        buffers: of `await`, what they have written and this kernel touches, never before.
+    """
+
+    verb: Literal["release", "await"]
+    buffers: tuple[Buffer, ...] = ()
+
+
+Meeting = Barrier | AsyncGroup | Mbarrier | Handover

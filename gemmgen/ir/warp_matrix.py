@@ -1,0 +1,130 @@
+"""Matrix instructions of a warp as data: `mma.sync`, and `ldmatrix`, which fills its operands from local memory.
+
+Which lane and register holds which element is a product of spreads for all of them, lane / 4 on one axis and lane % 4
+on the other (PTX ISA, "Warp Level Matrix Instructions", which `link` points into).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemmgen.ir.atoms import CopyAtom, Fragment, Matrices, Spread
+from gemmgen.ir.dtypes import BF16, F16, F32, DType, accumulator
+from gemmgen.ir.expr import Var
+
+LANE = Var("lane")
+#: Lanes of a warp: eight lines of four.
+LANES, LINES, ACROSS = 32, 8, 4
+#: Bytes of a line of the 8 x 16 bytes that `ldmatrix` calls a matrix; an operand is two of them deep.
+LINE_BYTES = 16
+#: Bytes of elements that `ldmatrix` can turn.
+TURNED_BYTES = 2
+#: Registers that an accumulator of 16 x 8 takes along each axis.
+HIGH = WIDE = 2
+NEEDS = frozenset({"mma"})
+_PTX = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#"
+
+
+@dataclass(frozen=True, slots=True)
+class WarpAtom:
+    """acc [16, 8] += a [16, depth] @ b [depth, 8], by a warp as one: `mma.sync.aligned.m16n8k*.row.col`.
+
+    Attributes:
+        name: how schedules ask for it.
+        dtype: of A's and B's elements as they lie in memory.
+        short: what PTX calls the type that it multiplies.
+        section: of the PTX ISA, with pictures of the fragments.
+        digits: of the significand, what it multiplies by; fewer than `dtype` has where elements are rounded before.
+        products: how many of it make one product: with 3, an element is the sum of two terms.
+    """
+
+    name: str
+    dtype: DType
+    short: str
+    section: str
+    digits: int
+    products: int = 1
+
+    @property
+    def link(self) -> str:
+        """Where it is defined."""
+        return _PTX + self.section
+
+    @property
+    def line(self) -> int:
+        """Elements of a line."""
+        return LINE_BYTES // self.dtype.size
+
+    @property
+    def depth(self) -> int:
+        """How deep in K it goes."""
+        return 2 * self.line
+
+    @property
+    def sums(self) -> DType:
+        """The type of the accumulators."""
+        return accumulator(self.dtype)
+
+    @property
+    def lanes(self) -> int:
+        """Of the sub-group that runs it."""
+        return LANES
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Features of the target."""
+        return NEEDS
+
+    @property
+    def rounds(self) -> bool:
+        """Whether elements must be rounded before."""
+        return self.digits < self.dtype.digits
+
+    @property
+    def k(self) -> Spread:
+        """K, along which a lane of four holds words of neighbours."""
+        run = self.line // ACROSS
+        return Spread(2 * run, ACROSS, run, LANE % ACROSS)
+
+    @property
+    def a(self) -> Fragment:
+        """Rows by K."""
+        return Fragment(Spread(HIGH, LINES, 1, LANE // ACROSS), self.k)
+
+    @property
+    def b(self) -> Fragment:
+        """K by columns, each column's registers together."""
+        return Fragment(self.k, Spread(1, LINES, 1, LANE // ACROSS), transposed=True)
+
+    @property
+    def c(self) -> Fragment:
+        """Rows by columns."""
+        return Fragment(Spread(HIGH, LINES, 1, LANE // ACROSS), Spread(WIDE, ACROSS, WIDE, LANE % ACROSS))
+
+
+_DEEP, _FLAT = "warp-level-matrix-fragment-mma-16816-float", "warp-level-matrix-fragment-mma-1688"
+#: By name and the type of A and B.
+WARP_ATOMS: tuple[WarpAtom, ...] = (
+    WarpAtom("mma", BF16, "bf16", _DEEP, BF16.digits),
+    WarpAtom("mma", F16, "f16", _DEEP, F16.digits),
+    WarpAtom("mma_tf32", F32, "tf32", _FLAT, 11),
+)
+WARP_NAMES: tuple[str, ...] = tuple(dict.fromkeys(atom.name for atom in WARP_ATOMS))
+
+
+def warp_atom(name: str, dtype: DType) -> WarpAtom | None:
+    """The instruction that a schedule's atom means for a type; None if there is none."""
+    return next((atom for atom in WARP_ATOMS if (atom.name, atom.dtype) == (name, dtype)), None)
+
+
+def line_atom(operand: str, turned: bool, size: int) -> CopyAtom | None:
+    """What fills a warp's operand from local memory, of elements of `size` bytes: two or four matrices of 8 x 16 bytes
+    (PTX ISA, "Warp-level matrix load instruction: ldmatrix"), in the order in which `mma.sync` has their registers.
+    Lane 8 q + i says where line i of matrix q begins; each lane gets four bytes of a line of each or, turned, two
+    elements of a column. None where the instruction can't: it turns elements of two bytes alone.
+    """
+    if turned and size != TURNED_BYTES:
+        return None
+    name = f"ldmatrix_{operand}{'_turned' if turned else ''}"
+    matrices = Matrices(turned, operand == "a")
+    return CopyAtom(name, (0, 1), (0, 0), (2, 4, 8), "inside", NEEDS, aligned=True, bytes=(8, 16), matrices=matrices)

@@ -175,10 +175,11 @@ class Check:
         return f"validation {verdict}: error {self.error:.3g} at most, {self.worst:.3g} of the bound {self.bound}"
 
     @classmethod
-    def of(cls, data: Matrices, spec: GemmSpec, result: Matrix) -> Self:
+    def of(cls, data: Matrices, spec: GemmSpec, result: Matrix, product_error: float = 0.0) -> Self:
         """The error of |result - (alpha A B + beta C)| <= gamma_(K+2) (|alpha| |A| |B| + |beta| |C|).
 
-        Where C is of fewer digits than sums are, its rounding comes on top; whole numbers allow no error.
+        Where C is of fewer digits than sums are, its rounding comes on top, and `product_error` of each product where
+        elements are rounded before; whole numbers allow no error.
         """
         alpha = 1.0 if spec.alpha is None else spec.alpha
         beta = spec.beta or 0.0
@@ -197,10 +198,11 @@ class Check:
         # as well, which shows where sums are float64.
         steps = (data.sizes[2] + 2) * (2 if sums == F64 else 1)
         unit = steps * 0.5**sums.digits
-        bound = unit / (1 - unit) * size + steps * smallest(sums)
+        bound = (unit / (1 - unit) + product_error) * size + steps * smallest(sums)
         if stored != sums:
             bound += 0.5**stored.digits * (np.abs(reference) + bound) + smallest(stored)
-        more = "" if stored == sums else f" and of rounding to {stored}"
+        more = f" + {product_error:.2g} |A||B| of rounded elements" if product_error else ""
+        more += "" if stored == sums else f" and of rounding to {stored}"
         return cls(float((error / bound).max()), float(error.max()), f"gamma_K |A||B|{more}")
 
 

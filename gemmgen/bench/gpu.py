@@ -8,9 +8,12 @@ from dataclasses import replace
 from importlib.util import find_spec
 from types import EllipsisType
 
+from gemmgen.bench import elements
 from gemmgen.bench.measure import launches
 from gemmgen.bench.records import Accuracy, Size, variant
-from gemmgen.errors import SpecError
+from gemmgen.errors import DeviceError, SpecError
+from gemmgen.ir.dtypes import ALL_DTYPES, F32, F64, MATRIX_DTYPES, accumulator
+from gemmgen.ir.warp_matrix import product_error
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, translated
 from gemmgen.schedule import Schedule
@@ -31,66 +34,73 @@ Launch = Callable[[], None]
 class GpuProblem:
     """A and B of one size on a GPU, normal numbers, with what float64 makes of them."""
 
-    def __init__(self, size: Size, dtype: str, seed: int, device: CudaDeviceInfo) -> None:
+    def __init__(self, size: Size, dtype: str, seed: int, device: CudaDeviceInfo, result: str | None = None) -> None:
         require_cupy()
+        elements.require(dtype)
         import cupy
 
         self.size, self.dtype, self.device = size, dtype, device
+        self.result = result or dtype
         with translated(device.name), cupy.cuda.Device(device.number):
             rng = cupy.random.default_rng(seed)
-            self.a = rng.standard_normal(size.shape(size.m, size.k), dtype=dtype)
-            self.b = rng.standard_normal(size.shape(size.k, size.n), dtype=dtype)
+            drawn = F64.name if dtype == F64.name else F32.name
+            self.a = elements.of_type(rng.standard_normal(size.shape(size.m, size.k), dtype=drawn), dtype)
+            self.b = elements.of_type(rng.standard_normal(size.shape(size.k, size.n), dtype=drawn), dtype)
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self._reference()
             cupy.cuda.Device(device.number).synchronize()
 
     def _reference(self) -> None:
-        """Reference and bound, by rows: float64 needs twice the memory, and the absolute values as much again."""
+        """Reference and |A| |B|, by rows: float64 needs twice the memory, and the absolute values as much again."""
         import cupy
 
-        size = self.size
-        unit = (size.k + 2) * float(cupy.finfo(self.dtype).eps) / 2
+        size, a = self.size, cupy.asarray(elements.plain(self.a))
         self.reference = cupy.empty(size.shape(size.m, size.n), "float64")
-        self.bound = cupy.empty(size.shape(size.m, size.n), "float32")
-        b = self.b.astype("float64")
+        self.absolute = cupy.empty(size.shape(size.m, size.n), "float32")
+        b = cupy.asarray(elements.plain(self.b)).astype("float64")
         for part in self._parts():
-            self.reference[part] = cupy.matmul(self.a[part].astype("float64"), b)
+            self.reference[part] = cupy.matmul(a[part].astype("float64"), b)
         cupy.absolute(b, out=b)
         for part in self._parts():
-            self.bound[part] = cupy.matmul(cupy.absolute(self.a[part]).astype("float64"), b) * (unit / (1 - unit))
+            self.absolute[part] = cupy.matmul(cupy.absolute(a[part]).astype("float64"), b)
 
     def _parts(self) -> list[tuple[EllipsisType, slice, slice]]:
         """Some rows of each matrix, and then those after them."""
         starts = range(0, self.size.m, REFERENCE_ROWS)
         return [(..., slice(row, row + REFERENCE_ROWS), slice(None)) for row in starts]
 
-    def accuracy(self, c: object) -> Accuracy:
-        """Of a result on the GPU."""
+    def accuracy(self, c: object, product_error: float = 0.0) -> Accuracy:
+        """Of a result on the GPU: gamma_(K+2) of the type of sums, what products are off before, and C's rounding."""
         import cupy
 
-        result = cupy.asarray(c)
+        result = cupy.asarray(elements.plain(c))
+        sums, stored = accumulator(MATRIX_DTYPES[self.dtype]), ALL_DTYPES[self.result]
+        unit = (self.size.k + 2) * 0.5**sums.digits
+        of_absolute = unit / (1 - unit) + product_error
+        of_reference = 0.0 if stored == sums else 0.5**stored.digits
         square = total = worst = 0.0
         for part in self._parts():
             off = cupy.absolute(result[part] - self.reference[part])
             off[~cupy.isfinite(off)] = cupy.inf
-            worst = max(worst, float((off / self.bound[part]).max()))
+            bound = self.absolute[part] * (of_absolute * (1 + of_reference))
+            if of_reference:
+                bound += cupy.absolute(self.reference[part]) * of_reference
+            worst = max(worst, float((off / bound).max()))
             square += float(cupy.square(off).sum())
             total += float(cupy.square(self.reference[part]).sum())
         return Accuracy((square / total) ** 0.5, worst)
 
     def operand(self, matrix: object, order: str) -> object:
         """The matrix stored by rows or by columns."""
-        import cupy
+        return elements.stored(matrix, order)
 
-        array = cupy.asarray(matrix)
-        return array if order == "row" else cupy.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
-
-    def poisoned(self, order: str = "row") -> object:
+    def poisoned(self, order: str = "row", dtype: str | None = None) -> object:
         """Memory for C, full of NaN."""
         import cupy
 
         shape = self.size.shape(self.size.m, self.size.n)
-        return self.operand(cupy.full(shape, cupy.nan, self.dtype), order)
+        empty = cupy.full(shape, cupy.nan, F64.name if self.dtype == F64.name else F32.name)
+        return self.operand(elements.of_type(empty, dtype or self.result), order)
 
 
 class Graphed:
@@ -99,10 +109,18 @@ class Graphed:
     Args:
         launch: queues one product on the current stream.
         capture: makes a graph of some launches; what it returns replays that on the problem's stream.
+        product_error: how far its products may be off before they are summed.
     """
 
     def __init__(
-        self, name: str, problem: GpuProblem, launch: Launch, c: object, capture: Capture, variant: str = ""
+        self,
+        name: str,
+        problem: GpuProblem,
+        launch: Launch,
+        c: object,
+        capture: Capture,
+        variant: str = "",
+        product_error: float = 0.0,
     ) -> None:
         import cupy
 
@@ -114,7 +132,7 @@ class Graphed:
                 launch()
             # Of the whole GPU: torch has streams of its own.
             cupy.cuda.Device(problem.device.number).synchronize()
-            self.accuracy = problem.accuracy(c)
+            self.accuracy = problem.accuracy(c, product_error)
             probe = capture(launch, PROBE)
             probe()
             self.estimate = self._timed(probe) / PROBE
@@ -166,10 +184,12 @@ def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = 
     c = problem.poisoned(spec.c_order)
 
     def launch() -> None:
-        kernel(a, b, c)
+        # Said, since tensors of torch would be multiplied on torch's own current stream.
+        kernel(a, b, c, stream=problem.stream)
 
+    error = product_error(schedule.atom, spec.dtype)
     promised = kernel.source_for(a, b, c).spec
-    return Graphed(schedule.slug(), problem, launch, c, _cupy_capture(problem), variant(promised))
+    return Graphed(schedule.slug(), problem, launch, c, _cupy_capture(problem), variant(promised), error)
 
 
 def _cupy_capture(problem: GpuProblem) -> Capture:
@@ -194,20 +214,27 @@ def _cupy_capture(problem: GpuProblem) -> Capture:
     return capture
 
 
-def cublas(problem: GpuProblem) -> Graphed:
-    """cuBLAS in float32: by torch, else by CuPy."""
-    return _cublas_of_torch(problem) if find_spec("torch") else _cublas_of_cupy(problem)
+def cublas(problem: GpuProblem, tf32: bool = False) -> Graphed:
+    """cuBLAS: by torch, else by CuPy. Raises: DeviceError where TF32 is asked for without torch."""
+    if find_spec("torch"):
+        return _cublas_of_torch(problem, tf32)
+    if tf32:
+        raise DeviceError(
+            "cublas_tf32 is called by torch, which is missing: pip install torch, or leave it out of --vs"
+        )
+    return _cublas_of_cupy(problem)
 
 
-def _cublas_of_torch(problem: GpuProblem) -> Graphed:
+def _cublas_of_torch(problem: GpuProblem, tf32: bool) -> Graphed:
     import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = False
-    c = problem.poisoned()
-    a, b, out = (torch.from_dlpack(x) for x in (problem.a, problem.b, c))
+    c = problem.poisoned(dtype=problem.dtype)
+    a, b, out = (x if isinstance(x, torch.Tensor) else torch.from_dlpack(x) for x in (problem.a, problem.b, c))
     theirs = torch.cuda.ExternalStream(problem.stream.ptr, device=a.device)
 
     def launch() -> None:
+        # What a graph holds is chosen when it is captured.
+        torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.matmul(a, b, out=out)
 
     def capture(launch: Launch, count: int) -> Launch:
@@ -223,13 +250,15 @@ def _cublas_of_torch(problem: GpuProblem) -> Graphed:
 
         return replay
 
-    return Graphed("cublas", problem, launch, c, capture)
+    # Hopper's instructions take the bits that TF32 has: each operand is off by up to 2^-10.
+    error = (1 + 2.0**-10) ** 2 - 1 if tf32 else 0.0
+    return Graphed("cublas_tf32" if tf32 else "cublas", problem, launch, c, capture, product_error=error)
 
 
 def _cublas_of_cupy(problem: GpuProblem) -> Graphed:
     import cupy
 
-    c = problem.poisoned()
+    c = problem.poisoned(dtype=problem.dtype)
 
     def launch() -> None:
         cupy.matmul(problem.a, problem.b, out=c)

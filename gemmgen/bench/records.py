@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from statistics import median
 
 from gemmgen.errors import SpecError, UserError
-from gemmgen.ir.dtypes import F32
+from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.spec import GemmSpec
 
 #: Peers that can be measured -> what they are.
 PEERS = {
     "cublas": "NVIDIA's library, by torch.mm (TF32 off) or else cupy.matmul",
+    "cublas_tf32": "the same with TF32 on, float32 alone, by torch",
     "clblast": "CLBlast on the same device by OpenCL, in a process of its own",
     "mkl": "MKL's sgemm on the CPU, in a process of its own",
     "numpy": "numpy.matmul on the CPU, in a process of its own",
 }
+#: Types other than float32 that cuBLAS is called for.
+MEASURED = (F16.name, BF16.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +210,22 @@ def parse_peers(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def check_dtype(text: str) -> None:
-    """Raises: SpecError for an element type that can't be measured."""
-    if text != F32.name:
-        raise SpecError(
-            f"--dtype {text} can't be measured: peers are called for {F32} alone so far, and one that computes in "
-            f"another type would be no comparison: leave --dtype out, or time kernels by gemmgen run --dtype {text}"
-        )
+def check_dtypes(dtypes: Iterable[str], peers: Iterable[str], backend: str) -> None:
+    """Raises: SpecError for element types that can't be measured side by side, or by a peer, with every problem."""
+    found = list(dict.fromkeys(dtypes))
+    problems = []
+    if len(found) > 1:
+        problems.append(f"kernels of {' and '.join(found)} are no comparison: measure them apart, or give --dtype")
+    for dtype in found:
+        if dtype == F32.name:
+            continue
+        if dtype not in MEASURED or backend != "cuda":
+            known = ", ".join((F32.name, *(MEASURED if backend == "cuda" else ())))
+            problems.append(
+                f"{dtype} can't be measured on {backend}: use {known}, or time kernels by gemmgen run --dtype {dtype}"
+            )
+        others = [name for name in peers if name != "cublas"]
+        if others:
+            problems.append(f"{', '.join(others)} multiply {F32} alone here, not {dtype}: leave them out of --vs")
+    if problems:
+        raise SpecError(problems)

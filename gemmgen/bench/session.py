@@ -124,7 +124,7 @@ class Makers:
         if self._plan.backend == "cuda":
             from gemmgen.bench.gpu import ours
 
-            return ours(self._gpu(spec.dtype.name), spec, schedule, self._plan.exact, self._plan.strict)
+            return ours(self._gpu(), spec, schedule, self._plan.exact, self._plan.strict)
         from gemmgen.bench.host import OpenclKernel
 
         return OpenclKernel(self._size, spec, schedule, self._plan.device, self._plan.seed)
@@ -132,10 +132,10 @@ class Makers:
     def peer(self, name: str) -> Contender:
         """A library. Raises: UserError."""
         dtype = self._plan.jobs[0][0].dtype.name
-        if name == "cublas":
+        if name in ("cublas", "cublas_tf32"):
             from gemmgen.bench.gpu import cublas
 
-            return cublas(self._gpu(dtype))
+            return cublas(self._gpu(), tf32=name == "cublas_tf32")
         from gemmgen.bench.host import PeerProcess
 
         device = self._opencl_number() if name == "clblast" else None
@@ -151,11 +151,12 @@ class Makers:
             return device.number
         return pick(device=device.name if isinstance(device, CudaDeviceInfo) else None).number
 
-    def _gpu(self, dtype: str) -> GpuProblem:
+    def _gpu(self) -> GpuProblem:
         if self._problem is None:
             from gemmgen.bench.gpu import GpuProblem
             from gemmgen.runtime.cuda_devices import pick
 
             device = pick(self._plan.device if self._plan.backend == "cuda" else None)
-            self._problem = GpuProblem(self._size, dtype, self._plan.seed, device)
+            spec = self._plan.jobs[0][0]
+            self._problem = GpuProblem(self._size, spec.dtype.name, self._plan.seed, device, spec.result.name)
         return self._problem

@@ -28,6 +28,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096 --vs cublas,numpy --json bench.json",
         "gemmgen bench --backend opencl --preset L3_SIMD_32x2_1x8 --sizes 1024 --vs clblast,mkl,numpy -d xeon",
         "gemmgen bench --backend cuda --best --sizes 512,1024,2048,4096,8192 --plot bench.svg",
+        "gemmgen bench --backend cuda --preset mma_8x16_16x16 --sizes 4096 --vs cublas",
     )
 )
 
@@ -50,8 +51,12 @@ Sizes = Annotated[
         "--sizes", metavar="N|MxNxK|B:N,...", help="Such as 512,128x14336x4096 (M x N x K), 256:64 (a batch)."
     ),
 ]
-Peers = Annotated[str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, clblast, mkl, numpy; '' for none.")]
-Dtype = Annotated[str, typer.Option("--dtype", metavar="TYPE", help="Element type: float32.")]
+Peers = Annotated[
+    str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, cublas_tf32, clblast, mkl, numpy; '' for none.")
+]
+Dtype = Annotated[
+    str | None, typer.Option("--dtype", metavar="TYPE", help="float32, float16 or bfloat16; else the preset's.")
+]
 LdMultiple = Annotated[
     str | None,
     typer.Option("--ld-multiple", metavar="N", help="Promise it of leading dimensions; else matrices choose."),
@@ -75,7 +80,7 @@ def bench(
     best: Best = False,
     sizes: Sizes = "4096",
     vs: Peers = "cublas",
-    dtype: Dtype = "float32",
+    dtype: Dtype = None,
     ld_multiple: LdMultiple = None,
     strict: Strict = False,
     rounds: Rounds = 5,
@@ -102,8 +107,9 @@ def bench(
     attempt(problems, check_plot, plot)
     measured = attempt(problems, records.parse_sizes, sizes)
     peers = attempt(problems, _peers, vs)
-    attempt(problems, records.check_dtype, dtype)
-    jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best, ld_multiple)
+    jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best, ld_multiple, dtype)
+    asked = [dtype] if dtype else [spec.dtype.name for spec, _ in jobs or ()]
+    attempt(problems, records.check_dtypes, asked, peers or (), backend)
     if problems or measured is None or peers is None or jobs is None:
         raise UserError(problems)
     exact = ld_multiple is not None
@@ -150,7 +156,9 @@ def _peers(vs: str) -> tuple[str, ...]:
     return peers
 
 
-def _jobs(backend: str, named: list[str], files: list[Path], best: bool, ld_multiple: str | None) -> tuple[Job, ...]:
+def _jobs(
+    backend: str, named: list[str], files: list[Path], best: bool, ld_multiple: str | None, dtype: str | None
+) -> tuple[Job, ...]:
     """What to measure. Raises: UserError with every problem."""
     from gemmgen.ir.dtypes import F32
     from gemmgen.presets import load, names
@@ -158,12 +166,13 @@ def _jobs(backend: str, named: list[str], files: list[Path], best: bool, ld_mult
     presets = [name.strip() for text in named for name in text.split(",") if name.strip()]
     if best and not presets and not files:
         # What differs from run to run is measured where it is asked for by name.
-        comparable = [name for name in names() if load(name).spec.dtype == F32]
+        # So is what rounds elements before it multiplies them.
+        comparable = [name for name in names() if load(name).spec.dtype == F32 and not load(name).schedule.by_warps]
         reproducible = [name for name in comparable if not load(name).schedule.atomic]
         presets = [name for name in reproducible if backend == "opencl" or _fits_cuda(name)]
     problems = [] if presets or files else ["nothing to measure: give --preset, --schedule or --best"]
-    requests = [Request(preset=name, ld_multiple=ld_multiple) for name in dict.fromkeys(presets)]
-    requests += [Request(schedule_file=path, ld_multiple=ld_multiple) for path in files]
+    requests = [Request(preset=name, ld_multiple=ld_multiple, dtype=dtype) for name in dict.fromkeys(presets)]
+    requests += [Request(schedule_file=path, ld_multiple=ld_multiple, dtype=dtype) for path in files]
     found = [attempt(problems, request.resolve) for request in requests]
     if problems:
         raise UserError(dict.fromkeys(problems))

@@ -178,10 +178,11 @@ class Check:
         return f"validation {verdict}: error {self.error:.3g} at most, {self.worst:.3g} of the bound {self.bound}"
 
     @classmethod
-    def of(cls, data: Matrices, spec: GemmSpec, result: Matrix) -> Self:
+    def of(cls, data: Matrices, spec: GemmSpec, result: Matrix, product_error: float = 0.0) -> Self:
         """The error of |result - (alpha A B + beta C)| <= gamma_(K+2) (|alpha| |A| |B| + |beta| |C|).
 
-        Where C is of fewer digits than sums are, its rounding comes on top; whole numbers allow no error. Of complex
+        Where C is of fewer digits than sums are, its rounding comes on top, and `product_error` of each product where
+        elements are rounded before; whole numbers allow no error. Of complex
         numbers each part is a real sum of 2 K products, whose factors alpha and beta take two operations each, with an
         error of gamma_(2K+4) of terms that amount to sqrt(2) |alpha| |A| |B| + |beta| |C|; so the modulus of the error
         is within 2 gamma_(2K+4) (|alpha| |A| |B| + |beta| |C|) (Higham, Accuracy and Stability of Numerical Algorithms,
@@ -208,11 +209,12 @@ class Check:
         parts = 1 if sums.real is None else 2
         steps = (data.sizes[2] + 2) * parts * (2 if (sums.real or sums) == F64 else 1)
         unit = steps * 0.5**sums.digits
-        bound = parts * (unit / (1 - unit) * size + steps * smallest(sums))
+        bound = parts * ((unit / (1 - unit) + product_error) * size + steps * smallest(sums))
         if stored != sums:
             bound += 0.5**stored.digits * (np.abs(reference) + bound) + smallest(stored)
-        more = "" if stored == sums else f" and of rounding to {stored}"
         gamma = "gamma_K" if parts == 1 else "2 gamma_2K"
+        more = f" + {product_error:.2g} |A||B| of rounded elements" if product_error else ""
+        more += "" if stored == sums else f" and of rounding to {stored}"
         return cls(float((error / bound).max()), float(error.max()), f"{gamma} |A||B|{more}")
 
 

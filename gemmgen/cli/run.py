@@ -216,8 +216,9 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
     good = True
     if plan.validate:
         from gemmgen.cli.matrices import Check
+        from gemmgen.ir.warp_matrix import product_error
 
-        check = Check.of(data, spec, result)
+        check = Check.of(data, spec, result, product_error(schedule.atom, spec.dtype))
         say(f"  {check}\n")
         good = check.passed
     if output is not None and good:

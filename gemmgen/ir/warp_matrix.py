@@ -81,6 +81,11 @@ class WarpAtom:
         return self.digits < self.dtype.digits
 
     @property
+    def error(self) -> float:
+        """How far a product of two elements may be off before it is summed, as a part of it."""
+        return (1 + 0.5**self.digits) ** 2 - 1 if self.rounds else 0.0
+
+    @property
     def k(self) -> Spread:
         """K, along which a lane of four holds words of neighbours."""
         run = self.line // ACROSS
@@ -128,3 +133,9 @@ def line_atom(operand: str, turned: bool, size: int) -> CopyAtom | None:
     name = f"ldmatrix_{operand}{'_turned' if turned else ''}"
     matrices = Matrices(turned, operand == "a")
     return CopyAtom(name, (0, 1), (0, 0), (2, 4, 8), "inside", NEEDS, aligned=True, bytes=(8, 16), matrices=matrices)
+
+
+def product_error(name: str, dtype: DType) -> float:
+    """How far a schedule's atom may be off in a product of two elements, beside what sums lose: nothing, in most."""
+    atom = warp_atom(name, dtype)
+    return 0.0 if atom is None else atom.error

@@ -246,7 +246,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         key = device, stream, workspace.name, elements
         with self._lock:
             if key not in self._workspaces:
-                self._workspaces[key] = cupy.empty(elements, workspace.dtype.name)
+                # By bytes: CuPy need not know the type.
+                self._workspaces[key] = cupy.empty(elements * workspace.dtype.size, "uint8")
             return int(self._workspaces[key].data.ptr)
 
     def _allocate(self, view: View, like: GpuMatrix, stream: int) -> GpuMatrix:

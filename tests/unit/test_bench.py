@@ -21,7 +21,7 @@ from gemmgen.bench.records import (
     Row,
     Size,
     Timing,
-    check_dtype,
+    check_dtypes,
     parse_peers,
     parse_sizes,
     to_csv,
@@ -66,7 +66,9 @@ def test_peers() -> None:
     assert parse_peers("cublas, numpy,cublas") == ("cublas", "numpy")
     assert parse_peers("") == ()
     assert parse_peers("MKL,clblast") == ("mkl", "clblast")
-    with pytest.raises(UserError, match="'fastblas' does not exist: give some of cublas, clblast, mkl, numpy"):
+    with pytest.raises(
+        UserError, match="'fastblas' does not exist: give some of cublas, cublas_tf32, clblast, mkl, numpy"
+    ):
         parse_peers("mkl,fastblas")
 
 
@@ -92,9 +94,18 @@ def test_a_broken_library_is_told(tmp_path: Path) -> None:
 
 
 def test_other_types_are_refused_with_the_reason() -> None:
-    check_dtype("float32")
-    with pytest.raises(SpecError, match="float16 can't be measured: peers are called for float32 alone"):
-        check_dtype("float16")
+    check_dtypes(["float32"], ["cublas", "cublas_tf32", "numpy"], "opencl")
+    check_dtypes(["bfloat16", "bfloat16"], ["cublas"], "cuda")
+    with pytest.raises(SpecError) as error:
+        check_dtypes(["float16", "int8"], ["cublas", "mkl"], "cuda")
+    assert [problem.split(":")[0] for problem in error.value.problems] == [
+        "kernels of float16 and int8 are no comparison",
+        "mkl multiply float32 alone here, not float16",
+        "int8 can't be measured on cuda",
+        "mkl multiply float32 alone here, not int8",
+    ]
+    with pytest.raises(SpecError, match="float16 can't be measured on opencl: use float32, or time kernels"):
+        check_dtypes(["float16"], [], "opencl")
 
 
 def test_turns_are_shuffled_and_medians_forgive_one_slow_round() -> None:

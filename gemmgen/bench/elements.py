@@ -1,0 +1,52 @@
+"""Matrices on a GPU by their elements' type: CuPy's arrays, and torch's tensors where CuPy lacks the type."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from gemmgen.errors import DeviceError
+from gemmgen.ir.dtypes import BF16
+
+
+def require(dtype: str) -> None:
+    """Raises: DeviceError where nothing that is installed holds such matrices on a GPU."""
+    if dtype == BF16.name and not find_spec("torch"):
+        raise DeviceError(f"matrices of {dtype} are torch's tensors here, but torch is missing: pip install torch")
+
+
+def of_type(array: object, dtype: str) -> object:
+    """A CuPy array of float32 in another type, rounded to nearest."""
+    import cupy
+
+    numbers = cupy.asarray(array)
+    if dtype != BF16.name:
+        return numbers.astype(dtype, copy=False)
+    import torch
+
+    return torch.from_dlpack(numbers).to(torch.bfloat16)
+
+
+def plain(matrix: object) -> object:
+    """Its numbers as a CuPy array of a type that CuPy computes with."""
+    import cupy
+
+    if hasattr(matrix, "__cuda_array_interface__") and not hasattr(matrix, "data_ptr"):
+        return cupy.asarray(matrix)
+    import torch
+
+    assert isinstance(matrix, torch.Tensor)
+    return cupy.from_dlpack(matrix.float().contiguous())
+
+
+def stored(matrix: object, order: str) -> object:
+    """The matrix stored by rows or by columns."""
+    import cupy
+
+    if order == "row":
+        return matrix
+    if isinstance(matrix, cupy.ndarray):
+        return cupy.ascontiguousarray(matrix.swapaxes(-1, -2)).swapaxes(-1, -2)
+    import torch
+
+    assert isinstance(matrix, torch.Tensor)
+    return matrix.transpose(-1, -2).contiguous().transpose(-1, -2)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from gemmgen.errors import LoweringError
+from gemmgen.errors import LoweringError, SpecError
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import as_int
@@ -18,7 +18,7 @@ from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multip
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec, factor
+from gemmgen.spec import GemmSpec
 
 _MOST_OWNERS = 12
 _ATOMS = {
@@ -65,10 +65,11 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     """The picture, some 40 lines. Raises: UserError where the target can't run the schedule."""
     from gemmgen.driver import lower  # only when asked for: all passes come with it
 
+    if spec.alpha == 0:
+        raise SpecError("alpha = 0 leaves no product to explain: fold another factor, or leave alpha out")
     kernel = lower(spec, schedule, target, stop_after="build")
     costs = _costs(kernel, spec)
-    what = f"C = {spec.product()}{_addend(spec.beta)}"
-    head = f"{kernel.name}: {what} ({spec.label()}) on {target.name}"
+    head = f"{kernel.name}: {spec.formula()} ({spec.label()}) on {target.name}"
     parts = (
         [head],
         _boxes(schedule),
@@ -80,11 +81,6 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
         _intensity(costs, spec, schedule),
     )
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
-
-
-def _addend(beta: complex | None) -> str:
-    times = "" if beta == 1 else f"{'beta' if beta is None else factor(beta)} * "
-    return "" if beta == 0 else f" + {times}C"
 
 
 # --- tiles ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
 from gemmgen.runtime.cuda_build import GRID_LIMITS
 from gemmgen.source import Argument, EntryPoint, Source
-from gemmgen.spec import GemmSpec, Order, factor
+from gemmgen.spec import GemmSpec, Order
 
 #: C's operators as Python spells them -> how tightly they bind (integers are never negative here).
 _OPERATORS = {
@@ -153,6 +153,7 @@ def render_module(source: Source) -> str:
         alignment=source.alignment,
         ld_multiple=source.spec.ld_multiple,
         arguments=[_argument(argument, slow, operands[-1].name) for argument in entry.arguments],
+        skips={"alpha", "k"} <= {argument.name for argument in entry.arguments},
         has_images=any(argument.kind == "image" for argument in entry.arguments),
         has_pitches=any(argument.name.startswith("ld") for argument in entry.arguments),
     )
@@ -196,9 +197,7 @@ def _parameters(source: Source) -> str:
 def _formula(source: Source) -> str:
     if source.operation == "transpose":
         return "B = transpose of A."
-    folded = " + C" if source.spec.beta == 1 else f" + {factor(source.spec.beta or 0)} * C"
-    beta = {"never": "", "maybe": " + beta * C", "always": folded}[_reads(source)]
-    return f"C = {source.spec.product('@')}{beta}."
+    return f"{source.spec.formula('@')}."
 
 
 def _promises(spec: GemmSpec) -> list[tuple[str, str]]:

@@ -102,6 +102,8 @@ class GemmSpec:
                 )
             elif not sums.is_float and value.real != int(value.real):
                 problems.append(f"{name} = {value:g} is no whole number, but sums are {sums}: give one, or use float32")
+        if (self.alpha, self.beta) == (0, 1):
+            problems.append("alpha = 0 and beta = 1 leave C as it is: fold another factor, or launch nothing")
         return problems
 
     @property
@@ -120,11 +122,11 @@ class GemmSpec:
         is_complex = self.dtype.real is not None
         return is_complex and self.conj_a, is_complex and self.conj_b
 
-    def product(self, sign: str = "*") -> str:
-        """`alpha * A * B` with what is folded, as head comments and docstrings have it."""
-        alpha = "" if self.alpha == 1 else "alpha * " if self.alpha is None else f"{factor(self.alpha)} * "
+    def formula(self, sign: str = "*") -> str:
+        """`C = alpha * A * B + beta * C` with what is folded, as comments and docstrings have it."""
         a, b = (f"conj({name})" if conj else name for name, conj in zip("AB", self.conj, strict=True))
-        return f"{alpha}{a} {sign} {b}"
+        terms = ((_times("alpha", self.alpha), f"{a} {sign} {b}"), (_times("beta", self.beta), "C"))
+        return f"C = {' + '.join(times + term for times, term in terms if times is not None) or '0'}"
 
     def label(self) -> str:
         """The spec in a line, as head comments print it."""
@@ -145,9 +147,12 @@ class GemmSpec:
         return f"{self.dtype}, sums{with_c} in {self.accumulator}"
 
 
-def factor(value: complex) -> str:
-    """A folded alpha or beta as comments have it."""
-    return f"({value:g})" if type(value) is complex else f"{value:g}"
+def _times(name: str, folded: complex | None) -> str | None:
+    """What stands before a factor's term; None where there is no term then."""
+    if folded == 0:
+        return None
+    value = name if folded is None else f"({folded:g})" if type(folded) is complex else f"{folded:g}"
+    return "" if folded == 1 else f"{value} * "
 
 
 def parse_dtype(text: str, key: str = "dtype") -> DType:

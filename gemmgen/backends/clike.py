@@ -16,7 +16,7 @@ from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, convert
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, compare, convert, number
 from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.stmt import (
     Advance,
@@ -183,6 +183,14 @@ class CLike(ABC):
     @abstractmethod
     def build_options(self) -> tuple[str, ...]:
         """What the compiler must be told."""
+
+    def no_product(self) -> str | None:
+        """The condition under which a launcher passes k = 0, so that A and B are not read; None where it can't know."""
+        scalars = {var.name: var for var in self.kernel.scalars}
+        if not {"alpha", "k"} <= scalars.keys():
+            return None
+        alpha = scalars["alpha"]
+        return self.expr(compare("==", alpha, number(0, alpha.dtype)))
 
     # --- statements -------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Var, as_int
 from gemmgen.ir.stmt import Alloc, AsyncGroup, Handover, Mbarrier, Move, Multiply, Stmt
-from gemmgen.ir.visit import local_bytes, walk
+from gemmgen.ir.visit import idle_without, local_bytes, walk
 
 WARP = 32
 #: CUDA's dimensions by number, 0 the fastest.
@@ -100,15 +100,19 @@ class Cuda(CLike):
         """The launcher; NVRTC, which compiles for the device alone, does not see it."""
         params = [*(self._param(p, "") for p in self.kernel.launch_params), "cudaStream_t stream"]
         empty = " || ".join(f"{var.name} < 1" for var in self.kernel.extents)
+        skips = self.no_product()
         lines = [
             "#ifndef __CUDACC_RTC__",
             f"// Queues the kernel{'s' if len(kernels) > 1 else ''} on a stream; matrices are in the device's memory.",
             *wrapped(f'extern "C" cudaError_t {self.kernel.name}_launch(', params),
             "{",
             *([f"    if ({empty}) {{", "        return cudaSuccess;", "    }"] if empty else []),
+            *([f"    if ({skips}) {{", "        k = 0; // so that A and B are not read", "    }"] if skips else []),
         ]
         for i, printer in enumerate(kernels):
-            lines += ["    {"] if len(kernels) > 1 else []
+            # CUDA refuses a grid of no blocks.
+            opening = "    if (k > 0) {" if idle_without(printer.kernel, Var("k")) else "    {"
+            lines += [opening] if len(kernels) > 1 else []
             inner = printer.launching(last=i + 1 == len(kernels))
             lines += [f"    {line}" for line in inner] if len(kernels) > 1 else inner
             lines += ["    }"] if len(kernels) > 1 else []

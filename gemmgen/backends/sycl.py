@@ -9,16 +9,15 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words
 from gemmgen.backends.files import environment, sections
 from gemmgen.backends.lines import fold_line, wrapped
-from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.sycl_main import program
-from gemmgen.backends.sycl_types import HEADERS, INTRINSICS, TYPES, converter, functions
+from gemmgen.backends.sycl_types import HEADERS, INTRINSICS, PAIRS, TYPES, converter, functions
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.stmt import Alloc, Barrier, For, Move
-from gemmgen.ir.visit import uses_calls, walk
+from gemmgen.ir.visit import idle_without, uses_calls, walk
 
 #: Built-in ids -> how a work-item asks for them; SYCL counts dimensions from the slowest.
 IDS = {"group_id": "get_group", "local_id": "get_local_id"}
@@ -39,8 +38,7 @@ class Sycl(CLike):
     lacks: ClassVar[frozenset[str]] = frozenset({"intel_sub_groups", "image_block_read"})
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
     types: ClassVar[dict[str, str]] = TYPES
-    #: By index: what `.x()` gives is no number but a part of a vector that can be assigned to.
-    pairs: ClassVar[Pairs] = Pairs("TYPE(RE, IM)", ("[0]", "[1]"), ("sycl::fma", "sycl::fma"))
+    pairs = PAIRS
     minimum: ClassVar[str] = "std::min"
 
     def template(self) -> str:
@@ -128,8 +126,7 @@ class Sycl(CLike):
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        lines = self.pairs.functions(self.kernel, self.types, INTRINSICS)
-        lines += functions(self.kernel, VECTORS)
+        lines = functions(self.kernel, VECTORS)
         loads = self._block_loads()
         named = {"at": "at", "load": "load_element", "atomic_add": "atomic_add"}
         lines += sections(INTRINSICS, {named[word] for word in named.keys() & self._words()})
@@ -166,6 +163,7 @@ class Sycl(CLike):
         text = template.render(
             workspace=any(matrix.name not in ("a", "b", "c") for matrix in self.kernel.matrices),
             opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
+            skips=self.no_product(),
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
             steps=[printer.step(16) for printer in kernels],
         )
@@ -183,6 +181,7 @@ class Sycl(CLike):
         return {
             "name": f"{namespace}::{self._own('kernel')}",
             "event": self._step or "product",
+            "idle": idle_without(self.kernel, Var("k")),
             "opening": wrapped(f"void {self.kernel.name}(", params),
             "dimensions": self._dimensions,
             "group": f"{one}{rows}, {cols}",

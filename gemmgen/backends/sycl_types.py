@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from gemmgen.backends.clike import way
 from gemmgen.backends.files import section, sections
+from gemmgen.backends.pairs import Pairs
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Move
@@ -25,6 +26,8 @@ TYPES = {
 }
 #: Where the functions stand that kernels are printed with.
 INTRINSICS = "sycl/intrinsics.hpp"
+#: By index: what `.x()` gives is no number but a part of a vector that can be assigned to.
+PAIRS = Pairs("TYPE(RE, IM)", ("[0]", "[1]"), ("sycl::fma", "sycl::fma"))
 #: What vectors of a class are made of, and called.
 WORDS = {
     "float16": ("unsigned short", "ushort"),
@@ -50,9 +53,10 @@ def converter(source: DType, to: DType) -> str:
 
 
 def functions(kernel: Kernel, vectors: Collection[str]) -> list[str]:
-    """The functions that a kernel converts by, and moves neighbours by, where its atoms are `vectors`."""
+    """The functions that a kernel computes and converts by, and moves neighbours by, where its atoms are `vectors`."""
     changes = {(source.name, to.name) for source, to, _ in conversions(kernel)}
-    lines = sections(INTRINSICS, {CONVERSIONS[change] for change in changes & set(CONVERSIONS)})
+    lines = PAIRS.functions(kernel, TYPES, INTRINSICS)
+    lines += sections(INTRINSICS, {CONVERSIONS[change] for change in changes & set(CONVERSIONS)})
     moves = [s for s in walk(kernel.body) if isinstance(s, Move) and s.atom.name in vectors]
     found = {(way(m), m.width, m.src.dtype, m.dst.dtype) for m in moves}
     # A copy that converts has one that doesn't inside.

@@ -14,7 +14,7 @@ from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec, Order, factor
+from gemmgen.spec import GemmSpec, Order
 
 #: All kernels of a file are of one language.
 Printer = TypeVar("Printer", bound=CLike)
@@ -67,13 +67,15 @@ def render(
 
 def computes(spec: GemmSpec) -> str:
     """What a product computes, in a line."""
-    times = "beta * " if spec.beta is None else "" if spec.beta == 1 else f"{factor(spec.beta)} * "
-    beta = "" if spec.beta == 0 else f" + {times}C"
-    return f"C = {spec.product()}{beta}; {spec.label()}"
+    return f"{spec.formula()}; {spec.label()}"
 
 
 def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> Notes:
-    """The schedule in words."""
+    """The schedule in words, and what a caller may rely on."""
+    unread = [("Unread", _unread(spec))]
+    if spec.alpha == 0:
+        alone = f"an element of C per {words.work_item}: A, B and the schedule have no part in it"
+        return [("Schedule", [alone]), ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)), *unread]
     (rows, cols), (high, wide) = schedule.tile, schedule.group
     block_rows, block_cols = schedule.block_tile
     text = (
@@ -84,13 +86,24 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     if schedule.atom == "dpas":
         read = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then block reads of 8 words"
         ways = [("A", wrap(read, WIDTH)), ("B", wrap(read, WIDTH))]
-        return [("Schedule", wrap(text, WIDTH)), *ways, ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))]
+        return [("Schedule", wrap(text, WIDTH)), *ways, ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)), *unread]
     return [
         ("Schedule", wrap(text, WIDTH)),
         ("A", wrap(_way(schedule.staged("a", spec.a_order), spec.a_order, spec.dtype, target, words), WIDTH)),
         ("B", wrap(_way(schedule.staged("b", spec.b_order), spec.b_order, spec.dtype, target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
+        *unread,
     ]
+
+
+def _unread(spec: GemmSpec) -> list[str]:
+    """Which matrices are not touched, so that nothing in them spreads, NaN among it."""
+    parts = []
+    if spec.alpha != 0 and spec.k is None:
+        parts.append("A and B where k is 0" + (", which serves for alpha = 0 as well" if spec.alpha is None else ""))
+    if spec.beta is None:
+        parts.append("C where beta is 0")
+    return ["; ".join(parts)] if parts else []
 
 
 def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object, str]]:

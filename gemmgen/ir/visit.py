@@ -286,6 +286,11 @@ def evaluate(node: Expr, values: Mapping[str, int]) -> int:
     raise LoweringError(f"{node} is not a number over {sorted(values)}")
 
 
+def idle_without(kernel: Kernel, size: Var) -> bool:
+    """Whether a kernel has no groups where a size is zero, though it may have some where others are not."""
+    return any(map_expr(extent, substitute({size: Const(0)})) == Const(0) for extent in kernel.grid)
+
+
 def local_bytes(kernel: Kernel) -> int:
     """Local memory of a group, in bytes."""
     local = [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]

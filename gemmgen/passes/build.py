@@ -44,13 +44,16 @@ from gemmgen.passes.positions import (
     SUM_COL,
     SUM_ROW,
 )
-from gemmgen.passes.total import build_start, build_total
+from gemmgen.passes.total import build_scale, build_start, build_total
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 
 def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     """The kernels of a validated request, in statements on tiles."""
+    if spec.alpha == 0:
+        plain = replace(Schedule(), name=schedule.name or schedule.slug())
+        return Program((build_scale(Plan(spec, plain, target)),))
     if schedule.atom == "dpas":
         return build_dpas(spec, schedule, target)
     gemm = _Gemm(spec, schedule, target)

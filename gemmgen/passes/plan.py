@@ -26,7 +26,7 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, WIDE, line_atom
 from gemmgen.passes.positions import BATCH, LANE, SUM_COL, SUM_ROW, WARP_COL, Positions
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec, factor
+from gemmgen.spec import GemmSpec
 
 #: Unroll the steps through a block of K up to this many; beyond it the code outgrows instruction caches.
 MOST_UNROLLED = 16
@@ -352,12 +352,4 @@ class Plan(Positions):
 
 def update_comment(spec: GemmSpec) -> str:
     """What the kernel says of C."""
-    product = spec.product()
-    match spec.beta:
-        case 0:
-            return f"C = {product}."
-        case None:
-            return f"C = {product} + beta * C; C is not read where beta is zero."
-        case 1:
-            return f"C = {product} + C."
-    return f"C = {product} + {factor(spec.beta)} * C."
+    return spec.formula() + ("; C is not read where beta is zero." if spec.beta is None else ".")

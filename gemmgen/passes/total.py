@@ -1,13 +1,15 @@
-"""The kernels beside a product whose K is split: one that adds up its parts, or one that C starts with."""
+"""Kernels with a work-item for each element of C: beside a product whose K is split, one that adds up its parts or one
+that C starts with; and all that is left of a product by alpha = 0.
+"""
 
 from __future__ import annotations
 
 from gemmgen.ir.atoms import Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, both, ceil_div, compare, number, select
+from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, both, ceil_div, compare, convert, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, If, Let, Registers, Store, Sum, Tile, Update
-from gemmgen.passes.plan import Plan
+from gemmgen.passes.plan import Plan, update_comment
 from gemmgen.passes.positions import ACROSS, BATCH, BATCH_COUNT, COL, ROW, call
 
 #: Work-items of a group, side by side along a row; fewer where each has many parts to add up, so that more of a device
@@ -25,9 +27,20 @@ def build_total(plan: Plan) -> Kernel:
 
 def build_start(plan: Plan) -> Kernel:
     """beta * C, to which parts are added."""
+    return _elementwise(plan, "start", (Comment("What the parts of K are added to."), _scale(plan)))
+
+
+def build_scale(plan: Plan) -> Kernel:
+    """beta * C, where nothing is added."""
+    return _elementwise(plan, "", (Comment(update_comment(plan.spec)), _scale(plan)))
+
+
+def _scale(plan: Plan) -> Store:
+    """A work-item's element by beta; it is not read where beta is zero."""
     place, zero = _place(plan), number(0, plan.sums)
-    value = select(compare("==", plan.beta, zero), zero, Bin("*", plan.beta, Load(plan.c, place)))
-    return _elementwise(plan, "start", (Comment("What the parts of K are added to."), Store(plan.c, place, value)))
+    scaled = Bin("*", plan.beta, convert(Load(plan.c, place), plan.sums))
+    value = select(compare("==", plan.beta, zero), zero, scaled)
+    return Store(plan.c, place, convert(value, plan.spec.result))
 
 
 def _single(plan: Plan, name: str) -> Registers:
@@ -61,7 +74,7 @@ def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = N
     )
     listed = (plan.m, plan.n, parts, plan.beta, *plan.per_matrix(plan.c))
     return Kernel(
-        name=f"{plan.name}_{suffix}",
+        name=f"{plan.name}_{suffix}" if suffix else plan.name,
         params=tuple(p for p in listed if isinstance(p, Buffer | Var)),
         body=body,
         group=(1, width),

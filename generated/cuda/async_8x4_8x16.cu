@@ -8,6 +8,7 @@
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (16, 8), grid ((n + 63) / 64, (m + 63) / 64)
 // Needs      25,344 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -275,6 +276,9 @@ extern "C" cudaError_t async_8x4_8x16_launch(int m, int n, int k, float alpha, c
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const dim3 grid((n + 63) / 64, (m + 63) / 64);
     const dim3 block(16, 8);

@@ -8,6 +8,7 @@
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
 // Needs      99,840 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -290,6 +291,9 @@ extern "C" cudaError_t async_8x8_16x16_launch(int m, int n, int k, float alpha, 
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
         async_8x8_16x16, cudaFuncAttributeMaxDynamicSharedMemorySize, 99840);

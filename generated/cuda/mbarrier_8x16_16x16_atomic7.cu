@@ -10,6 +10,7 @@
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     mbarrier_8x16_16x16_atomic7_start: block (256, 1), grid (m * ((n + 255) / 256), 1)
 //            mbarrier_8x16_16x16_atomic7: block (16, 16), grid ((m + 127) / 128 * ((n + 255) / 256)
 //                * 7, 1)
@@ -362,6 +363,9 @@ extern "C" cudaError_t mbarrier_8x16_16x16_atomic7_launch(int m, int n, int k, f
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     {
         const dim3 grid(m * ((n + 255) / 256), 1);

@@ -10,6 +10,7 @@
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (8, 32), grid ((m + 63) / 64 * ((n + 127) / 128), 1)
 // Needs      200,704 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -362,6 +363,9 @@ extern "C" cudaError_t mbarrier_8x16_8x8_slices4_launch(int m, int n, int k, flo
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
         mbarrier_8x16_8x8_slices4, cudaFuncAttributeMaxDynamicSharedMemorySize, 200704);

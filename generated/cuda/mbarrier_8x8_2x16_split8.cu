@@ -10,6 +10,7 @@
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     mbarrier_8x8_2x16_split8: block (16, 8), grid ((m + 15) / 16 * ((n + 127) / 128) * 8,
 //                1)
 //            mbarrier_8x8_2x16_split8_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
@@ -377,6 +378,9 @@ extern "C" cudaError_t mbarrier_8x8_2x16_split8_launch(int m, int n, int k, floa
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     {
         const cudaError_t allowed = cudaFuncSetAttribute(

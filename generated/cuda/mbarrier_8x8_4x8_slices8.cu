@@ -9,6 +9,7 @@
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (8, 32), grid ((n + 63) / 64, (m + 31) / 32)
 // Needs      153,600 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -337,6 +338,9 @@ extern "C" cudaError_t mbarrier_8x8_4x8_slices8_launch(int m, int n, int k, floa
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
         mbarrier_8x8_4x8_slices8, cudaFuncAttributeMaxDynamicSharedMemorySize, 153600);

@@ -10,6 +10,7 @@
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     mbarrier_8x8_8x8_split128: block (8, 32), grid ((m + 63) / 64 * ((n + 63) / 64) * 128,
 //                1)
 //            mbarrier_8x8_8x8_split128_total: block (32, 1), grid (m * ((n + 31) / 32), 1)
@@ -401,6 +402,9 @@ extern "C" cudaError_t mbarrier_8x8_8x8_split128_launch(int m, int n, int k, flo
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     {
         const cudaError_t allowed = cudaFuncSetAttribute(

@@ -6,6 +6,7 @@
 //            4
 // B          global memory, loads of 4 elements, through shared memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (16, 16), grid ((n + 127) / 128, (m + 127) / 128)
 // Needs      8,320 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -193,6 +194,9 @@ extern "C" cudaError_t smem_8x8_reg_double_launch(int m, int n, int k, float alp
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const dim3 grid((n + 127) / 128, (m + 127) / 128);
     const dim3 block(16, 16);

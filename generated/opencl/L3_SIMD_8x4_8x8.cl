@@ -5,6 +5,7 @@
 // A          buffer, block reads of 4 segments, passed around the sub-group by shuffles
 // B          buffer, block reads of 4 segments
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 8}, global size {(n + 31) / 32 * 8, (m + 63) / 64 * 8}
 // Needs      cl_intel_subgroups, sub-groups of 8
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)

@@ -5,6 +5,7 @@
 // A          image, block reads of 8 rows, passed around the sub-group by shuffles
 // B          image, block reads of 8 rows
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 1}, global size {(n + 15) / 16 * 8, (m + 15) / 16}
 // Needs      cl_intel_subgroups, sub-groups of 8
 //            images (CL_R, CL_FLOAT) as wide and high as the matrices

@@ -4,6 +4,7 @@
 // A          buffer, loads of single elements
 // B          buffer, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 8}, global size {(n + 7) / 8 * 8, (m + 7) / 8 * 8}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 

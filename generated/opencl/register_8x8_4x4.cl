@@ -4,6 +4,7 @@
 // A          buffer, loads of single elements
 // B          buffer, loads of 8 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {4, 4}, global size {(n + 31) / 32 * 4, (m + 31) / 32 * 4}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 

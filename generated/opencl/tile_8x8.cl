@@ -5,6 +5,7 @@
 // A          buffer, loads of 4 elements
 // B          buffer, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 

@@ -5,6 +5,7 @@
 // A          USM, block reads of 4 segments, passed around the sub-group by shuffles
 // B          USM, block reads of 2 segments
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {1, 8}, global range {(m + 15) / 16, (n + 15) / 16 * 8}
 // Needs      sycl_ext_oneapi_group_load_store, sub-groups of 8
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
@@ -186,6 +187,9 @@ inline sycl::event L3_SIMD_16x2_1x8(sycl::queue &queue, int m, int n, int k, flo
 {
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     return queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 8);

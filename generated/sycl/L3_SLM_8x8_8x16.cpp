@@ -5,6 +5,7 @@
 // A          USM, loads of 4 elements, through local memory
 // B          USM, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {8, 16}, global range {(m + 63) / 64 * 8, (n + 127) / 128 * 16}
 // Needs      2,048 bytes of local memory
 // Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build

@@ -6,6 +6,7 @@
 // A          USM, loads of 4 elements
 // B          USM, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     reduction_4x4_4x4_start: local range {1, 256}, global range {1, m * ((n + 255) / 256)
 //                * 256}
 //            reduction_4x4_4x4: local range {32, 4}, global range {32, (m + 15) / 16 * ((n + 15) /
@@ -216,6 +217,9 @@ inline sycl::event reduction_4x4_4x4(sycl::queue &queue, int m, int n, int k, fl
 {
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const sycl::event start = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 256);

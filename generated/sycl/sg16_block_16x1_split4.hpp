@@ -5,6 +5,7 @@
 // A          USM, block reads of 2 segments, passed around the sub-group by shuffles
 // B          USM, block reads
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     sg16_block_16x1_split4: local range {1, 16}, global range {1, (m + 15) / 16 * ((n +
 //                15) / 16) * 64}
 //            sg16_block_16x1_split4_total: local range {1, 256}, global range {1, m * ((n + 255) /
@@ -198,6 +199,9 @@ inline sycl::event sg16_block_16x1_split4(sycl::queue &queue, int m, int n, int 
 {
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const sycl::event product = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(1, 16);

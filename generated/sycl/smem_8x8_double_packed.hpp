@@ -9,6 +9,7 @@
 // B          packed into whole tiles by a kernel before; USM, loads of 4 elements, through local
 //            memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     smem_8x8_double_packed_pack: local range {8, 32}, global range {8, (((k + 7) / 8 * 8 +
 //                31) / 32 * (((m + 127) / 128 * 128 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 *
 //                (((n + 127) / 128 * 128 + 31) / 32)) * 32}
@@ -229,12 +230,18 @@ inline sycl::event smem_8x8_double_packed(sycl::queue &queue, int m, int n, int 
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
     }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
+    }
     const sycl::event pack = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(8, 32);
         const sycl::range<2> groups(1,
             ((k + 7) / 8 * 8 + 31) / 32 * (((m + 127) / 128 * 128 + 31) / 32)
                 + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 127) / 128 * 128 + 31) / 32));
         handler.depends_on(depends_on);
+        if (k < 1) {
+            return; // there is nothing to lay out
+        }
         const sycl::local_accessor<float[32][33], 0> a_tile(handler);
         handler.parallel_for<smem_8x8_double_packed_detail::pack_kernel>(
             sycl::nd_range<2>(groups * group, group),

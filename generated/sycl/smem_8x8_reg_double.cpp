@@ -5,6 +5,7 @@
 // A          USM, loads of 4 elements, through local memory, transposed, rows padded by 4
 // B          USM, loads of 4 elements, through local memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {16, 16}, global range {(m + 127) / 128 * 16, (n + 127) / 128 * 16}
 // Needs      8,320 bytes of local memory
 // Build      create_kernel_bundle_from_source(context, source_language::sycl, ...), build

@@ -31,7 +31,7 @@ from {name} import {name} as gemm
 context = cl.Context([device])
 queue = cl.CommandQueue(context)
 rng = np.random.default_rng(0)
-for m, n, k in ((64, 32, 16), (33, 17, 29), (1, 1, 1)):
+for m, n, k in ((64, 32, 16), (33, 17, 29), (3, 5, 0), (0, 5, 3), (3, 0, 2), (1, 1, 1)):
     a, b, c = (rng.integers(-4, 5, s).astype(np.float32) for s in ((m, k), (k, n), (m, n)))
     assert np.array_equal(gemm(a, b, queue=queue), a @ b)
     expected = 2 * (a @ b) + 3 * c
@@ -40,6 +40,7 @@ for m, n, k in ((64, 32, 16), (33, 17, 29), (1, 1, 1)):
     assert np.array_equal(c, expected)
     assert gemm(*there, 2, 3) is there[2]
     assert np.array_equal(there[2].get(), expected)
+    assert np.array_equal(gemm(a * np.nan, b, c.copy(), alpha=0, beta=-1, queue=queue), -c)
 for bad in ((a, b[:, 0]), (a, b.astype(np.float64)), (a, [1.0]), (a, there[1]), (a, np.ones((9, 9), np.float32))):
     try:
         gemm(*bad)

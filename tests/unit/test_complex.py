@@ -44,7 +44,7 @@ def test_numpy_agrees_on_the_parts(dtype: DType) -> None:
 def test_factors_and_conjugates_as_they_are_written() -> None:
     spec = build_spec(dtype="complex64", alpha="1+2j", beta="2", conj="ab")
     assert (spec.alpha, spec.beta, spec.conj) == (1 + 2j, 2, (True, True))
-    assert spec.product() == "(1+2j) * conj(A) * conj(B)"
+    assert spec.formula() == "C = (1+2j) * conj(A) * conj(B) + 2 * C"
     document = read_document('tile = "2x2"\n[spec]\ndtype = "complex128"\nconj_b = true\nbeta = "1j"', "here")
     assert (document.spec.dtype, document.spec.conj, document.spec.beta) == (C128, (False, True), 1j)
     assert build_spec(conj="a", base=document.spec).conj == (True, False)

@@ -1,0 +1,101 @@
+"""alpha = 0 and K = 0 in what is emitted: launchers, modules, head comments."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import SpecError
+from gemmgen.explain import explain
+from gemmgen.ir.dtypes import C64, I8
+from gemmgen.ir.expr import Var
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.visit import idle_without
+from gemmgen.module import render_module
+from gemmgen.spec import GemmSpec
+
+NAIVE = presets.load("naive").schedule
+PACKED = presets.load("smem_8x8_double_packed").schedule
+UNREAD = "// Unread     "
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        (GemmSpec(), "A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0"),
+        (GemmSpec(alpha=2.0, beta=1.0), "A and B where k is 0"),
+        (GemmSpec(k=8), "C where beta is 0"),
+        (GemmSpec(alpha=0.0), "C where beta is 0"),
+        (GemmSpec(k=8, beta=1.0), None),
+    ],
+)
+def test_the_head_comment_says_what_is_not_read(spec: GemmSpec, line: str | None) -> None:
+    lines = driver.emit(spec, NAIVE).text.splitlines()
+    assert [x for x in lines if x.startswith(UNREAD)] == ([] if line is None else [UNREAD + line])
+
+
+@pytest.mark.parametrize("backend", ["cuda", "sycl"])
+@pytest.mark.parametrize(
+    ("spec", "condition"),
+    [
+        (GemmSpec(), "alpha == 0.0f"),
+        (GemmSpec(dtype=I8), "alpha == 0"),
+        (GemmSpec(dtype=C64), "alpha{} == 0.0f && alpha{} == 0.0f"),
+        (GemmSpec(alpha=2.0), None),
+        (GemmSpec(k=16), None),
+    ],
+)
+def test_launchers_pass_no_depth_where_alpha_is_zero(spec: GemmSpec, condition: str | None, backend: str) -> None:
+    text = driver.emit(spec, NAIVE, backend).text
+    parts = ("[0]", "[1]") if backend == "sycl" else (".x", ".y")
+    assert ("k = 0;" in text) == (condition is not None)
+    if condition is not None:
+        assert f"    if ({condition.format(*parts)}) {{\n        k = 0; // so that A and B are not read\n" in text
+
+
+def test_a_kernel_that_packs_has_no_groups_without_depth() -> None:
+    """CUDA refuses such a grid, and so the launcher must leave the kernel out; the product's own is never empty."""
+    program = driver.lower_program(GemmSpec(), PACKED, TARGETS["intel"])
+    assert [idle_without(kernel, Var("k")) for kernel in program.kernels] == [True, False]
+    assert "    if (k > 0) {\n        const dim3 grid(" in driver.emit(GemmSpec(), PACKED, "cuda").text
+    sycl = driver.emit(GemmSpec(), PACKED, "sycl").text
+    assert sycl.count("if (k < 1) {") == 1
+    assert sycl.index("if (k < 1) {") < sycl.index("pack_kernel>")
+
+
+def test_what_leaves_nothing_to_do_is_refused() -> None:
+    with pytest.raises(SpecError, match="alpha = 0 and beta = 1 leave C as it is"):
+        GemmSpec(alpha=0.0, beta=1.0)
+    with pytest.raises(SpecError, match="alpha = 0 leaves no product to explain"):
+        explain(GemmSpec(alpha=0.0), NAIVE, TARGETS["intel"])
+
+
+def test_alpha_of_zero_is_a_kernel_of_c_alone() -> None:
+    text = driver.emit(GemmSpec(alpha=0.0, beta=0.5), NAIVE).text
+    assert text.startswith("// naive: C = 0.5 * C; float32\n")
+    assert "__kernel void naive(int m, int n, __global float *restrict c, int ldc)" in text
+    assert "c[row * ldc + col] = 0.5f * c[row * ldc + col];" in text
+    assert driver.emit(GemmSpec(alpha=0.0, beta=0.0), NAIVE).text.startswith("// naive: C = 0; float32\n")
+
+
+def test_compilers_take_it_without_warnings(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    for name, spec in (("f", GemmSpec(alpha=0.0)), ("b", GemmSpec(alpha=0.0, beta=0.0, batched=True))):
+        file = tmp_path / f"{name}.cu"
+        file.write_text(driver.emit(replace(spec, dtype=C64), NAIVE, "cuda").text)
+        flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-cubin", "-o", str(tmp_path / "x.cubin")]
+        result = subprocess.run([needs_tool("nvcc"), *flags, str(file)], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("backend", ["opencl", "cuda"])
+def test_modules_take_empty_matrices(backend: str) -> None:
+    text = render_module(driver.emit(GemmSpec(), NAIVE, backend))
+    assert "    if alpha == 0:\n        k = 0  # so that A and B are not read\n" in text
+    assert "if 0 in (m, n):  # nothing to compute\n" in text
+    assert "k = 0" not in render_module(driver.emit(GemmSpec(alpha=1.0), NAIVE, backend))
+    compile(text, "module", "exec")

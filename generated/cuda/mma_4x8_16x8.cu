@@ -7,6 +7,7 @@
 // A          global memory, asynchronous copies of 8 elements, to shared memory, rows padded by 8
 // B          global memory, asynchronous copies of 8 elements, to shared memory, rows padded by 8
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (8, 16), grid ((m + 63) / 64 * ((n + 63) / 64), 1)
 // Needs      73,728 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -400,6 +401,9 @@ extern "C" cudaError_t mma_4x8_16x8_launch(int m, int n, int k, float alpha, con
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
         mma_4x8_16x8, cudaFuncAttributeMaxDynamicSharedMemorySize, 73728);

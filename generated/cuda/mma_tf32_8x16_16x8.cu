@@ -7,6 +7,7 @@
 // A          global memory, asynchronous copies of 4 elements, to shared memory, rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory, rows padded by 8
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (8, 16), grid ((m + 127) / 128 * ((n + 127) / 128), 1)
 // Needs      107,520 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -373,6 +374,9 @@ extern "C" cudaError_t mma_tf32_8x16_16x8_launch(int m, int n, int k, float alph
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
         mma_tf32_8x16_16x8, cudaFuncAttributeMaxDynamicSharedMemorySize, 107520);

@@ -174,8 +174,6 @@ class _Gemm(Plan):
             out += self._rest()
         if self.schedule.atomic and self.spec.beta != 1 and not self.packed:
             out += self.awaited(self.c)
-        if self.result != self.c:
-            out += self.released()
         return (*out, *self._store())
 
     def _store(self) -> Body:
@@ -264,10 +262,11 @@ class _Gemm(Plan):
         if s.tile == (1, 1) and s.method == "naive" and not s.barrier and s.slices == 1:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
+        early = () if self.result == self.c else self.released()
         return Kernel(
             name=self.name,
             params=self._params(),
-            body=(*self.positions(), *to_product, *self._allocs(), *body),
+            body=(*early, *self.positions(), *to_product, *self._allocs(), *body),
             group=s.all_work_items,
             grid=self.grid(),
             sub_group=s.sub_group if self.warp_atom is None else self.warp_atom.lanes,

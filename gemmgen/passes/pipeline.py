@@ -25,8 +25,10 @@ from gemmgen.ir.stmt import (
     Body,
     Copy,
     For,
+    Handover,
     If,
     Let,
+    Mbarrier,
     Mma,
     Pipe,
     PipeOp,
@@ -42,7 +44,16 @@ from gemmgen.passes.slots import Across, Parts, across_in, by_elements, in_slot,
 def pipeline(kernel: Kernel) -> Kernel:
     """The kernel without pipe verbs."""
     body = map_body(kernel.body, _lower_loop)
-    return replace(kernel, body=_serialise_all(body))
+    return replace(kernel, body=_awaited_late(_serialise_all(body)))
+
+
+def _awaited_late(body: Body) -> Body:
+    """Barriers are made ready while the kernels before end."""
+    out = list(body)
+    for i in range(1, len(out)):
+        if isinstance(out[i - 1], Handover) and isinstance(out[i], Barrier | Mbarrier):
+            out[i - 1], out[i] = out[i], out[i - 1]
+    return tuple(out)
 
 
 def _free(pipe: Pipe) -> Body:

@@ -181,7 +181,6 @@ mbarrier_8x16_16x16_packed_a(int m, int n, int k, float alpha, const float *a_pa
     }
 
     // Along K; copies bring zeros for what lies past it.
-    kernels_await();
     __shared__ unsigned long long tiles_full[4];
     if (local_index < 4) {
         mbarrier_init(&tiles_full[local_index], 256);
@@ -191,6 +190,7 @@ mbarrier_8x16_16x16_packed_a(int m, int n, int k, float alpha, const float *a_pa
         mbarrier_init(&tiles_empty[local_index], 256);
     }
     __syncthreads();
+    kernels_await();
     for (int k_batch = 0; k_batch < min(64, k); k_batch += 32) {
         if (k_batch + 32 <= k && ldb % 4 == 0) {
             #pragma unroll

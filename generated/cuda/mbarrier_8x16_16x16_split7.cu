@@ -144,6 +144,8 @@ extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_packed,
                            const float *__restrict__ b, int ldb, float *__restrict__ workspace)
 {
+    kernels_release();
+
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
@@ -164,13 +166,13 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
     const int m_whole = (m + 127) / 128 * 128;
     const int k_part = (k + 223) / 224 * 32;
     const int k_begin = part * k_part;
-    const int k_end = min(k, k_begin + k_part);
     const int a_packed_k = local_index / 32;
     const int a_packed_row = local_index % 32 * 4;
     const int b_k = local_index / 64;
     const int b_col = local_index % 64 * 4;
     const int a_packed_k_by1 = local_index / 128;
     const int a_packed_row_by1 = local_index % 128;
+    const int k_end = min(k, k_begin + k_part);
 
     extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[16][8][128]>(shared);
@@ -187,7 +189,6 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
     }
 
     // Along K; copies bring zeros for what lies past it.
-    kernels_await();
     __shared__ unsigned long long tiles_full[4];
     if (local_index < 4) {
         mbarrier_init(&tiles_full[local_index], 256);
@@ -197,6 +198,7 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
         mbarrier_init(&tiles_empty[local_index], 256);
     }
     __syncthreads();
+    kernels_await();
     for (int k_batch = k_begin; k_batch < min(k_begin + 64, k_end); k_batch += 32) {
         if (k_batch + 32 <= k_end && ldb % 4 == 0) {
             #pragma unroll
@@ -343,7 +345,6 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
         }
         mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 32 % 4]);
     }
-    kernels_release();
 
     // This part's share of C.
     #pragma unroll

@@ -180,7 +180,6 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha, const float *
             acc[i][j] = 0.0f;
         }
     }
-    kernels_await();
     __shared__ unsigned long long tiles_full[4];
     if (local_index < 4) {
         mbarrier_init(&tiles_full[local_index], 256);
@@ -190,6 +189,7 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha, const float *
         mbarrier_init(&tiles_empty[local_index], 256);
     }
     __syncthreads();
+    kernels_await();
     for (int k_batch = 0; k_batch < min(128, k_whole); k_batch += 64) {
         #pragma unroll
         for (int t = 0; t < 2; ++t) {

@@ -106,6 +106,8 @@ extern "C" __global__ void __launch_bounds__(128)
 mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                          const float *__restrict__ b, int ldb, float *__restrict__ workspace)
 {
+    kernels_release();
+
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int slice = local_index / 32;
     const int warp = local_index % 32 / 32;
@@ -126,13 +128,13 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
 
     extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[4][32][20]>(shared);
-    __align__(16) float a_frag[2][8];
 
     const int a_row = local_index / 32;
     const int a_k = local_index % 32;
     const int b_k = local_index / 32;
     const int b_col = local_index % 32 * 4;
 
+    __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[4][32][128]>(shared + 10240);
     __align__(16) float b_frag[2][8];
     float acc[8][8];
@@ -282,7 +284,6 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
         }
         mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 32 % 4]);
     }
-    kernels_release();
 
     // Every slice's sum to where the tiles were; then each one adds up a part of the block.
     __syncthreads();

@@ -106,6 +106,8 @@ extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                           const float *__restrict__ b, int ldb, float *__restrict__ workspace)
 {
+    kernels_release();
+
     const int local_index = int(threadIdx.y) * 8 + int(threadIdx.x);
     const int slice = local_index / 64;
     const int warp = local_index % 64 / 32;
@@ -126,7 +128,6 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
 
     extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[8][32][68]>(shared);
-    __align__(16) float a_frag[2][8];
 
     const int a_row = local_index / 32;
     const int a_k = local_index % 32;
@@ -135,6 +136,7 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
     const int b_k_by1 = local_index / 64;
     const int b_col_by1 = local_index % 64;
 
+    __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[8][32][64]>(shared + 69632);
     __align__(16) float b_frag[2][8];
     float acc[8][8];
@@ -306,7 +308,6 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
         }
         mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 64 % 4]);
     }
-    kernels_release();
 
     // Every slice's sum to where the tiles were; then each one adds up a part of the block.
     __syncthreads();

@@ -1,0 +1,110 @@
+"""Tensor cores on a GPU, on torch's tensors: types, layouts, ragged sizes, lines anywhere, exact integers, repeats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+
+import gemmgen
+from gemmgen import presets
+from gemmgen.ir.dtypes import BF16, F16, F32, DType
+from gemmgen.ir.warp_matrix import product_error
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec, Order
+from tests.support import cuda
+
+SKIP = cuda.why_no_gpu() or (None if find_spec("torch") else "torch is not installed")
+pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
+NAMES = tuple(name for name in presets.names() if presets.load(name).schedule.by_warps)
+#: Under, around and over a tile; whole tiles; a single element; K of fewer steps than the ring has slots.
+SIZES = ((1, 1, 1), (129, 131, 37), (256, 256, 64), (200, 520, 296), (270, 16, 500))
+ORDERS: tuple[tuple[Order, Order], ...] = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
+
+
+def request(name: str, dtype: DType | None = None) -> tuple[GemmSpec, Schedule]:
+    preset = presets.load(name)
+    return replace(preset.spec, dtype=dtype or preset.spec.dtype), preset.schedule
+
+
+def check(spec: GemmSpec, schedule: Schedule, pads: tuple[int, ...] = (0, 3, 8)) -> None:
+    """Every size, its lines `pad` elements longer than they need be; C begins full of NaN where beta is zero."""
+    import torch
+
+    kernel = gemmgen.compile(spec, schedule, backend="cuda")
+    dtype, result = (getattr(torch, str(x)) for x in (spec.dtype, spec.result))
+    torch.manual_seed(1)
+
+    def matrix(rows: int, cols: int, order: Order, pad: int, kind: object) -> torch.Tensor:
+        lines = (rows, cols + pad) if order == "row" else (cols, rows + pad)
+        whole = torch.randn(lines, device="cuda").to(kind)
+        return whole[:, :cols] if order == "row" else whole[:, :rows].T
+
+    for m, n, k in SIZES:
+        for pad in pads:
+            a, b = matrix(m, k, spec.a_order, pad, dtype), matrix(k, n, spec.b_order, pad, dtype)
+            for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
+                c = matrix(m, n, spec.c_order, pad, result)
+                reference = alpha * (a.double() @ b.double()) + (beta * c.double() if beta else 0.0)
+                size = abs(alpha) * (a.double().abs() @ b.double().abs()) + abs(beta) * c.double().abs()
+                if not beta:
+                    c.fill_(float("nan"))
+                kernel(a, b, c, alpha=alpha, beta=beta)
+                # Tensor cores drop bits that rounding would keep: twice what sums of float32 allow.
+                bound = size * (2 * (k + 3) * 2.0**-24 + product_error(schedule.atom, spec.dtype))
+                bound += 0.0 if spec.result == F32 else 2.0**-spec.result.digits * (reference.abs() + bound) + 2.0**-24
+                off = (c.double() - reference).abs()
+                assert bool((off <= bound).all()), f"{m}x{n}x{k}, pad {pad}: off by {float((off / bound).max())}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_size(name: str) -> None:
+    check(*request(name))
+
+
+@pytest.mark.parametrize(("a", "b"), ORDERS[1:])
+@pytest.mark.parametrize("name", ["mma_4x8_16x8", "mma_tf32_8x16_16x8"])
+def test_layouts(name: str, a: Order, b: Order) -> None:
+    spec, schedule = request(name)
+    check(replace(spec, a_order=a, b_order=b), schedule)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_sums_kept_in_float32(dtype: DType) -> None:
+    spec, schedule = request("mma_4x8_16x8", dtype)
+    check(replace(spec, c_dtype=F32), schedule)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"split": 3}, {"slices": 2}, {"stages": 2}], ids=lambda c: "-".join(f"{k}{v}" for k, v in c.items())
+)
+def test_what_goes_with_them(changes: dict[str, int]) -> None:
+    spec, schedule = request("mma_4x8_16x8")
+    check(spec, replace(schedule, name=None, **changes))  # type: ignore[arg-type]
+
+
+def test_packed() -> None:
+    spec, schedule = request("mma_4x8_16x8")
+    a, b = replace(schedule.a, packed=True), replace(schedule.b, packed=True)
+    check(spec, replace(schedule, name=None, a=a, b=b))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exact_integers_and_repeats(name: str) -> None:
+    """Sums of small integers are exact in any order: a lane out of place shows. And the same bits each time."""
+    import torch
+
+    spec, schedule = request(name)
+    spec = replace(spec, c_dtype=F32)
+    kernel = gemmgen.compile(spec, schedule, backend="cuda")
+    dtype = getattr(torch, str(spec.dtype))
+    torch.manual_seed(2)
+    for m, n, k in ((170, 145, 129), (512, 512, 512)):
+        a, b = (torch.randint(-8, 9, shape, device="cuda").to(dtype) for shape in ((m, k), (k, n)))
+        first = kernel(a, b)
+        assert torch.equal(first.double(), a.double() @ b.double())
+        for _ in range(20):
+            again = torch.full_like(first, float("nan"))
+            kernel(a, b, again)
+            assert torch.equal(again, first), "a repeat differs"

@@ -95,7 +95,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
     """The launch side of a kernel."""
     return EntryPoint(
         kernel.name,
-        tuple(map(_argument, kernel.params)),
+        tuple(map(_argument, kernel.given)),
         kernel.group,
         kernel.grid,
         local_bytes,

@@ -43,6 +43,8 @@ class GemmSpec:
         c_dtype: element type of C; None for A's and B's own, or int32 where they are int8.
         batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
             `stride_c` elements further on.
+        listed: of a batch, whether the matrices lie anywhere, and arrays of their addresses are given, `a_list`,
+            `b_list` and `c_list`; by emitted launchers only, not from Python.
         conj_a, conj_b: whether A, and B, is conjugated element by element before it is multiplied; with the other
             order, that is BLAS' operation C. Of real elements it means nothing.
     """
@@ -60,6 +62,7 @@ class GemmSpec:
     ld_multiple: int = 1
     c_dtype: DType | None = None
     batched: bool = False
+    listed: bool = False
     conj_a: bool = False
     conj_b: bool = False
 
@@ -76,6 +79,8 @@ class GemmSpec:
                 problems.append(f"{axis} is said to be a multiple of {unit} < 1: say 1 if nothing is known")
             elif size is not None and size % unit:
                 problems.append(f"{axis} = {size} is not the multiple of {unit} that was promised")
+        if self.listed and not self.batched:
+            problems.append("listed matrices are those of a batch: set batched (--batched), too")
         if self.ld_multiple < 1:
             problems.append(f"leading dimensions are said to be multiples of {self.ld_multiple} < 1: say 1 if unknown")
         if problems := [*problems, *self._type_problems()]:
@@ -136,7 +141,8 @@ class GemmSpec:
             for x, order in zip("ABC", (self.a_order, self.b_order, self.c_order), strict=True)
             if order == "col"
         )
-        batched = "a batch, whose matrices lie a stride apart" if self.batched else ""
+        how = "by arrays of the matrices' addresses" if self.listed else "whose matrices lie a stride apart"
+        batched = f"a batch, {how}" if self.batched else ""
         return "; ".join(part for part in (self._types(), sizes, orders, batched) if part)
 
     def _types(self) -> str:

@@ -108,6 +108,10 @@ class CLike(ABC):
         """A built-in function, and how tightly its text binds."""
 
     @abstractmethod
+    def _param(self, param: Buffer | Var) -> str:
+        """A parameter's declaration."""
+
+    @abstractmethod
     def barrier(self) -> str:
         """The statement at which a group meets."""
 
@@ -231,10 +235,8 @@ class CLike(ABC):
                 yield self.multiply(stmt)
             case Barrier() | AsyncGroup() | Mbarrier() | Handover():
                 yield from self._meeting(stmt)
-            case Point(view, buffer, index):
-                yield f"const {self.pointer(view)}{view.name} = {self.address(buffer, index)};"
-            case Advance(view, by):
-                yield f"{view.name} += {self.expr(by)};"
+            case Point() | Advance():
+                yield self._placed(stmt)
             case For():
                 yield from self._loop(stmt)
             case If(condition, then, orelse):
@@ -276,6 +278,16 @@ class CLike(ABC):
                 return self.mbarrier(stmt)
             case Handover():
                 return [self.handover(stmt)]
+
+    def _placed(self, stmt: Point | Advance) -> str:
+        """Where a pointer is from here on."""
+        match stmt:
+            case Point(view, buffer, index):
+                return f"const {self.pointer(view)}{view.name} = {self.address(buffer, index)};"
+            case Advance(view, Load(addresses, (place,))) if addresses.addresses == view:
+                return f"{self._param(view)} = {addresses.name}[{self.expr(place)}];"
+            case Advance(view, by):
+                return f"{view.name} += {self.expr(by)};"
 
     def _loop(self, loop: For) -> Iterator[str]:
         if loop.unroll or loop.at_once:

@@ -60,17 +60,18 @@ class Cuda(CLike):
     def signature(self) -> list[str]:
         rows, cols = self.kernel.group
         bounds = f'extern "C" __global__ void __launch_bounds__({rows * cols})'
-        return [bounds, *wrapped(f"{self.kernel.name}(", [self._param(p) for p in self.kernel.params])]
+        return [bounds, *wrapped(f"{self.kernel.name}(", [self._param(p) for p in self.kernel.given])]
 
     def _param(self, param: Buffer | Var, restrict: str = "__restrict__ ") -> str:
         if isinstance(param, Var):
             return f"{self.types[param.dtype.name]} {param.name}"
         if param.space is Space.IMAGE:
             raise ScheduleError(f"{param.name} is an image, which CUDA has no block reads of: use an L3_SIMD preset")
-        const = "" if param.writable else "const "
+        matrix, listed = param.addresses or param, "" if param.addresses is None else "const *"
+        const = "" if matrix.writable else "const "
         # What the kernel before still writes may not be taken for constant, and be read too early.
         restrict = "" if param.name in self._awaited else restrict
-        return f"{const}{self.types[param.dtype.name]} *{restrict}{param.name}"
+        return f"{const}{self.types[matrix.dtype.name]} *{listed}{restrict}{param.name}"
 
     @property
     def _awaited(self) -> set[str]:
@@ -98,12 +99,13 @@ class Cuda(CLike):
 
     def postlude(self, kernels: Sequence[Self]) -> str:
         """The launcher; NVRTC, which compiles for the device alone, does not see it."""
-        params = [*(self._param(p, "") for p in self.kernel.launch_params), "cudaStream_t stream"]
+        params = [*(self._param(p, "") for p in self.kernel.launcher_params), "cudaStream_t stream"]
         empty = " || ".join(f"{var.name} < 1" for var in self.kernel.extents)
-        skips = self.no_product()
+        what = f"the kernel{'s' if len(kernels) > 1 else ''} on a stream; matrices"
+        skips, what = self.no_product(), what + (" and the arrays of their addresses" if self.spec.listed else "")
         lines = [
             "#ifndef __CUDACC_RTC__",
-            f"// Queues the kernel{'s' if len(kernels) > 1 else ''} on a stream; matrices are in the device's memory.",
+            f"// Queues {what} are in the device's memory.",
             *wrapped(f'extern "C" cudaError_t {self.kernel.name}_launch(', params),
             "{",
             *([f"    if ({empty}) {{", "        return cudaSuccess;", "    }"] if empty else []),
@@ -121,7 +123,7 @@ class Cuda(CLike):
     def launching(self, last: bool) -> list[str]:
         """The statements that launch this kernel, and end the launcher with what came of it."""
         rows, cols = self.kernel.group
-        arguments = f"        {', '.join(p.name for p in self.kernel.params)}"
+        arguments = f"        {', '.join(p.name for p in self.kernel.given)}"
         taken = "return" if last else "const cudaError_t launched ="
         if self._awaited:
             launch = [*self._early(), f"    {taken} cudaLaunchKernelEx(&config, {self.kernel.name},", f"{arguments});"]

@@ -49,6 +49,8 @@ class OpenCL(CLike):
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
     pairs: ClassVar[Pairs] = Pairs("(TYPE)(RE, IM)", (".x", ".y"))
     targets: ClassVar[tuple[str, ...]] = ("intel", "xe_hpc", "khr", "portable")
+    #: Buffers are no addresses.
+    lacks: ClassVar[frozenset[str]] = frozenset({"address_lists"})
     #: Floats of 16 bits are kept in ushort, since half is no type of variables without an extension.
     types: ClassVar[dict[str, str]] = {
         "float64": "double",

@@ -92,7 +92,7 @@ class Sycl(CLike):
     def _given(self) -> list[Buffer | Var]:
         """The parameters that a work-item needs; others only say how many work-items there are."""
         words = self._words()
-        return [p for p in self.kernel.params if p.name in words]
+        return [p for p in self.kernel.given if p.name in words]
 
     def _words(self) -> set[str]:
         """Every name in the body."""
@@ -121,8 +121,9 @@ class Sycl(CLike):
             return f"{self.types[param.dtype.name]} {param.name}"
         if param.space is Space.IMAGE:
             raise ScheduleError(f"{param.name} is an image, which SYCL reads no blocks of: use --method simd")
-        const = "" if param.writable else "const "
-        return f"{const}{self.types[param.dtype.name]} *{restrict}{param.name}"
+        matrix, listed = param.addresses or param, "" if param.addresses is None else "const *"
+        const = "" if matrix.writable else "const "
+        return f"{const}{self.types[matrix.dtype.name]} *{listed}{restrict}{param.name}"
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
@@ -156,12 +157,13 @@ class Sycl(CLike):
             return environment().get_template("sycl/entry_points.j2").render(steps=[k.step(4) for k in kernels])
         params = [
             "sycl::queue &queue",
-            *(self._param(p, "") for p in self.kernel.launch_params),
+            *(self._param(p, "") for p in self.kernel.launcher_params),
             "const std::vector<sycl::event> &depends_on = {}",
         ]
         template = environment().get_template("sycl/launcher.j2")
         text = template.render(
-            workspace=any(matrix.name not in ("a", "b", "c") for matrix in self.kernel.matrices),
+            listed=self.spec.listed,
+            workspace=any(matrix.name.endswith(("workspace", "_packed")) for matrix in self.kernel.matrices),
             opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
             skips=self.no_product(),
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
@@ -175,7 +177,7 @@ class Sycl(CLike):
         (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
         given, (one, layers) = self._given(), self._layers()
         # Others have no name in the entry point, which must take them all.
-        params = [self._param(p) if p in given else f"int /* {p.name} */" for p in self.kernel.params]
+        params = [self._param(p) if p in given else f"int /* {p.name} */" for p in self.kernel.given]
         names = ["item", *(p.name for p in given), *(b.name for b in self._local_arrays())]
         namespace = f"{self.program or self.kernel.name}_detail"
         return {

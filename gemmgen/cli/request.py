@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -149,6 +149,13 @@ class Request:
         typer.Option("--batched", help="Many products, their matrices a stride apart.", rich_help_panel=WHAT),
     ] = False
 
+    listed: Annotated[
+        bool,
+        typer.Option(
+            "--listed", help="Of a batch: by arrays of the matrices' addresses (CUDA, SYCL).", rich_help_panel=WHAT
+        ),
+    ] = False
+
     def resolve(self, more: Iterable[str] = (), backend: str = "opencl") -> tuple[GemmSpec, Schedule, Target]:
         """What the options mean.
 
@@ -185,7 +192,8 @@ class Request:
         promises = (self.multiple_of, self.ld_multiple)
         factors = (self.alpha, self.beta)
         types = (self.c_dtype, self.conj)
-        return build_spec(*sizes, self.dtype, self.layout, *factors, *promises, self.batched, start, *types)
+        spec = build_spec(*sizes, self.dtype, self.layout, *factors, *promises, self.batched, start, *types)
+        return replace(spec, listed=spec.listed or self.listed)
 
     def _schedule(self, base: Document | None) -> Schedule:
         from gemmgen.options import build_schedule

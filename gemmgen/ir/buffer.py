@@ -67,6 +67,8 @@ class Buffer:
         contracted: the storage axis that is summed over, if any. What is read past it must be zero; past
             the other axes any value of the matrix will do, since nothing made of it is stored.
         step: elements from one matrix of a batch to the next, if it is one of a batch.
+        addresses: the matrix of which this holds the addresses, one for each product of a batch; in the IR they are
+            places, in elements from where the matrix named so begins.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Buffer:
     writable: bool = True
     contracted: int | None = None
     step: Expr | None = None
+    addresses: Buffer | None = None
 
     @property
     def shape(self) -> tuple[Expr, ...]:

@@ -45,9 +45,20 @@ class Kernel:
         return tuple(p for p in self.params if isinstance(p, Buffer))
 
     @property
+    def given(self) -> tuple[Buffer | Var, ...]:
+        """The arguments that a caller gives: no matrices whose addresses are given instead."""
+        listed = {p.addresses.name for p in self.matrices if p.addresses is not None}
+        return tuple(p for p in self.params if p.name not in listed)
+
+    @property
     def launch_params(self) -> tuple[Buffer | Var, ...]:
         """What its launch depends on: the arguments, and how many layers there are."""
         return self.params if self.layers is None else (*self.params, self.layers)
+
+    @property
+    def launcher_params(self) -> tuple[Buffer | Var, ...]:
+        """What a caller gives for a launch."""
+        return self.given if self.layers is None else (*self.given, self.layers)
 
     @property
     def extents(self) -> tuple[Var, ...]:
@@ -58,8 +69,8 @@ class Kernel:
 
 #: How a product's parameters follow each other.
 _ORDER = (
-    *("m", "n", "k", "alpha", "a", "lda", "stride_a", "b", "ldb", "stride_b"),
-    *("a_packed", "b_packed", "workspace", "beta", "c", "ldc", "stride_c"),
+    *("m", "n", "k", "alpha", "a", "a_list", "lda", "stride_a", "b", "b_list", "ldb", "stride_b"),
+    *("a_packed", "b_packed", "workspace", "beta", "c", "c_list", "ldc", "stride_c"),
 )
 
 

@@ -23,6 +23,7 @@ FEATURES: dict[str, str] = {
     "atomic_add": "an element is added to global memory in one step",
     "atomic_vectors": "up to four neighbours are added to global memory in one step",
     "dependent_launch": "a kernel can begin while the one before it ends, and waits for it where it must",
+    "address_lists": "kernels take arrays of the addresses of matrices",
     "fp64": "arithmetic in float64",
     "fp16": "loads and stores of float16",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
@@ -61,7 +62,7 @@ _INTEL = frozenset(FEATURES) - {
 }
 #: SYCL names neither Intel's own functions nor block reads from images; OpenCL C adds no floats in one step.
 _SYCL = (_INTEL - {"intel_sub_groups", "image_block_read"}) | {"atomic_add"}
-_WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "fp64", "fp16"})
+_WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "address_lists", "fp64", "fp16"})
 
 
 def _nvidia(name: str, shared_bytes: int) -> Target:
@@ -86,10 +87,12 @@ TARGETS: dict[str, Target] = {
     "xe_hpc": Target(
         "xe_hpc", _INTEL - {"image_block_read"}, (16, 32), local_bytes=131072, sub_group_register_bytes=8192
     ),
-    "khr": Target("khr", frozenset({"sub_groups", "unaligned_vectors", "fp64", "fp16"}), (8, 16, 32, 64)),
+    "khr": Target(
+        "khr", frozenset({"sub_groups", "unaligned_vectors", "address_lists", "fp64", "fp16"}), (8, 16, 32, 64)
+    ),
     "sycl": Target("sycl", _SYCL, (8, 16, 32)),
     # OpenCL C converts float16 where it has no arithmetic on it; float64 is an option.
-    "portable": Target("portable", frozenset({"unaligned_vectors", "fp16"})),
+    "portable": Target("portable", frozenset({"unaligned_vectors", "address_lists", "fp16"})),
     "sm_75": _nvidia("sm_75", 65536),
     "sm_80": _nvidia("sm_80", 166912),
     "sm_86": _nvidia("sm_86", 101376),

@@ -82,7 +82,9 @@ class _Verifier:
         for node in self._kernel.grid:
             self._integer(node)
         self._body(self._kernel.body, scope)
-        # Shapes and facts may speak of what is named at the top.
+        # Shapes and facts may speak of what is named at the top, and of how many products there are.
+        if self._kernel.layers is not None:
+            scope.variables[self._kernel.layers.name] = self._kernel.layers.dtype
         for param in self._kernel.matrices:
             self._at = f"the shape of {param.name}"
             # An image has no pitch of its own.

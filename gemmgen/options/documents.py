@@ -121,11 +121,12 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     m, n, k, alpha, beta = (str(table[key]) if key in table else None for key in ("m", "n", "k", "alpha", "beta"))
     try:
         dtype = str(table.get("dtype", "float32"))
-        many, *conj = (_flag(table, key, problems) for key in ("batched", "conj_a", "conj_b"))
+        many, listed, *conj = (_flag(table, key, problems) for key in ("batched", "listed", "conj_a", "conj_b"))
         c_dtype, layout = table.get("c_dtype"), ",".join(orders)
         c_type = None if c_dtype is None else str(c_dtype)
         named = "".join(name for name, said in zip("ab", conj, strict=True) if said)
-        return build_spec(m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple, many, None, c_type, named)
+        spec = build_spec(m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple, many, None, c_type, named)
+        return replace(spec, listed=listed)
     except SpecError as error:
         problems += error.problems
         return GemmSpec()

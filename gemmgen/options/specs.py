@@ -55,7 +55,7 @@ def build_spec(
         factor = alpha_beta[0], alpha_beta[1]
         sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result)
         conj_a, conj_b = conjugated
-        spec = replace(sized, batched=batched or base.batched, conj_a=conj_a, conj_b=conj_b)
+        spec = replace(sized, batched=batched or base.batched, listed=base.listed, conj_a=conj_a, conj_b=conj_b)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
     if problems:

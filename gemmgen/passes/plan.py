@@ -20,11 +20,11 @@ from gemmgen.ir.atoms import (
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I64, DType
-from gemmgen.ir.expr import Const, Expr, Var, as_int, ceil_div, compare, number
+from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, ceil_div, compare, number
 from gemmgen.ir.stmt import Advance, Body, Handover, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, WIDE, line_atom
-from gemmgen.passes.positions import BATCH, LANE, SUM_COL, SUM_ROW, WARP_COL, Positions
+from gemmgen.passes.positions import BATCH, BATCH_COUNT, LANE, SUM_COL, SUM_ROW, WARP_COL, Positions
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
@@ -99,7 +99,7 @@ class Plan(Positions):
         slow, fast = (rows, cols) if order == "row" else (cols, rows)
         axis = {"": None, "rows": int(order == "col"), "cols": int(order == "row")}[contracted]
         layout = Layout.pitched(slow, fast, Var(f"ld{name}"))
-        step = Var(f"stride_{name}", I64) if self.spec.batched else None
+        step = Var(f"stride_{name}", I64) if self.spec.batched and not self.spec.listed else None
         dtype = self.spec.result if name == "c" else self.spec.dtype
         return Buffer(name, dtype, space, layout, writable=name == "c", contracted=axis, step=step)
 
@@ -260,7 +260,21 @@ class Plan(Positions):
         if not self.spec.batched:
             return ()
         sizes = {x.name: size for x, size in self.workspaces()}
-        return tuple(Advance(x, BATCH * (x.step or sizes[x.name])) for x in matrices if x is not None)
+        out: list[Advance] = []
+        for x in matrices:
+            if x is None:
+                continue
+            if x.name not in sizes and self.spec.listed:
+                out.append(Advance(x, Load(self.addresses(x), (BATCH,))))
+            else:
+                out.append(Advance(x, BATCH * (x.step or sizes[x.name])))
+        return tuple(out)
+
+    @staticmethod
+    def addresses(matrix: Buffer) -> Buffer:
+        """Where the matrices of a batch are."""
+        layout = Layout((BATCH_COUNT,), (Const(1),))
+        return Buffer(f"{matrix.name}_list", I64, Space.GLOBAL, layout, writable=False, addresses=matrix)
 
     def workspaces(self) -> tuple[tuple[Buffer, Expr], ...]:
         """Memory that kernels pass on to others, and the elements that each product has there."""
@@ -278,7 +292,8 @@ class Plan(Positions):
         out: list[Buffer | Expr | None] = []
         for matrix in matrices:
             alone = matrix.space is Space.IMAGE or matrix.name.endswith("_packed")
-            out += [matrix] if alone else [matrix, matrix.layout.strides[0], matrix.step]
+            lists = [self.addresses(matrix)] if self.spec.listed and not alone and matrix.name in "abc" else []
+            out += [matrix] if alone else [matrix, *lists, matrix.layout.strides[0], matrix.step]
         return tuple(p for p in out if isinstance(p, Buffer | Var))
 
     def awaited(self, *buffers: Buffer) -> Body:
@@ -340,7 +355,7 @@ class Plan(Positions):
     def promises(self) -> tuple[Expr, ...]:
         """What is known of leading dimensions, and of the steps of a batch."""
         known = [Var(f"ld{name}") for name in "abc"]
-        known += [Var(f"stride_{name}", I64) for name in "abc"] if self.spec.batched else []
+        known += [Var(f"stride_{name}", I64) for name in "abc"] if self.spec.batched and not self.spec.listed else []
         promised = [(var, self.spec.ld_multiple) for var in known]
         promised += [
             (x, self.units[axis])

@@ -68,6 +68,8 @@ def check_gemm(
 
     Raises: SpecError with every problem.
     """
+    if spec.listed:
+        raise SpecError("listed matrices are for emitted launchers, not for Python: use a GemmSpec without listed")
     problems = (kinds or check_kinds)({"a": a, "b": b, "c": c})
     alpha_value = check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems)
     beta_value = check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems)

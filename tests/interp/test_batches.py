@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gemmgen import driver, presets
-from gemmgen.errors import ScheduleError
+from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.interp import run
 from gemmgen.ir.stmt import Advance
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.visit import evaluate
+from gemmgen.options import read_document
+from gemmgen.runtime.arrays import check_gemm
 from gemmgen.spec import GemmSpec
 from tests.support.problems import CANARY, Matrix, Problem, stored
 
@@ -67,6 +72,62 @@ def test_products_of_a_batch(name: str, gap: int, rng: np.random.Generator) -> N
     assert (lines[:, :, n:] == CANARY).all()
     for problem, c in zip(problems, lines, strict=True):
         problem.check(c[:, :n])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products_whose_addresses_are_given(name: str, rng: np.random.Generator) -> None:
+    """In any order, with one B for two of them; the interpreter takes places in one array for addresses."""
+    preset = presets.load(name)
+    schedule = replace(preset.schedule, split=min(3, preset.schedule.split))
+    program = driver.lower_program(replace(BATCHED, listed=True), schedule, TARGETS[NAMES[name]])
+    m, n, k, pad = 37, 21, 19, 3
+    problems = [Problem.random(rng, m, n, k, 1.5, -0.5) for _ in range(3)]
+    problems[2] = replace(problems[2], b=problems[0].b)
+    known: dict[str, int | float | Matrix] = {"m": m, "n": n, "k": k, "alpha": 1.5, "beta": -0.5, "batch_count": 3}
+    order = (2, 0, 1)  # of the matrices in memory
+    for matrix, ld in (("a", k + pad), ("b", n + pad), ("c", n + pad)):
+        known[matrix], step = in_a_row([stored(getattr(problems[i], matrix), "row", pad) for i in order], 5)
+        places = np.array([order.index(i) * step for i in range(3)])
+        if matrix == "b":
+            places[2] = places[0]
+        known |= {f"{matrix}_list": places, f"ld{matrix}": ld}
+    for workspace in program.workspaces:
+        elements = evaluate(workspace.elements, {"m": m, "n": n, "k": k, "batch_count": 3})
+        known[workspace.name] = np.full(elements, np.nan, np.float32)
+    for kernel in program.kernels:
+        run(kernel, {p.name: known[p.name] for p in kernel.launch_params})
+    result = np.asarray(known["c"]).reshape(3, -1)[[order.index(i) for i in range(3)]]
+    for problem, c in zip(problems, result[:, : m * (n + pad)].reshape(3, m, n + pad), strict=True):
+        problem.check(c[:, :n])
+
+
+def test_addresses_are_those_of_the_language() -> None:
+    listed = replace(BATCHED, listed=True)
+    cuda = driver.emit(listed, presets.load("naive").schedule, "cuda")
+    assert "const float *const *__restrict__ a_list, int lda" in cuda.text
+    assert "    float *__restrict__ c = c_list[batch];" in cuda.text
+    assert "stride_" not in cuda.text
+    assert [a.name for a in cuda.entry_points[0].arguments if a.kind == "buffer"] == ["a_list", "b_list", "c_list"]
+    sycl = driver.emit(listed, presets.load("naive").schedule, "sycl").text
+    assert "    const float *__restrict b = b_list[batch];" in sycl
+    with pytest.raises(ScheduleError, match="takes no arrays of addresses: let them lie a stride apart"):
+        driver.emit(listed, presets.load("naive").schedule)
+    with pytest.raises(SpecError, match="listed matrices are those of a batch: set batched"):
+        GemmSpec(listed=True)
+    with pytest.raises(SpecError, match="listed matrices are for emitted launchers, not for Python"):
+        check_gemm(listed, np.zeros((1, 2, 2), np.float32), np.zeros((1, 2, 2), np.float32))
+    assert read_document('tile = "2x2"\n[spec]\nbatched = true\nlisted = true', "here").spec.listed
+
+
+def test_nvcc_takes_arrays_of_addresses(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    for name in ("smem_8x8_double_packed", "mbarrier_8x8_2x16_split8"):
+        file = tmp_path / f"{name}.cu"
+        file.write_text(driver.emit(replace(BATCHED, listed=True), presets.load(name).schedule, "cuda").text)
+        flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-Xptxas", "-v", "-cubin"]
+        command = [needs_tool("nvcc"), *flags, "-o", str(tmp_path / "x.cubin"), str(file)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        assert " 0 bytes spill stores" in result.stderr
 
 
 def test_vectors_ask_for_the_stride_too() -> None:

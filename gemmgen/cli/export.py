@@ -51,7 +51,7 @@ def export(
         str | None,
         typer.Option(
             metavar="TYPE[,...]",
-            help="Element types, all if nothing is said: float32, float64.",
+            help="Element types, all if nothing is said: float32, float64, complex64, complex128.",
             autocompletion=complete_dtypes,
         ),
     ] = None,
@@ -91,9 +91,9 @@ def _library(problems: list[str], dtype: str | None, preset: str | None, source:
     from gemmgen.export.compiler import compiler_command
 
     routines = attempt(problems, _routines, dtype)
-    choices = attempt(problems, _choices, preset)
+    choices = None if preset is None else attempt(problems, _choices, preset)
     command = None if source else attempt(problems, compiler_command)
-    text = attempt(problems, blas_source, routines, choices) if routines and choices else None
+    text = attempt(problems, blas_source, routines, choices) if routines and (choices or preset is None) else None
     if problems or text is None:
         raise UserError(problems)
     return text, command
@@ -129,12 +129,12 @@ def _routines(dtype: str | None) -> list[Routine]:
     return _listed("dtype", dtype, known.__getitem__, list(known)) if dtype is not None else list(ROUTINES)
 
 
-def _choices(preset: str | None) -> tuple[Choice, ...]:
+def _choices(preset: str) -> tuple[Choice, ...]:
     """The presets that are wanted. Raises: UserError."""
-    from gemmgen.export.kernels import CHOICES, Choice
+    from gemmgen.export.kernels import Choice
     from gemmgen.presets import names
 
-    return tuple(_listed("preset", preset, Choice, names())) if preset is not None else CHOICES
+    return tuple(_listed("preset", preset, Choice, names()))
 
 
 def _listed(what: str, text: str, make: Callable[[str], T], known: list[str] | tuple[str, ...]) -> list[T]:

@@ -6,17 +6,31 @@ from collections.abc import Sequence
 
 from gemmgen.backends.files import environment
 from gemmgen.backends.lines import wrapped
+from gemmgen.errors import ScheduleError
 from gemmgen.export.compiler import FLAGS, LIBRARIES
-from gemmgen.export.kernels import CHOICES, Choice, Kernel, Recipe, kernels_of
+from gemmgen.export.kernels import Choice, Kernel, Recipe, kernels_of
 from gemmgen.export.routines import ROUTINES, Routine
 
 #: The name of the library, and of its source.
 LIBRARY = "gemmgen_blas"
 
 
-def blas_source(routines: Sequence[Routine] = ROUTINES, choices: tuple[Choice, ...] = CHOICES) -> str:
-    """The library's source, kernels included. Raises: ScheduleError for presets that it can't use."""
-    parts = [(routine, *kernels_of(routine, choices)) for routine in routines]
+def blas_source(routines: Sequence[Routine] = ROUTINES, choices: tuple[Choice, ...] | None = None) -> str:
+    """The library's source, kernels included.
+
+    Args:
+        choices: presets, if not those that are known to serve.
+
+    Raises: ScheduleError for presets that it can't use, with every reason.
+    """
+    parts, problems = [], list[str]()
+    for routine in routines:
+        try:
+            parts.append((routine, *kernels_of(routine, choices)))
+        except ScheduleError as error:
+            problems += error.problems
+    if problems:
+        raise ScheduleError(problems)
     kernels = [kernel for _, own, _ in parts for kernel in own]
     skeletons = environment().overlay(trim_blocks=True, lstrip_blocks=True)
     return skeletons.get_template("export/blas.c.j2").render(
@@ -24,7 +38,6 @@ def blas_source(routines: Sequence[Routine] = ROUTINES, choices: tuple[Choice, .
         flags=" ".join(FLAGS),
         libraries=" ".join(LIBRARIES),
         names=[routine.name for routine in routines],
-        symbols=[symbol for routine in routines for symbol in routine.symbols],
         complex=any(routine.complex for routine in routines),
         span=min(kernel.span for kernel in kernels),
         kernels=kernels,

@@ -38,6 +38,8 @@ class Choice:
 #: The best first: a device takes the first one that it can run. With Intel's sub-groups; through local memory; for
 #: whatever is left, CPUs above all, where barriers cost more than they bring.
 CHOICES = (Choice("sg16_block_16x2"), Choice("smem_8x8_double", for_gpu=True), Choice("tile_8x8"))
+#: Of complex numbers, which sub-groups don't pass around. It is the quickest to build of those about as fast on a CPU.
+COMPLEX_CHOICES = (Choice("vec4_4x4"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +79,30 @@ class Recipe:
 
 
 #: A letter for each way in which a matrix may lie, as the kernels' names have it; how C calls it; its order.
-WAYS: tuple[tuple[str, str, Order], ...] = (("n", "AS_IS", "row"), ("t", "TRANSPOSED", "col"))
+#: The last one conjugates, too.
+WAYS: tuple[tuple[str, str, Order], ...] = (
+    ("n", "AS_IS", "row"),
+    ("t", "TRANSPOSED", "col"),
+    ("c", "CONJUGATED", "col"),
+)
 
 
-def kernels_of(routine: Routine, choices: tuple[Choice, ...]) -> tuple[tuple[Kernel, ...], tuple[Recipe, ...]]:
+def kernels_of(
+    routine: Routine, choices: tuple[Choice, ...] | None = None
+) -> tuple[tuple[Kernel, ...], tuple[Recipe, ...]]:
     """The kernels of a routine, and what each is used for, the best first.
+
+    Args:
+        choices: the presets, if not those of the table.
 
     Raises: ScheduleError for a preset that the library can't use, with every reason.
     """
     kernels: dict[str, Kernel] = {}
     recipes: list[Recipe] = []
     problems: list[str] = []
-    for choice in choices:
-        for way_a, way_b in product(WAYS, WAYS):
+    ways = WAYS if routine.complex else WAYS[:2]
+    for choice in choices or (COMPLEX_CHOICES if routine.complex else CHOICES):
+        for way_a, way_b in product(ways, ways):
             try:
                 recipe, needed = _recipe(routine, choice, way_a, way_b)
             except ScheduleError as error:
@@ -126,12 +139,14 @@ def _recipe(
         turn = _turn(routine) if turn_a or turn_b else None
         names = (turn.name if turn and turned else None for turned in (turn_a, turn_b))
         return Recipe(way_a[1], way_b[1], gemm.name, *names), [gemm, *([turn] if turn else [])]
-    raise ScheduleError([f"preset {choice.preset} cannot serve {routine.name}: {problem}" for problem in refused])
+    remedy = f"or leave out {routine.dtype} by --dtype"
+    raise ScheduleError([f"preset {choice.preset} cannot serve {routine.name}: {x}, {remedy}" for x in refused])
 
 
 def _spec(dtype: DType, letters: str) -> GemmSpec:
     orders = {letter: order for letter, _, order in WAYS}
-    return GemmSpec(dtype=dtype, a_order=orders[letters[0]], b_order=orders[letters[1]])
+    a, b = letters[0], letters[1]
+    return GemmSpec(dtype=dtype, a_order=orders[a], b_order=orders[b], conj_a=a == "c", conj_b=b == "c")
 
 
 def _gemm(routine: Routine, choice: Choice, schedule: Schedule, spec: GemmSpec, letters: str) -> Kernel:

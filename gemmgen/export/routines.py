@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gemmgen.ir.dtypes import F32, F64, DType
+from gemmgen.ir.dtypes import C64, C128, F32, F64, DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Routine:
         """The type of a real number."""
         return self.c_type.removesuffix(" complex")
 
-    @property
-    def symbols(self) -> tuple[str, str]:
-        """What a program calls."""
-        return f"{self.name}_", f"cblas_{self.name}"
 
-
-ROUTINES = (Routine("s", F32, "float"), Routine("d", F64, "double"))
+ROUTINES = (
+    Routine("s", F32, "float"),
+    Routine("d", F64, "double"),
+    Routine("c", C64, "float complex", "conjf"),
+    Routine("z", C128, "double complex", "conj"),
+)

@@ -9,7 +9,7 @@ struct workspace {
 enum { WORKSPACE_BYTES = 1 << 28 };  // what is larger goes with the call
 
 static struct {
-    enum { UNTRIED, OPEN, MISSING } state;
+    enum { UNTRIED, OPEN, LEFT_BEHIND, MISSING } state;
     struct opencl cl;
     cl_device_id id;
     cl_context context;
@@ -63,7 +63,7 @@ static void in_child(void)
 {
     // The threads of the OpenCL runtime stayed with the parent.
     if (device.state == OPEN) {
-        give_up("a process forked after its first product cannot use its parent's device");
+        device.state = LEFT_BEHIND;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -180,6 +180,9 @@ static bool find_device(void)
 // Opens the device when it is first needed. To be called under the lock, as all below.
 static bool open_device(void)
 {
+    if (device.state == LEFT_BEHIND) {
+        give_up("a forked process cannot use the device that its parent opened");
+    }
     if (device.state != UNTRIED) {
         return device.state == OPEN;
     }

@@ -64,7 +64,6 @@ enum {
     F(int32_t, EnqueueReadBufferRect,                                                              \
       (cl_command_queue, cl_mem, uint32_t, const size_t *, const size_t *, const size_t *, size_t, \
        size_t, size_t, size_t, void *, uint32_t, const cl_event *, cl_event *))                    \
-    F(int32_t, Flush, (cl_command_queue))                                                          \
     F(int32_t, WaitForEvents, (uint32_t, const cl_event *))                                        \
     F(int32_t, ReleaseEvent, (cl_event))
 

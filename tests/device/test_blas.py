@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,10 @@ PROGRAMS = (
     ("xblat3d", "DGEMM ", "dgemm"),
     ("xscblat3", "cblas_sgemm ", "sgemm"),
     ("xdcblat3", "cblas_dgemm ", "dgemm"),
+    ("xblat3c", "CGEMM ", "cgemm"),
+    ("xblat3z", "ZGEMM ", "zgemm"),
+    ("xccblat3", "cblas_cgemm ", "cgemm"),
+    ("xzcblat3", "cblas_zgemm ", "zgemm"),
 )
 
 
@@ -60,6 +65,14 @@ def test_every_kind_of_call_where_matrices_lie(library: Path) -> None:
     assert "used where they are" in said
     for kernel in ("sgemm_nn", "sgemm_tn", "stranspose", "dgemm_nn", "dgemm_tn", "dtranspose"):
         assert re.search(rf"(built|loaded) {kernel}", said), said
+    assert "loops" not in said
+
+
+@needs_intel
+def test_every_kind_of_call_with_complex_numbers(library: Path) -> None:
+    said = call("complex_numbers", library, **on_cpu())
+    for ops in map("".join, product("ntc", repeat=2)):
+        assert re.search(rf"(built|loaded) cgemm_{ops}_", said), said
     assert "loops" not in said
 
 
@@ -108,7 +121,7 @@ def test_threads_write_columns_of_one_matrix(library: Path) -> None:
 @needs_intel
 def test_kernels_are_built_once(tmp_path: Path) -> None:
     library = tmp_path / "quick.so"
-    quick = blas_source(ROUTINES[1:], (Choice("vec4_4x4"),))
+    quick = blas_source(ROUTINES[1:2], (Choice("vec4_4x4"),))
     library.write_bytes(shared_library(quick, [*compiler_command(), "-O0"]))
     kept = {"GEMMGEN_BLAS_CACHE": str(tmp_path / "kept")}
     assert "built dgemm_nn_vec4_4x4" in call("threads", library, **on_cpu(**kept))

@@ -18,8 +18,10 @@ import numpy.typing as npt
 
 Matrix = npt.NDArray[Any]
 
-TYPES = {"s": np.float32, "d": np.float64}
-EPSILON = {"s": float(np.finfo(np.float32).eps), "d": float(np.finfo(np.float64).eps)}
+TYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
+#: Types whose sums are checked in.
+WIDER = {"s": np.longdouble, "d": np.longdouble, "c": np.clongdouble, "z": np.clongdouble}
+EPSILON = {"s": 2.0**-23, "d": 2.0**-52, "c": 2.0**-22, "z": 2.0**-51}
 NUMBERS = {"N": 111, "T": 112, "C": 113}
 ROW, COLUMN = 101, 102
 #: What lies between C's lines, and must stay there.
@@ -34,8 +36,8 @@ class Call(NamedTuple):
     ops: str = "NN"
     sizes: tuple[int, int, int] = (7, 5, 6)
     extra: tuple[int, int, int] = (0, 0, 0)
-    alpha: float = 1.5
-    beta: float = 0.0
+    alpha: complex = 1.5
+    beta: complex = 0.0
     fortran: bool = False
 
 
@@ -47,21 +49,35 @@ def stored(matrix: Matrix, layout: int, extra: int, padding: float = PADDING) ->
     return np.ascontiguousarray(held), max(1, held.shape[1])
 
 
+def stored_op(matrix: Matrix, op: str) -> Matrix:
+    """What op() makes the matrix of."""
+    return matrix if op == "N" else matrix.T if op == "T" else matrix.conj().T
+
+
+def random(rng: np.random.Generator, shape: tuple[int, int], dtype: type) -> Matrix:
+    values: Matrix = rng.standard_normal(shape).astype(dtype)
+    return values + dtype(1j) * rng.standard_normal(shape).astype(dtype) if np.iscomplexobj(values) else values
+
+
 def invoke(library: ctypes.CDLL, call: Call, a: Matrix, lda: int, b: Matrix, ldb: int, c: Matrix, ldc: int) -> None:
     """By the Fortran symbol, strings' lengths behind the other arguments, or by that of the CBLAS."""
-    real = {"s": ctypes.c_float, "d": ctypes.c_double}[call.letter]
     integers = [ctypes.c_int(x) for x in (*call.sizes, lda, ldb, ldc)]
-    alpha, beta = real(call.alpha), real(call.beta)
+    held = np.array([call.alpha, call.beta]).astype(TYPES[call.letter])
+    scalars = [ctypes.c_void_p(held[i:].ctypes.data) for i in (0, 1)]
     pointers = [ctypes.c_void_p(x.ctypes.data) for x in (a, b, c)]
     if call.fortran:
         m, n, k, la, lb, lc = map(ctypes.byref, integers)
         ops = [ctypes.c_char_p(x.encode()) for x in call.ops]
         lengths = [ctypes.c_size_t(1)] * 2
-        scalars = ctypes.byref(alpha), ctypes.byref(beta)
         getattr(library, f"{call.letter}gemm_")(
             *ops, m, n, k, scalars[0], pointers[0], la, pointers[1], lb, scalars[1], pointers[2], lc, *lengths
         )
         return
+    values: list[Any] = list(scalars)
+    if call.letter in "sd":
+        real = {"s": ctypes.c_float, "d": ctypes.c_double}[call.letter]
+        values = [real(x.real) for x in held]
+    alpha, beta = values
     m_, n_, k_, la_, lb_, lc_ = integers
     ops_ = [ctypes.c_int(NUMBERS[x]) for x in call.ops.upper()]
     getattr(library, f"cblas_{call.letter}gemm")(
@@ -73,13 +89,12 @@ def check(library: ctypes.CDLL, call: Call, rng: np.random.Generator) -> None:
     """C beside float64 (longer for float64), within the bound on rounding; and what lies around it untouched."""
     dtype = TYPES[call.letter]
     m, n, k = call.sizes
-    a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((m, k), (k, n)))
-    c = rng.standard_normal((m, n)).astype(dtype)
+    a, b, c = (random(rng, shape, dtype) for shape in ((m, k), (k, n), (m, n)))
     if call.beta == 0:
         c[:] = np.nan  # must not be read
     if call.alpha == 0:
         a[:], b[:] = np.nan, np.nan
-    op_a, op_b = ((x if op in "Nn" else x.T) for x, op in zip((a, b), call.ops, strict=True))
+    op_a, op_b = (stored_op(x, op) for x, op in zip((a, b), call.ops.upper(), strict=True))
     layout = COLUMN if call.fortran else call.layout
     (held_a, lda), (held_b, ldb), (held_c, ldc) = (
         stored(x, layout, extra) for x, extra in zip((op_a, op_b, c), call.extra, strict=True)
@@ -87,7 +102,7 @@ def check(library: ctypes.CDLL, call: Call, rng: np.random.Generator) -> None:
     invoke(library, call, held_a, lda, held_b, ldb, held_c, ldc)
     lines = held_c[:, : held_c.shape[1] - call.extra[2]]
     result = lines if layout == ROW else lines.T
-    wide = [x.astype(np.longdouble) for x in (a, b, c)]
+    wide: list[Matrix] = [x.astype(WIDER[call.letter]) for x in (a, b, c)]
     if call.alpha == 0:
         wide[0][:], wide[1][:] = 0, 0
     if call.beta == 0:
@@ -99,13 +114,14 @@ def check(library: ctypes.CDLL, call: Call, rng: np.random.Generator) -> None:
     assert np.all(held_c[:, held_c.shape[1] - call.extra[2] :] == PADDING), call
 
 
-def combinations() -> Iterator[Call]:
+def combinations(letters: str) -> Iterator[Call]:
     """Every op, layout and way to call, sizes around the kernels' tiles, with and without room between lines."""
     sizes = ((1, 1, 1), (3, 40, 17), (33, 16, 35), (130, 131, 37), (5, 4, 0), (0, 4, 5), (4, 0, 5))
     scalars = ((1.5, 0.0), (1.0, 1.0), (-0.5, 2.0), (0.0, 0.0), (0.0, 0.5))
-    numbered = enumerate(product("sd", ("N", "T", "C"), ("N", "T", "C"), sizes))
+    of_complex = ((1.5j, 0.0), (1.0, 1.0), (-0.5 + 1j, 2 - 1j), (0.0, 0.0), (0.0, 0.5j))
+    numbered = enumerate(product(letters, ("N", "T", "C"), ("N", "T", "C"), sizes))
     for i, (letter, op_a, op_b, size) in numbered:
-        alpha, beta = scalars[i % len(scalars)]
+        alpha, beta = (scalars if letter in "sd" else of_complex)[i % len(scalars)]
         extra = (i % 3, i % 2 * 4, i % 4)
         for layout in (ROW, COLUMN):
             yield Call(letter, layout, op_a + op_b, size, extra, alpha, beta)
@@ -114,16 +130,31 @@ def combinations() -> Iterator[Call]:
 
 
 def everything(library: ctypes.CDLL) -> None:
-    """All combinations."""
+    """All combinations of real numbers."""
     rng = np.random.default_rng(6)
-    for call in combinations():
+    for call in combinations("sd"):
         check(library, call, rng)
+
+
+def complex_numbers(library: ctypes.CDLL) -> None:
+    """All combinations of complex ones; also in memory that is aligned as C has them, and no more."""
+    rng = np.random.default_rng(6)
+    for call in combinations("c"):
+        check(library, call, rng)
+    room = np.zeros(3 * 32 + 2)
+    first = 1 if room.ctypes.data % 16 == 0 else 0
+    a, b, c = (room[first + i * 32 :][:32].view(np.complex128).reshape(4, 4) for i in range(3))
+    assert c.ctypes.data % 16 == 8
+    a[:], b[:] = random(rng, (4, 4), np.complex128), random(rng, (4, 4), np.complex128)
+    invoke(library, Call("z", sizes=(4, 4, 4), alpha=1.0), a, 4, b, 4, c, 4)
+    assert np.allclose(c, a @ b, rtol=1e-12, atol=1e-12)
+    assert np.all(room[:first] == 0) and np.all(room[first + 96 :] == 0)
 
 
 def few(library: ctypes.CDLL) -> None:
     """A product of each type and pair of ops."""
     rng = np.random.default_rng(7)
-    for letter, ops, layout in product("sd", ("NN", "NT", "TN", "TT"), (ROW, COLUMN)):
+    for letter, ops, layout in product("sdc", ("NN", "NT", "TN", "TT"), (ROW, COLUMN)):
         check(library, Call(letter, layout, ops, (33, 20, 35), (1, 2, 3), 1.5, 0.5), rng)
 
 
@@ -165,6 +196,10 @@ def fork(library: ctypes.CDLL) -> None:
     rng = np.random.default_rng(9)
     call = Call("s", sizes=(40, 41, 42))
     check(library, call, rng)
+    silent = os.fork()
+    if silent == 0:
+        os._exit(0)  # a child that multiplies nothing has nothing to say
+    os.waitpid(silent, 0)
     child = os.fork()
     if child == 0:
         try:
@@ -196,7 +231,7 @@ def wrong(library: ctypes.CDLL) -> None:
     assert np.all(c == 3)
 
 
-TASKS = {task.__name__: task for task in (everything, few, pair, threads, fork, wrong)}
+TASKS = {task.__name__: task for task in (everything, complex_numbers, few, pair, threads, fork, wrong)}
 
 if __name__ == "__main__":
     TASKS[sys.argv[1]](ctypes.CDLL(sys.argv[2]))

@@ -11,7 +11,7 @@ import pytest
 
 from gemmgen.errors import ScheduleError, UserError
 from gemmgen.export.compiler import compiler_command, shared_library
-from gemmgen.export.kernels import CHOICES, Choice, kernels_of, literal
+from gemmgen.export.kernels import CHOICES, COMPLEX_CHOICES, Choice, kernels_of, literal
 from gemmgen.export.routines import ROUTINES
 from tests.support.blas import source
 from tests.support.cli import gemmgen, printed, refused
@@ -30,11 +30,11 @@ def test_every_line_fits_and_every_kernel_is_used() -> None:
     own = [line for line in source().splitlines() if not line.lstrip().startswith('"')]
     assert max(map(len, own)) <= 100
     for routine in ROUTINES:
-        kernels, recipes = kernels_of(routine, CHOICES)
+        kernels, recipes = kernels_of(routine)
         used = {name for r in recipes for name in (r.gemm, r.turn_a, r.turn_b) if name}
         assert used == {kernel.name for kernel in kernels}
         # Each preset serves every pair of ops.
-        assert len(recipes) == 4 * len(CHOICES)
+        assert len(recipes) == (9 * len(COMPLEX_CHOICES) if routine.complex else 4 * len(CHOICES))
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
@@ -51,19 +51,19 @@ def test_compiles_without_warnings(compiler: str, needs_tool: Callable[[str], st
 
 def test_says_everything_wrong_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler -O2")
-    said = refused("export", "--dtype", "float32,float61,int8", "--preset", "smem,naive", "-o", "/nowhere/x.so")
-    assert "gemmgen: 6 problems\n" in said
+    said = refused("export", "--dtype", "float32,float61,int8", "--preset", "smem,naive", "-o", "/nowhere/x.c")
+    assert "gemmgen: 7 problems\n" in said
     for problem in (
         "nothing is said to export: --blas is what there is",
-        "-o /nowhere/x.so: the folder /nowhere does not exist",
+        "-o /nowhere/x.c: the folder /nowhere does not exist",
+        "-o /nowhere/x.c is named like a source, and a library is built: add --source, or name a .so",
         "dtype 'float61' is not to be had",
         "dtype 'int8' is not to be had",
         "preset 'smem' is not to be had",
         "CC=no-such-compiler -O2 is not on this machine: name a C compiler, or take --source",
     ):
         assert problem in said
-    assert "nothing is said about where to" in refused("export", "--blas")
-    assert "add --source, or name a .so" in refused("export", "--blas", "-o", "x.c")
+    assert "nothing is said about where to" in refused("export")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,12 @@ def test_refuses_presets_that_it_cannot_launch(preset: str, reason: str) -> None
     with pytest.raises(ScheduleError) as caught:
         kernels_of(ROUTINES[0], (Choice(preset),))
     assert any(reason in problem for problem in caught.value.problems), caught.value.problems
+
+
+def test_presets_must_serve_every_type() -> None:
+    said = refused("export", "--blas", "--source", "--preset", "sg16_block_16x2")
+    assert "preset sg16_block_16x2 cannot serve cgemm: a.share passes registers of real numbers" in said
+    assert "or leave out complex128 by --dtype" in said
 
 
 def test_presets_may_be_chosen() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from gemmgen.epilogue import OPERANDS, Applied, applied
 from gemmgen.errors import SpecError
 from gemmgen.fields import Kind, field_problems, is_whole
 from gemmgen.ir.dtypes import ALL_DTYPES, F32, MATRIX_DTYPES, RESULTS, DType, accumulator
@@ -23,6 +24,10 @@ _KINDS: dict[str, Kind] = {
     "tuple[int, int, int]": (
         "three whole numbers, for m, n and k",
         lambda x: isinstance(x, tuple) and len(x) == 3 and all(map(is_whole, x)),
+    ),
+    "tuple[str, ...]": (
+        "a tuple of texts, such as ('bias', 'gelu')",
+        lambda x: isinstance(x, tuple) and all(isinstance(text, str) for text in x),
     ),
 }
 
@@ -43,6 +48,8 @@ class GemmSpec:
         c_dtype: element type of C; None for A's and B's own, or int32 where they are int8.
         batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
             `stride_c` elements further on.
+        epilogue: functions of `gemmgen.epilogue` that elements of alpha * A * B + beta * C go through before they are
+            stored, in order: `bias`, `clamp(0, 6)`, `expr: acc * 0.5 + col`.
     """
 
     m: int | None = None
@@ -58,6 +65,7 @@ class GemmSpec:
     ld_multiple: int = 1
     c_dtype: DType | None = None
     batched: bool = False
+    epilogue: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -74,8 +82,19 @@ class GemmSpec:
                 problems.append(f"{axis} = {size} is not the multiple of {unit} that was promised")
         if self.ld_multiple < 1:
             problems.append(f"leading dimensions are said to be multiples of {self.ld_multiple} < 1: say 1 if unknown")
-        if problems := [*problems, *self._type_problems()]:
+        if not (wrong := self._type_problems()):
+            wrong = self._epilogue_problems()
+        if problems := [*problems, *wrong]:
             raise SpecError(problems)
+        # As it is printed, so that equal ones are equal.
+        object.__setattr__(self, "epilogue", tuple(function.text for function in self.functions))
+
+    def _epilogue_problems(self) -> list[str]:
+        try:
+            applied(self.epilogue, self.accumulator)
+        except SpecError as error:
+            return list(error.problems)
+        return []
 
     def _type_problems(self) -> list[str]:
         """Types that don't go together, and factors that the type of sums can't hold."""
@@ -107,6 +126,25 @@ class GemmSpec:
     def accumulator(self) -> DType:
         """The type that sums are made in; also that of alpha and beta."""
         return accumulator(self.dtype)
+
+    @property
+    def functions(self) -> tuple[Applied, ...]:
+        """The epilogue's, as they are applied."""
+        return applied(self.epilogue, self.accumulator)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """What the epilogue takes besides A, B and C, in the order of the kernel's arguments."""
+        return tuple(name for name in OPERANDS if any(name in function.names for function in self.functions))
+
+    @property
+    def names_c(self) -> bool:
+        """Whether the epilogue reads what C held before, whatever beta is."""
+        return any("c" in function.names for function in self.functions)
+
+    def then(self) -> str:
+        """`, then bias, gelu`: what a formula of the product ends in."""
+        return f", then {', '.join(function.short for function in self.functions)}" if self.epilogue else ""
 
     def label(self) -> str:
         """The spec in a line, as head comments print it."""

@@ -160,7 +160,7 @@ class Sycl(CLike):
         ]
         template = environment().get_template("sycl/launcher.j2")
         text = template.render(
-            workspace=any(matrix.name not in ("a", "b", "c") for matrix in self.kernel.matrices),
+            workspace=any(matrix.writable and matrix.name != "c" for matrix in self.kernel.matrices),
             opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
             steps=[printer.step(16) for printer in kernels],
@@ -262,6 +262,9 @@ class Sycl(CLike):
             case "broadcast" | "shuffle_xor":
                 return f"sycl::{LANES[call.function]}(sub_group, {args})", POSTFIX
         raise LoweringError(f"SYCL has no name for {call.function}")
+
+    def math(self, name: str, dtype: DType) -> str:
+        return f"sycl::{super().math(name, dtype)}"
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
         return f"{converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from gemmgen.backends.clike import CLike, Words
 from gemmgen.backends.files import environment
+from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.kernel import Workspace
@@ -69,7 +70,18 @@ def computes(spec: GemmSpec) -> str:
     """What a product computes, in a line."""
     alpha = "alpha * " if spec.alpha is None else "" if spec.alpha == 1 else f"{spec.alpha:g} * "
     beta = " + beta * C" if spec.beta is None else {0.0: "", 1.0: " + C"}.get(spec.beta, f" + {spec.beta:g} * C")
-    return f"C = {alpha}A * B{beta}; {spec.label()}"
+    return f"C = {alpha}A * B{beta}{spec.then()}; {spec.label()}"
+
+
+def _epilogue(spec: GemmSpec) -> Notes:
+    """The epilogue's formulas, and the arrays that they take."""
+    lines = [line for f in spec.functions for line in wrap(f"{f.name}: {f.formula}", WIDTH, subsequent_indent="    ")]
+    arrays = ((name, OPERANDS[name]) for name in spec.operands)
+    taken = [
+        f"{name}: an element for each {operand.each} of C" + (", stored as C is" if operand.letter else "")
+        for name, operand in arrays
+    ]
+    return [("Epilogue", lines), ("Takes", taken)]
 
 
 def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> Notes:
@@ -84,12 +96,14 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     if schedule.atom == "dpas":
         read = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then block reads of 8 words"
         ways = [("A", wrap(read, WIDTH)), ("B", wrap(read, WIDTH))]
-        return [("Schedule", wrap(text, WIDTH)), *ways, ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))]
+        sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
+        return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_epilogue(spec)]
     return [
         ("Schedule", wrap(text, WIDTH)),
         ("A", wrap(_way(schedule.a, spec.a_order, spec.dtype, target, words), WIDTH)),
         ("B", wrap(_way(schedule.b, spec.b_order, spec.dtype, target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
+        *_epilogue(spec),
     ]
 
 

@@ -13,6 +13,7 @@ from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.matrix import MatrixAtom
+from gemmgen.ir.steps import Step
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
 Sync = Literal["barrier", "none", "async_group", "mbarrier"]
@@ -172,6 +173,7 @@ class Update:
     """c = alpha * acc + beta * c, for the elements inside the matrix; beta = 0 never reads c.
 
     Attributes:
+        steps: what each element goes through before it is stored; they may read c, whatever beta is.
         atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
             beta to whoever ran before.
     """
@@ -182,6 +184,7 @@ class Update:
     beta: Expr
     atom: CopyAtom
     width: int = 1
+    steps: tuple[Step, ...] = ()
 
 
 # --- on instructions ------------------------------------------------------------------------------

@@ -323,11 +323,14 @@ class Plan(Positions):
 def update_comment(spec: GemmSpec) -> str:
     """What the kernel says of C."""
     alpha = "" if spec.alpha == 1 else "alpha * " if spec.alpha is None else f"{spec.alpha:g} * "
+    then = spec.then()
     match spec.beta:
         case 0:
-            return f"C = {alpha}A * B."
+            return f"C = {alpha}A * B{then}."
+        case None if spec.names_c:
+            return f"C = {alpha}A * B + beta * C{then}, which reads C."
         case None:
-            return f"C = {alpha}A * B + beta * C; C is not read where beta is zero."
+            return f"C = {alpha}A * B + beta * C{then}; C is not read where beta is zero."
         case 1:
-            return f"C = {alpha}A * B + C."
-    return f"C = {alpha}A * B + {spec.beta:g} * C."
+            return f"C = {alpha}A * B + C{then}."
+    return f"C = {alpha}A * B + {spec.beta:g} * C{then}."

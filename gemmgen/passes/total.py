@@ -7,6 +7,7 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, both, ceil_div, compare, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, If, Let, Registers, Store, Sum, Tile, Update
+from gemmgen.passes import epilogue
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import ACROSS, BATCH, BATCH_COUNT, COL, ROW, call
 
@@ -43,7 +44,8 @@ def _place(plan: Plan) -> tuple[Expr, Expr]:
 def _update(plan: Plan, value: Registers) -> Update:
     """value + beta * C for a work-item's element."""
     c = Tile(plan.c, _place(plan), 1, 1, plan.spec.c_order == "col")
-    return Update(c, value, number(1, plan.sums), plan.beta, *plan.vector(1, plan.spec.result))
+    vector, steps = plan.vector(1, plan.spec.result), epilogue.steps(plan)
+    return Update(c, value, number(1, plan.sums), plan.beta, *vector, steps)
 
 
 def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = None) -> Kernel:
@@ -55,10 +57,10 @@ def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = N
         Let(ACROSS, across),
         Let(ROW, call("group_id", 0) // ACROSS),
         Let(COL, call("group_id", 0) % ACROSS * width + call("local_id", 0)),
-        *plan.to_product(parts, plan.c),
+        *plan.to_product(parts, plan.c, *epilogue.matrices(plan)),
         If(both(plan.m > ROW, plan.n > COL), inside),
     )
-    listed = (plan.m, plan.n, parts, plan.beta, *plan.per_matrix(plan.c))
+    listed = (plan.m, plan.n, parts, plan.beta, *plan.per_matrix(plan.c), *epilogue.parameters(plan))
     return Kernel(
         name=f"{plan.name}_{suffix}",
         params=tuple(p for p in listed if isinstance(p, Buffer | Var)),

@@ -21,6 +21,8 @@ LAYERS = {
     "fields": 0,
     "ir": 1,
     "names": 2,
+    "formulas": 2,
+    "epilogue": 3,
     "spec": 3,
     "schedule": 3,
     "source": 3,

@@ -50,7 +50,8 @@ def parse(text: str) -> ast.expr:
     try:
         return ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise SpecError(f"character {error.offset or 1}: {error.msg}: write one as acc * 0.5 + col") from None
+        at = error.offset or len(text) + 1
+        raise SpecError(f"character {at}: {error.msg}: write one as acc * 0.5 + col") from None
     except (RecursionError, MemoryError, ValueError):
         raise SpecError(f"nested deeper than {DEEPEST}: write it flatter") from None
 

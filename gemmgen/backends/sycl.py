@@ -160,7 +160,7 @@ class Sycl(CLike):
         ]
         template = environment().get_template("sycl/launcher.j2")
         text = template.render(
-            workspace=any(matrix.writable and matrix.name != "c" for matrix in self.kernel.matrices),
+            workspace=any(m.writable and m.name not in ("a", "b", "c") for m in self.kernel.matrices),
             opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
             steps=[printer.step(16) for printer in kernels],

@@ -56,9 +56,9 @@ class Kernel:
         return tuple(p for p in self.launch_params if isinstance(p, Var) and p.name in named)
 
 
-#: How a product's parameters follow each other; others come after them.
+#: How parameters follow each other; others come after them.
 _ORDER = (
-    *("m", "n", "k", "alpha", "a", "lda", "stride_a", "b", "ldb", "stride_b"),
+    *("rows", "cols", "m", "n", "k", "alpha", "a", "lda", "stride_a", "b", "ldb", "stride_b"),
     *("a_packed", "b_packed", "workspace", "beta", "c", "ldc", "stride_c"),
 )
 

@@ -103,6 +103,13 @@ def _word(value: object, key: str, problems: list[str]) -> str | None:
     return None
 
 
+def _texts(value: object, key: str, problems: list[str]) -> list[str]:
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return value
+    problems.append(f'{key} = {value!r} is no list of texts: write {key} = ["bias", "gelu"], say')
+    return []
+
+
 def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     """The [spec] table."""
     unknown = (key for key in table if key not in _SPEC_KEYS)
@@ -119,7 +126,9 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
             problems.append(f"batched = {batched!r} in [spec] is neither true nor false: give one of them")
         c_dtype, layout, many = table.get("c_dtype"), ",".join(orders), batched is True
         c_type = None if c_dtype is None else str(c_dtype)
-        return build_spec(m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple, many, c_dtype=c_type)
+        then = _texts(table.get("epilogue", []), "epilogue", problems)
+        promises = (multiple_of, ld_multiple)
+        return build_spec(m, n, k, dtype, layout, alpha, beta, *promises, many, c_dtype=c_type, epilogue=then)
     except SpecError as error:
         problems += error.problems
         return GemmSpec()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gemmgen.errors import SpecError
@@ -24,6 +25,7 @@ def build_spec(
     batched: bool = False,
     base: GemmSpec | None = None,
     c_dtype: str | None = None,
+    epilogue: Sequence[str] | None = None,
 ) -> GemmSpec:
     """A spec from options as they are written; what is not given is as in `base`.
 
@@ -52,7 +54,8 @@ def build_spec(
     try:
         factor = alpha_beta[0], alpha_beta[1]
         sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result)
-        spec = replace(sized, batched=batched or base.batched)
+        then = base.epilogue if epilogue is None else tuple(epilogue)
+        spec = replace(sized, batched=batched or base.batched, epilogue=then)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
     if problems:

@@ -11,7 +11,7 @@ from gemmgen.ir.dtypes import I64
 from gemmgen.ir.expr import Const, Expr, Load, Select, Var, convert
 from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.stmt import Body, If, Let, Stmt, Store, Update
-from gemmgen.ir.visit import map_expr, substitute, walk_expr
+from gemmgen.ir.visit import map_expr, map_index, substitute, walk_expr
 from gemmgen.passes.plan import Plan
 
 
@@ -87,9 +87,15 @@ def finished(update: Update, store: Store, value: Expr, row: Expr, col: Expr) ->
     """The store of an element after all functions, where it is inside of C: so that what they take is inside, too."""
     buffer, inside = store.buffer, (row < _extent(update, "rows"), col < _extent(update, "cols"))
     body: Body = ()
-    if not isinstance(col, Var) and any(ELEMENT_COL in walk_expr(step.value) for step in update.steps):
-        named = Var(f"{buffer.name}_col")
-        body, col, store = (Let(named, col),), named, replace(store, index=_with(store.index, col, named))
+    several = update.acc.fragment.cols.values > 1
+    if several and any(ELEMENT_COL in walk_expr(step.value) for step in update.steps):
+        named, given = Var(f"{buffer.name}_col"), col
+        body, col = (Let(named, given),), named
+
+        def by_name(node: Expr) -> Expr:
+            return named if node == given else node
+
+        store, value = replace(store, index=map_index(store.index, by_name)), map_expr(value, by_name)
     names, value = applied(update, value, Load(buffer, store.index), row, col)
     body = (*body, *names, replace(store, value=convert(value, buffer.dtype)))
     return (If(inside[0], (If(inside[1], body),)),)
@@ -99,7 +105,3 @@ def _extent(update: Update, axis: str) -> Expr:
     """How many rows or columns C has."""
     slow, fast = update.dst.buffer.shape[-2:]
     return slow if (axis == "rows") != update.dst.transposed else fast
-
-
-def _with(index: tuple[Expr, ...], part: Expr, name: Var) -> tuple[Expr, ...]:
-    return tuple(name if coordinate == part else coordinate for coordinate in index)

@@ -84,9 +84,7 @@ def check_gemm(
     problems += pitch_problems(views, spec.ld_multiple)
     if problems:
         raise SpecError(problems)
-    view_a, view_b = views["a"], views["b"]
-    assert view_a is not None
-    assert view_b is not None
+    view_a, view_b = cast(View, views["a"]), cast(View, views["b"])
     inputs = {"a": (cast(ArrayLike, a), view_a), "b": (cast(ArrayLike, b), view_b), **others}
     batch = _batch(inputs) if spec.batched else {}
     count = batch.get("batch_count")

@@ -36,6 +36,7 @@ threadIdx blockIdx blockDim gridDim warpSize dim3 cudaError_t nv_bfloat16 assert
 _OWN = """
 m n k m_whole n_whole k_whole rows cols a b c a_packed b_packed lda ldb ldc alpha beta workspace
 stride_a stride_b stride_c a_list b_list c_list batch batch_count stream grid block shared allowed launched
+bias row_bias scale row_scale residual ldr stride_r
 syclex Matrix check work_item
 """
 _MATH = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from gemmgen.epilogue import OPERANDS, Applied, applied
 from gemmgen.errors import SpecError
 from gemmgen.fields import Kind, field_problems, is_whole
 from gemmgen.ir.dtypes import ALL_DTYPES, F32, MATRIX_DTYPES, RESULTS, DType, accumulator
@@ -23,6 +24,10 @@ _KINDS: dict[str, Kind] = {
     "tuple[int, int, int]": (
         "three whole numbers, for m, n and k",
         lambda x: isinstance(x, tuple) and len(x) == 3 and all(map(is_whole, x)),
+    ),
+    "tuple[str, ...]": (
+        "a tuple of texts, such as ('bias', 'gelu')",
+        lambda x: isinstance(x, tuple) and all(isinstance(text, str) for text in x),
     ),
 }
 
@@ -47,6 +52,8 @@ class GemmSpec:
             `b_list` and `c_list`; by emitted launchers only, not from Python.
         conj_a, conj_b: whether A, and B, is conjugated element by element before it is multiplied; with the other
             order, that is BLAS' operation C. Of real elements it means nothing.
+        epilogue: functions of `gemmgen.epilogue` that elements of alpha * A * B + beta * C go through before they are
+            stored, in order: `bias`, `clamp(0, 6)`, `expr: acc * 0.5 + col`.
     """
 
     m: int | None = None
@@ -65,6 +72,7 @@ class GemmSpec:
     listed: bool = False
     conj_a: bool = False
     conj_b: bool = False
+    epilogue: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -83,8 +91,21 @@ class GemmSpec:
             problems.append("listed matrices are those of a batch: set batched (--batched), too")
         if self.ld_multiple < 1:
             problems.append(f"leading dimensions are said to be multiples of {self.ld_multiple} < 1: say 1 if unknown")
-        if problems := [*problems, *self._type_problems()]:
+        if not (wrong := self._type_problems()):
+            wrong = self._epilogue_problems()
+        if problems := [*problems, *wrong]:
             raise SpecError(problems)
+        # As it is printed, so that equal ones are equal.
+        object.__setattr__(self, "epilogue", tuple(function.text for function in self.functions))
+
+    def _epilogue_problems(self) -> list[str]:
+        if self.epilogue and self.accumulator.real is not None:
+            return [f"an epilogue's functions take real numbers, but dtype is {self.dtype}: apply it afterwards"]
+        try:
+            applied(self.epilogue, self.accumulator)
+        except SpecError as error:
+            return list(error.problems)
+        return []
 
     def _type_problems(self) -> list[str]:
         """Types that don't go together, and factors that the type of sums can't hold."""
@@ -107,7 +128,7 @@ class GemmSpec:
                 )
             elif not sums.is_float and value.real != int(value.real):
                 problems.append(f"{name} = {value:g} is no whole number, but sums are {sums}: give one, or use float32")
-        if (self.alpha, self.beta) == (0, 1):
+        if (self.alpha, self.beta) == (0, 1) and not self.epilogue:
             problems.append("alpha = 0 and beta = 1 leave C as it is: fold another factor, or launch nothing")
         return problems
 
@@ -132,6 +153,25 @@ class GemmSpec:
         a, b = (f"conj({name})" if conj else name for name, conj in zip("AB", self.conj, strict=True))
         terms = ((_times("alpha", self.alpha), f"{a} {sign} {b}"), (_times("beta", self.beta), "C"))
         return f"C = {' + '.join(times + term for times, term in terms if times is not None) or '0'}"
+
+    @property
+    def functions(self) -> tuple[Applied, ...]:
+        """The epilogue's, as they are applied."""
+        return applied(self.epilogue, self.accumulator)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """What the epilogue takes besides A, B and C, in the order of the kernel's arguments."""
+        return tuple(name for name in OPERANDS if any(name in function.names for function in self.functions))
+
+    @property
+    def names_c(self) -> bool:
+        """Whether the epilogue reads what C held before, whatever beta is."""
+        return any("c" in function.names for function in self.functions)
+
+    def then(self) -> str:
+        """`, then bias, gelu`: what a formula of the product ends in."""
+        return f", then {', '.join(function.short for function in self.functions)}" if self.epilogue else ""
 
     def label(self) -> str:
         """The spec in a line, as head comments print it."""

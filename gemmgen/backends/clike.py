@@ -17,6 +17,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, compare, convert, number
+from gemmgen.ir.functions import MATH
 from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.stmt import (
     Advance,
@@ -46,6 +47,8 @@ INDENT = "    "
 #: How tightly operators bind, from C's grammar; higher binds tighter.
 PRECEDENCE = {"&&": 2, "&": 3, "==": 4, "!=": 4, "<": 5, "<=": 5, "+": 7, "-": 7, "*": 8, "/": 8, "%": 8}
 TERNARY, UNARY, POSTFIX = 1, 9, 10
+#: Functions of numbers that C calls otherwise where they are of floats.
+FLOAT_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +347,10 @@ class CLike(ABC):
                 return self.conversion(value, dtype)
             case Call("fma", (a, b, c), dtype) if not dtype.is_float:
                 return self._bound(Bin("+", c, Bin("*", a, b)))
+            case Call("neg", (value,)):
+                return f"-{self.expr(value, POSTFIX)}", UNARY
+            case Call(name, args, dtype) if name in MATH:
+                return f"{self.math(name, dtype)}({', '.join(map(self.expr, args))})", POSTFIX
             case Call():
                 return self.call(node)
             case Select(condition, then, other):
@@ -356,6 +363,10 @@ class CLike(ABC):
                 # The right operand of - / % must not be regrouped; + and * of integers may stand as they are.
                 right = level if op in ("+", "&&") else level + 1
                 return f"{self.expr(a, level)} {op} {self.expr(b, right)}", level
+
+    def math(self, name: str, dtype: DType) -> str:
+        """What a function of numbers is called: as in C, or by the prefix or the ending that the language has."""
+        return FLOAT_NAMES.get(name, name) if dtype.is_float else name
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
         """A value in another type."""

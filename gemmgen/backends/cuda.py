@@ -237,6 +237,9 @@ class Cuda(CLike):
                 return f"__shfl_xor_sync({self._lanes()}, {args}, {self.kernel.sub_group})", POSTFIX
         raise LoweringError(f"CUDA has no name for {call.function}")
 
+    def math(self, name: str, dtype: DType) -> str:
+        return super().math(name, dtype) + ("f" if dtype == F32 else "")
+
     def _dimension(self, call: Call) -> str:
         return DIMENSIONS[as_int(call.args[0]) or 0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import wrap
 
 
 def fold_line(line: str, limit: int = 100, hang: int = 4) -> list[str]:
@@ -10,6 +11,9 @@ def fold_line(line: str, limit: int = 100, hang: int = 4) -> list[str]:
     if len(line) <= limit:
         return [line]
     indent = len(line) - len(line.lstrip())
+    if line.startswith("// ", indent):
+        begin = " " * indent + "// "
+        return wrap(line[indent + 3 :], limit, initial_indent=begin, subsequent_indent=begin)
     inner = " " * (indent + hang)
     marks = _marks(line)
     if (equals := marks.get(" = ")) is not None:

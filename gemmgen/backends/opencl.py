@@ -30,9 +30,11 @@ CONVERSIONS: dict[tuple[str, str], str] = {
     ("bfloat16", "float32"): "bfloat16_to_float",
     ("float32", "bfloat16"): "float_to_bfloat16",
     ("int8", "int32"): "convert_int",
+    ("int32", "float32"): "convert_float",
+    ("int32", "float64"): "convert_double",
 }
 #: Those that are OpenCL's own.
-BUILT_IN = frozenset({"convert_int"})
+BUILT_IN = frozenset({"convert_int", "convert_float", "convert_double"})
 #: Words of packed operands -> how block reads call them.
 WORDS = {I32: ("uint", "intel_sub_group_block_read8"), I16: ("ushort", "intel_sub_group_block_read_us8")}
 PACKED_READ, MULTIPLY = "packed_read", "multiply"

@@ -163,7 +163,7 @@ class Sycl(CLike):
         template = environment().get_template("sycl/launcher.j2")
         text = template.render(
             listed=self.spec.listed,
-            workspace=any(matrix.name.endswith(("workspace", "_packed")) for matrix in self.kernel.matrices),
+            workspace=any(m.writable and m.name not in ("a", "b", "c") for m in self.kernel.matrices),
             opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
             skips=self.no_product(),
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
@@ -267,6 +267,9 @@ class Sycl(CLike):
             case "broadcast" | "shuffle_xor":
                 return f"sycl::{LANES[call.function]}(sub_group, {args})", POSTFIX
         raise LoweringError(f"SYCL has no name for {call.function}")
+
+    def math(self, name: str, dtype: DType) -> str:
+        return f"sycl::{super().math(name, dtype)}"
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
         return f"{converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from gemmgen.backends.clike import CLike, Words
 from gemmgen.backends.files import environment
+from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.kernel import Workspace
@@ -67,7 +68,18 @@ def render(
 
 def computes(spec: GemmSpec) -> str:
     """What a product computes, in a line."""
-    return f"{spec.formula()}; {spec.label()}"
+    return f"{spec.formula()}{spec.then()}; {spec.label()}"
+
+
+def _epilogue(spec: GemmSpec) -> Notes:
+    """The epilogue's formulas, and the arrays that they take."""
+    lines = [line for f in spec.functions for line in wrap(f"{f.name}: {f.formula}", WIDTH, subsequent_indent="    ")]
+    arrays = ((name, OPERANDS[name]) for name in spec.operands)
+    taken = [
+        f"{name}: an element for each {operand.each} of C" + (", stored as C is" if operand.letter else "")
+        for name, operand in arrays
+    ]
+    return [("Epilogue", lines), ("Takes", taken)]
 
 
 def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> Notes:
@@ -86,12 +98,14 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     if schedule.atom == "dpas":
         read = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then block reads of 8 words"
         ways = [("A", wrap(read, WIDTH)), ("B", wrap(read, WIDTH))]
-        return [("Schedule", wrap(text, WIDTH)), *ways, ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)), *unread]
+        sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
+        return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_epilogue(spec), *unread]
     return [
         ("Schedule", wrap(text, WIDTH)),
         ("A", wrap(_way(schedule.staged("a", spec.a_order), spec.a_order, spec.dtype, target, words), WIDTH)),
         ("B", wrap(_way(schedule.staged("b", spec.b_order), spec.b_order, spec.dtype, target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
+        *_epilogue(spec),
         *unread,
     ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from gemmgen.errors import DeviceError, UserError
 
 if TYPE_CHECKING:
-    from gemmgen.cli.matrices import Matrix
+    from gemmgen.cli.matrices import Matrices, Matrix
     from gemmgen.ir.target import Target
     from gemmgen.runtime.cuda_devices import CudaDeviceInfo
     from gemmgen.runtime.devices import DeviceInfo
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
-#: A kernel, from A, B and C in the host's memory to the result and the nanoseconds that the device took.
-Once: TypeAlias = "Callable[[Matrix, Matrix, Matrix | None], tuple[Matrix, int]]"
+#: A kernel, from what it takes and a C of its own, in the host's memory, to the result and the nanoseconds that the
+#: device took.
+Once: TypeAlias = "Callable[[Matrices, Matrix | None], tuple[Matrix, int]]"
 BACKENDS = ("opencl", "cuda", "sycl")
 
 
-def poisoned(a: Matrix, b: Matrix, spec: GemmSpec) -> Matrix:
+def poisoned(data: Matrices, spec: GemmSpec) -> Matrix:
     """Memory for the result of A and B, full of NaN."""
     import numpy as np
 
     from gemmgen.cli.matrices import ordered
     from gemmgen.ir.numeric import numpy_dtype, poison
 
-    batch = max(a.shape[:-2], b.shape[:-2])
+    batch = max(data.a.shape[:-2], data.b.shape[:-2])
     dtype = numpy_dtype(spec.result)
-    return ordered(np.full((*batch, a.shape[-2], b.shape[-1]), poison(dtype), dtype), spec.c_order)
+    return ordered(np.full((*batch, *data.sizes[:2]), poison(dtype), dtype), spec.c_order)
 
 
 class Engine(Protocol):
@@ -81,8 +82,8 @@ class OpenclEngine:
 
         kernel = gemmgen.compile(spec, schedule, backend="opencl", device=self._info.handle)
 
-        def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
-            result, event = kernel(a, b, c, return_event=True)
+        def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
+            result, event = kernel(data.a, data.b, c, return_event=True, **data.operands)
             event.wait()
             return result, int(event.profile.end - event.profile.start)
 
@@ -108,11 +109,12 @@ class CudaEngine:
 
         kernel = cuda_kernel(spec, schedule, self._info, exact, self._strict)
 
-        def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
+        def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
             with translated(self._info.name), cupy.cuda.Device(self._info.number):
-                left, right = cupy.asarray(a, order="K"), cupy.asarray(b, order="K")
-                out = cupy.asarray(poisoned(a, b, spec) if c is None else c, order="K")
-                (seconds,) = kernel.time(left, right, out, iterations=1)
+                left, right = cupy.asarray(data.a, order="K"), cupy.asarray(data.b, order="K")
+                out = cupy.asarray(poisoned(data, spec) if c is None else c, order="K")
+                operands = {name: cupy.asarray(array, order="K") for name, array in data.operands.items()}
+                (seconds,) = kernel.time(left, right, out, iterations=1, **operands)
                 result: Matrix = out.get(order="A") if out.ndim == 2 else out.get()
                 return result, int(seconds * 1e9)
 
@@ -135,9 +137,9 @@ class SyclEngine:
 
         kernel = gemmgen.compile(spec, schedule, backend="sycl", device=self._info)
 
-        def once(a: Matrix, b: Matrix, c: Matrix | None) -> tuple[Matrix, int]:
-            out = poisoned(a, b, spec) if c is None else c
-            (seconds,) = kernel.time(a, b, out, iterations=1)
+        def once(data: Matrices, c: Matrix | None) -> tuple[Matrix, int]:
+            out = poisoned(data, spec) if c is None else c
+            (seconds,) = kernel.time(data.a, data.b, out, alpha=None, beta=None, iterations=1, **data.operands)
             return out, round(seconds * 1e9)
 
         return once

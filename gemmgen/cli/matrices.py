@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 
@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemmgen.cli.request import attempt
+from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import BF16, F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.options import build_spec
+from gemmgen.reference import Bounded, finished
 from gemmgen.spec import GemmSpec
 
 Sizes = tuple[str | None, str | None, str | None]
@@ -24,11 +26,12 @@ _DEFAULT_SIZE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """A, B and, where beta is not zero, C."""
+    """A, B, what an epilogue takes by name and, where something reads it, C."""
 
     a: Matrix
     b: Matrix
     c: Matrix | None
+    operands: Mapping[str, Matrix] = field(default_factory=dict)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -45,7 +48,9 @@ class Matrices:
         elements, result = numpy_dtype(spec.dtype), numpy_dtype(spec.result)
         c = None if self.c is None else ordered(cast("Matrix", self.c.astype(result, copy=False)), spec.c_order)
         a, b = (cast("Matrix", x.astype(elements, copy=False)) for x in (self.a, self.b))
-        return type(self)(ordered(a, spec.a_order), ordered(b, spec.b_order), c)
+        typed = {name: cast("Matrix", self.operands[name].astype(result, copy=False)) for name in spec.operands}
+        operands = {name: x if x.ndim == 1 else ordered(x, spec.c_order) for name, x in typed.items()}
+        return type(self)(ordered(a, spec.a_order), ordered(b, spec.b_order), c, operands)
 
 
 def load_or_random(
@@ -89,8 +94,10 @@ def load_or_random(
     batch = () if count is None else (max(given, default=count),)
     a = _random(rng, spec.dtype, (*batch, m, k)) if a is None else a
     b = _random(rng, spec.dtype, (*batch, k, n)) if b is None else b
-    c = _random(rng, spec.result, (*batch, m, n)) if any(spec.beta for spec in specs) else None
-    return Matrices(a, b, c)
+    c = _random(rng, spec.result, (*batch, m, n)) if any(s.beta or s.names_c for s in specs) else None
+    shapes = {"n": (n,), "m": (m,), "mn": (*batch, m, n)}
+    names = dict.fromkeys(name for other in specs for name in other.operands)
+    return Matrices(a, b, c, {name: _random(rng, spec.result, shapes[OPERANDS[name].axes]) for name in names})
 
 
 def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:
@@ -181,12 +188,12 @@ class Check:
     def of(cls, data: Matrices, spec: GemmSpec, result: Matrix, product_error: float = 0.0) -> Self:
         """The error of |result - (alpha A B + beta C)| <= gamma_(K+2) (|alpha| |A| |B| + |beta| |C|).
 
-        Where C is of fewer digits than sums are, its rounding comes on top, and `product_error` of each product where
-        elements are rounded before; whole numbers allow no error. Of complex
-        numbers each part is a real sum of 2 K products, whose factors alpha and beta take two operations each, with an
-        error of gamma_(2K+4) of terms that amount to sqrt(2) |alpha| |A| |B| + |beta| |C|; so the modulus of the error
-        is within 2 gamma_(2K+4) (|alpha| |A| |B| + |beta| |C|) (Higham, Accuracy and Stability of Numerical Algorithms,
-        sections 3.1 and 3.6).
+        An epilogue passes that on and adds its own (`gemmgen.reference`). Where C is of fewer digits than sums are, its
+        rounding comes on top, and `product_error` of each product where elements are rounded before; whole numbers
+        allow no error. Of complex numbers each part is a real sum of 2 K products, whose factors alpha and beta take
+        two operations each, with an error of gamma_(2K+4) of terms that amount to sqrt(2) |alpha| |A| |B| + |beta| |C|;
+        so the modulus of the error is within 2 gamma_(2K+4) (|alpha| |A| |B| + |beta| |C|) (Higham, Accuracy and
+        Stability of Numerical Algorithms, sections 3.1 and 3.6).
         """
         alpha = 1.0 if spec.alpha is None else spec.alpha
         beta = spec.beta or 0.0
@@ -198,23 +205,29 @@ class Check:
         if data.c is not None:
             c = data.c.astype(exact)
             reference, size = reference + beta * c, size + abs(beta) * np.abs(c)
-        error = np.abs(result.astype(exact) - reference)
-        error[~np.isfinite(error)] = np.inf
         sums, stored = spec.accumulator, spec.result
-        if not sums.is_float:
-            largest = float(error.max())
-            return cls(np.inf if largest else 0.0, largest, "0 of whole numbers")
         # Two roundings more than K: of alpha and of beta * C. What underflows may become zero. The reference is rounded
         # as well, which shows where sums are float64.
         parts = 1 if sums.real is None else 2
         steps = (data.sizes[2] + 2) * parts * (2 if (sums.real or sums) == F64 else 1)
         unit = steps * 0.5**sums.digits
         bound = parts * ((unit / (1 - unit) + product_error) * size + steps * smallest(sums))
+        bound = bound if sums.is_float else np.zeros_like(size)
+        if spec.epilogue:
+            operands = {name: array.astype(np.float64) for name, array in data.operands.items()}
+            old = None if data.c is None else data.c.astype(np.float64)
+            whole = finished(spec, Bounded(cast("NDArray[np.float64]", reference), bound), old, operands)
+            reference, bound = whole.value, whole.error
+        error = np.abs(result.astype(exact) - reference)
+        error[~np.isfinite(error)] = np.inf
+        if not sums.is_float:
+            largest = float(error.max())
+            return cls(np.inf if largest else 0.0, largest, "0 of whole numbers")
         if stored != sums:
-            bound += 0.5**stored.digits * (np.abs(reference) + bound) + smallest(stored)
+            bound = bound + 0.5**stored.digits * (np.abs(reference) + bound) + smallest(stored)
         gamma = "gamma_K" if parts == 1 else "2 gamma_2K"
         more = f" + {product_error:.2g} |A||B| of rounded elements" if product_error else ""
-        more += "" if stored == sums else f" and of rounding to {stored}"
+        more += f"{' through the epilogue' * bool(spec.epilogue)}{f' and of rounding to {stored}' * (stored != sums)}"
         return cls(float((error / bound).max()), float(error.max()), f"{gamma} |A||B|{more}")
 
 

@@ -58,6 +58,13 @@ def complete_targets(incomplete: str) -> list[str]:
     return [name for name in TARGETS if name.startswith(incomplete)]
 
 
+def complete_epilogues(incomplete: str) -> list[str]:
+    """Functions of epilogues, for the shell."""
+    from gemmgen.epilogue import FUNCTIONS
+
+    return [name for name in FUNCTIONS if name.startswith(incomplete)]
+
+
 # --- the options ----------------------------------------------------------------------------------
 
 
@@ -66,9 +73,9 @@ def how(*names: str, metavar: str, text: str, complete: Callable[[str], list[str
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=HOW, autocompletion=complete)
 
 
-def what(*names: str, metavar: str, text: str) -> object:
+def what(*names: str, metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> object:
     """An option of the spec."""
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=WHAT)
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=WHAT, autocompletion=complete)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +162,15 @@ class Request:
             "--listed", help="Of a batch: by arrays of the matrices' addresses (CUDA, SYCL).", rich_help_panel=WHAT
         ),
     ] = False
+    epilogue: Annotated[
+        list[str] | None,
+        what(
+            "--epilogue",
+            metavar="FUNCTION",
+            text="Applied before C is stored: bias, gelu, 'clamp(0, 6)', 'expr: acc * 2' ... Can be repeated.",
+            complete=complete_epilogues,
+        ),
+    ] = None
 
     def resolve(self, more: Iterable[str] = (), backend: str = "opencl") -> tuple[GemmSpec, Schedule, Target]:
         """What the options mean.
@@ -191,8 +207,9 @@ class Request:
         sizes = (self.m, self.n, self.k)
         promises = (self.multiple_of, self.ld_multiple)
         factors = (self.alpha, self.beta)
+        known = (*sizes, self.dtype, self.layout, *factors, *promises)
         types = (self.c_dtype, self.conj)
-        spec = build_spec(*sizes, self.dtype, self.layout, *factors, *promises, self.batched, start, *types)
+        spec = build_spec(*known, self.batched, start, *types, self.epilogue)
         return replace(spec, listed=spec.listed or self.listed)
 
     def _schedule(self, base: Document | None) -> Schedule:

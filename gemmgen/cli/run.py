@@ -30,6 +30,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen run --backend cuda -k smem_8x8_double -M 4096 -N 4096 -K 4096 -v",
         "gemmgen run -k lds_8x8_16x16_k8 --batch 64 -M 100 -N 100 -K 100 -v",
         "gemmgen run --backend sycl -k sg16_block_16x2 -v",
+        "gemmgen run -k smem_8x8 --epilogue bias --epilogue gelu -v",
     )
 )
 WHERE, DATA = "Where", "Matrices"
@@ -237,7 +238,7 @@ def _iterate(iterations: int, flops_of_fma: int, data: Matrices, once: Once) -> 
     for i in range(iterations):
         # C is updated in place: each iteration starts from the same.
         c = None if data.c is None else data.c.copy(order="K")
-        result, measured = once(data.a, data.b, c)
+        result, measured = once(data, c)
         nanoseconds = max(1, measured)
         best = min(best or nanoseconds, nanoseconds)
         say(f"  {i + 1:3}   {_speed(nanoseconds, flops)}\n")

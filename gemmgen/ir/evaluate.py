@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar, cast
 
 import numpy as np
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.dtypes import BOOL, F32, DType
+from gemmgen.ir.dtypes import BOOL, F32, F64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Lanes, Site, Value
+from gemmgen.ir.meanings import MEANINGS
 from gemmgen.ir.memory import Memory
 from gemmgen.ir.numeric import convert, tf32
 from gemmgen.ir.show import show_expr
@@ -187,6 +188,8 @@ class Evaluator:
             case "broadcast" | "shuffle_xor", (value, lane):
                 exchange = self._broadcast if node.function == "broadcast" else self._shuffle_xor
                 return exchange(self.expr(value, scope, site), self.index(lane, scope, site), site)
+            case name, args if name in MEANINGS:
+                return _math(name, node.dtype, [self.expr(arg, scope, site) for arg in args])
         raise LoweringError(f"`{site.text}`: no function {show_expr(node)}")
 
     def _broadcast(self, value: Code, lane: IndexCode, site: Site) -> Code:
@@ -284,6 +287,17 @@ def _per_load(lanes: Lanes, value: Callable[[], Index]) -> Code:
 
     lanes.on_load(refresh)
     return lambda _active: cell.value
+
+
+def _math(name: str, dtype: DType, args: Sequence[Code]) -> Code:
+    """A function of numbers; of floats computed in float64 and rounded once, which every device comes near."""
+    meaning, inner = MEANINGS[name], F64 if dtype.is_float else dtype
+
+    def math(active: Active) -> Value:
+        values = (convert(arg(active), inner) for arg in args)
+        return cast(Value, convert(meaning(*values), dtype))
+
+    return math
 
 
 def _fma(dtype: DType, a: Code, b: Code, c: Code) -> Code:

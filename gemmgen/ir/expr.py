@@ -112,7 +112,7 @@ class Load(_Arithmetic):
 
 @dataclass(frozen=True, slots=True)
 class Call(_Arithmetic):
-    """A function of the target, by gemmgen's own name for it; `FUNCTIONS` lists them all."""
+    """A function of the target, by gemmgen's own name for it: one of `FUNCTIONS` or `functions.MATH`."""
 
     function: str
     args: tuple[Expr, ...]
@@ -121,7 +121,8 @@ class Call(_Arithmetic):
 
 Expr = Const | Var | Bin | Select | Load | Call
 
-#: Every name that a `Call` may carry -> what it means. Backends translate them, the interpreter runs them.
+#: Every name that a `Call` may carry, but for the functions of numbers (`ir/functions.py`) -> what it means. Backends
+#: translate them, the interpreter runs them.
 FUNCTIONS: dict[str, str] = {
     "group_id": "index of the work-group along a dimension (a constant: 0 is the fastest)",
     "local_id": "index of the work-item in its group along a dimension",

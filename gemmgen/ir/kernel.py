@@ -67,9 +67,9 @@ class Kernel:
         return tuple(p for p in self.launch_params if isinstance(p, Var) and p.name in named)
 
 
-#: How a product's parameters follow each other.
+#: How parameters follow each other; others come after them.
 _ORDER = (
-    *("m", "n", "k", "alpha", "a", "a_list", "lda", "stride_a", "b", "b_list", "ldb", "stride_b"),
+    *("rows", "cols", "m", "n", "k", "alpha", "a", "a_list", "lda", "stride_a", "b", "b_list", "ldb", "stride_b"),
     *("a_packed", "b_packed", "workspace", "beta", "c", "c_list", "ldc", "stride_c"),
 )
 
@@ -84,7 +84,7 @@ def together(program: Program) -> Kernel:
             if param.name not in names or (isinstance(param, Buffer) and param.writable):
                 names[param.name] = param
     body = (*program.main.body, *(stmt for kernel in others for stmt in kernel.body))
-    params = sorted(names.values(), key=lambda p: _ORDER.index(p.name) if p.name in _ORDER else 0)
+    params = sorted(names.values(), key=lambda p: _ORDER.index(p.name) if p.name in _ORDER else len(_ORDER))
     return replace(program.main, params=tuple(params), body=body)
 
 

@@ -265,10 +265,11 @@ def _on_tiles(stmt: TileStmt) -> str:
             return f"mma {stmt.atom.name} {_registers(stmt.acc)} += {a} * {b} depth {stmt.depth}"
         case Sum(dst, src, planes, atom, width):
             return f"{_registers(dst)} <- sum of {planes} {atom.name} x{width} {_tile(src)}"
-        case Update(dst, acc, alpha, beta, _, width):
+        case Update(dst, acc, alpha, beta, _, width, steps):
             old = f" + {_expr(beta, 5)} * {dst.buffer.name}" if beta != Const(0.0, beta.dtype) else ""
             wide = f" x{width}" if width > 1 else ""
-            return f"update{wide} {_tile(dst)} = {_expr(alpha, 5)} * {_registers(acc)}{old}"
+            then = "".join(f", then {step.name}: {show_expr(step.value)}" for step in steps)
+            return f"update{wide} {_tile(dst)} = {_expr(alpha, 5)} * {_registers(acc)}{old}{then}"
         case PipeOp(verb, pipe):
             return f"{verb} {_pipe(pipe)}"
 

@@ -19,6 +19,7 @@ from gemmgen.ir.meetings import Handover as Handover
 from gemmgen.ir.meetings import Mbarrier as Mbarrier
 from gemmgen.ir.meetings import MbarrierVerb as MbarrierVerb
 from gemmgen.ir.meetings import Meeting as Meeting
+from gemmgen.ir.steps import Step
 from gemmgen.ir.warp_matrix import WarpAtom
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
@@ -185,6 +186,7 @@ class Update:
     """c = alpha * acc + beta * c, for the elements inside the matrix; beta = 0 never reads c.
 
     Attributes:
+        steps: what each element goes through before it is stored; they may read c, whatever beta is.
         atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
             beta to whoever ran before.
     """
@@ -195,6 +197,7 @@ class Update:
     beta: Expr
     atom: CopyAtom
     width: int = 1
+    steps: tuple[Step, ...] = ()
 
 
 # --- on instructions ------------------------------------------------------------------------------

@@ -8,10 +8,12 @@ from typing import NoReturn
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
-from gemmgen.ir.expr import FUNCTIONS, Bin, Call, Const, Expr, Load, Select, Var, as_int
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
+from gemmgen.ir.functions import ARITY, MATH
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.scopes import Scope as _Scope
 from gemmgen.ir.show import headline, show_expr
+from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
@@ -45,11 +47,6 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.visit import exprs, walk_expr
 from gemmgen.ir.warp_matrix import WarpAtom
 
-#: How many arguments each function takes.
-_ARITY: dict[str, int] = {
-    "group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2, "convert": 1, "conj": 1,
-    "tf32": 1,
-}  # fmt: skip
 _OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
 
 
@@ -272,12 +269,20 @@ class _Verifier:
                 self._tile(src, scope)
                 self._needs(atom.needs, f"atom {atom.name}")
                 self._require(planes >= 1, f"a sum of {planes} tiles")
-            case Update(dst, acc, alpha, beta, atom, _):
+            case Update(dst, acc, alpha, beta, atom):
                 self._needs(atom.needs, f"atom {atom.name}")
                 self._tile(dst, scope, written=True)
                 self._registers(acc, scope)
                 for factor in (alpha, beta):
                     self._same(acc.buffer.dtype, factor.dtype, f"{acc.buffer.name} and {show_expr(factor)}")
+                self._steps(stmt.steps, acc.buffer.dtype, scope.inner())
+
+    def _steps(self, steps: tuple[Step, ...], dtype: DType, scope: _Scope) -> None:
+        for name in (element(dtype), old(dtype), ELEMENT_ROW, ELEMENT_COL):
+            self._bind(name, scope)
+        for step in steps:
+            self._exprs((step.value,), scope)
+            self._same(step.value.dtype, dtype, f"{step.name} and the sums")
 
     def _registers(self, registers: Registers, scope: _Scope) -> None:
         buffer = registers.buffer
@@ -325,8 +330,8 @@ class _Verifier:
 
     def _call(self, node: Call) -> None:
         name, args = node.function, node.args
-        self._require(name in FUNCTIONS, f"no function {name}")
-        self._require(len(args) == _ARITY[name], f"{name} takes {_ARITY[name]} arguments, not {len(args)}")
+        self._require(name in ARITY, f"no function {name}")
+        self._require(len(args) == ARITY[name], f"{name} takes {ARITY[name]} arguments, not {len(args)}")
         if name in _OF_SUB_GROUPS:
             self._needs(frozenset({"sub_groups"}), name)
             self._sub_group(name)
@@ -341,9 +346,8 @@ class _Verifier:
             return
         if name == "conj":
             self._require(node.dtype.real is not None, f"{show_expr(node)} is {node.dtype}, not complex")
-        values = {"broadcast": args[:1], "shuffle_xor": args[:1]}.get(
-            name, args if name in ("fma", "conj", "tf32") else None
-        )
+        alike = name in MATH or name in ("fma", "conj", "tf32")
+        values = args if alike else {"broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)
         for dtype in (I32,) if values is None else (value.dtype for value in values):
             self._same(node.dtype, dtype, f"{name} and its arguments")
 

@@ -110,6 +110,13 @@ def _flag(table: Mapping[str, object], key: str, problems: list[str]) -> bool:
     return value is True
 
 
+def _texts(value: object, key: str, problems: list[str]) -> list[str]:
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return value
+    problems.append(f'{key} = {value!r} is no list of texts: write {key} = ["bias", "gelu"], say')
+    return []
+
+
 def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     """The [spec] table."""
     unknown = (key for key in table if key not in _SPEC_KEYS)
@@ -125,7 +132,9 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
         c_dtype, layout = table.get("c_dtype"), ",".join(orders)
         c_type = None if c_dtype is None else str(c_dtype)
         named = "".join(name for name, said in zip("ab", conj, strict=True) if said)
-        spec = build_spec(m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple, many, None, c_type, named)
+        then = _texts(table.get("epilogue", []), "epilogue", problems)
+        known = (m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple)
+        spec = build_spec(*known, many, c_dtype=c_type, conj=named, epilogue=then)
         return replace(spec, listed=listed)
     except SpecError as error:
         problems += error.problems

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gemmgen.errors import SpecError
@@ -25,6 +26,7 @@ def build_spec(
     base: GemmSpec | None = None,
     c_dtype: str | None = None,
     conj: str | None = None,
+    epilogue: Sequence[str] | None = None,
 ) -> GemmSpec:
     """A spec from options as they are written; what is not given is as in `base`.
 
@@ -55,7 +57,9 @@ def build_spec(
         factor = alpha_beta[0], alpha_beta[1]
         sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result)
         conj_a, conj_b = conjugated
-        spec = replace(sized, batched=batched or base.batched, listed=base.listed, conj_a=conj_a, conj_b=conj_b)
+        then = base.epilogue if epilogue is None else tuple(epilogue)
+        spec = replace(sized, batched=batched or base.batched, listed=base.listed, epilogue=then)
+        spec = replace(spec, conj_a=conj_a, conj_b=conj_b)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
     if problems:

@@ -27,6 +27,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
+from gemmgen.passes import epilogue
 from gemmgen.passes.dpas import build_dpas
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan, update_comment
@@ -190,8 +191,9 @@ class _Gemm(Plan):
             tile = Tile(self.result, (PART, ROW0, COL0), *self.schedule.block_tile)
             comment, beta = Comment("This part's share of C."), zero
             vector = self.vector(self.schedule.c_width, self.sums)
+        steps = epilogue.steps(self) if self.result == self.c else ()
         if self.schedule.slices == 1:
-            return (comment, Update(tile, self.acc, self.alpha, beta, *vector))
+            return (comment, Update(tile, self.acc, self.alpha, beta, *vector, steps))
         partial, total = self.partial, self.total
         own = Tile(partial, (SLICE, Const(0), Const(0)), *self.schedule.block_tile)
         planes = replace(own, origin=(Const(0),) * 3)
@@ -208,7 +210,7 @@ class _Gemm(Plan):
             Alloc(total.buffer),
             Sum(total, planes, self.schedule.slices, *self.vector(total.fragment.cols.run, self.sums)),
             comment,
-            Update(tile, total, one, beta, *vector),
+            Update(tile, total, one, beta, *vector, steps),
         )
 
     def _rest(self) -> Body:
@@ -258,7 +260,8 @@ class _Gemm(Plan):
         """All of it."""
         s = self.schedule
         body = self._product()
-        to_product = self.to_product(self.a.matrix, self.b.matrix, self.result)
+        finishing = epilogue.matrices(self) if self.result == self.c else ()
+        to_product = self.to_product(self.a.matrix, self.b.matrix, self.result, *finishing)
         if s.tile == (1, 1) and s.method == "naive" and not s.barrier and s.slices == 1:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
@@ -280,6 +283,7 @@ class _Gemm(Plan):
         order += self.per_matrix(self.a.matrix, self.b.matrix)
         order += [] if self.schedule.split > 1 else [self.beta]
         order += self.per_matrix(self.c) if self.result == self.c else [self.result]
+        order += epilogue.parameters(self) if self.result == self.c else ()
         return tuple(p for p in order if isinstance(p, Buffer | Var))
 
 

@@ -32,6 +32,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
+from gemmgen.passes import epilogue
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.loops import loop
@@ -171,10 +172,11 @@ class _Dpas(Plan):
             *begin,
             For(K0, zero, self.k, self.atom.depth, step),
             Comment(update_comment(self.spec)),
-            Update(tile, self.acc, self.alpha, self.beta, SCALAR),
+            Update(tile, self.acc, self.alpha, self.beta, SCALAR, steps=epilogue.steps(self)),
         )
         words_of = (self.tiles_of("a", self.atom.a_word), self.tiles_of("b", I32))
-        params = (self.m, self.n, self.k, self.alpha, *words_of, self.beta, self.c, Var("ldc"))
+        params: list[Buffer | Expr] = [self.m, self.n, self.k, self.alpha, *words_of, self.beta, self.c, Var("ldc")]
+        params += epilogue.parameters(self)
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),

@@ -31,6 +31,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.visit import map_body
 from gemmgen.ir.warp_matrix import WarpAtom
+from gemmgen.passes.epilogue import applied, finished
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_INDEX
 from gemmgen.passes.warp_tiles import load_lines, multiply_by_warp
@@ -127,7 +128,7 @@ class _Expander:
             return self._add(update, names, row)
         if update.width > 1:
             return self._update_vectors(update, names, row)
-        columns = loop(COL, fragment.cols.values, (_new_element(update, Load(dst.buffer, place), COL),))
+        columns = loop(COL, fragment.cols.values, _new_element(update, Load(dst.buffer, place), COL, row, col))
         return loop(ROW, fragment.rows.values, (*names, *columns))
 
     def _add(self, update: Update, names: Body, line: Expr) -> Body:
@@ -161,11 +162,11 @@ class _Expander:
             columns = loop(COL, spread.values // width, body)
             return loop(ROW, update.acc.fragment.rows.values, (*names, *columns))
         place = (*planes, line, start + ELEMENT)
-        single = _new_element(update, Load(dst.buffer, place), COL * width + ELEMENT)
+        single = _new_element(update, Load(dst.buffer, place), COL * width + ELEMENT, line, start + ELEMENT)
         column = If(
             _fits(update, start),
             self._update_vector(update, (*planes, line, start)),
-            loop(ELEMENT, width, (single,)),
+            loop(ELEMENT, width, single),
         )
         row = (*names, If(line < dst.buffer.shape[-2], loop(COL, spread.values // width, (column,))))
         return loop(ROW, update.acc.fragment.rows.values, row)
@@ -184,6 +185,11 @@ class _Expander:
             )
             always = isinstance(update.beta, Const)
             body = (*body, *add_old) if always else (*body, If(compare("!=", update.beta, number(0, dtype)), add_old))
+        if update.steps:
+            line, at = place[-2], place[-1] + ELEMENT
+            own, before = Load(values, (ELEMENT,)), Load(c, (*place[:-1], at))
+            names, value = applied(update, own, before, line, at)
+            body = (*body, *loop(ELEMENT, width, (*names, Store(values, (ELEMENT,), value))))
         return (*body, Move(c, place, values, (Const(0),), update.atom, width))
 
     def _sum(self, total: Sum) -> Body:
@@ -263,10 +269,11 @@ def _fits(update: Update, start: Expr) -> Expr:
     return inside if alignment is None else both(inside, alignment)
 
 
-def _new_element(update: Update, old: Load, column: Expr) -> Store:
-    """Stores an element of C where the old one is."""
+def _new_element(update: Update, old: Load, column: Expr, row: Expr, col: Expr) -> Body:
+    """Stores an element of C, the one at (row, col), where the old one is."""
     value = _blend(update, convert(old, update.acc.buffer.dtype), column)
-    return Store(old.buffer, old.index, convert(value, old.dtype))
+    store = Store(old.buffer, old.index, convert(value, old.dtype))
+    return finished(update, store, value, row, col) if update.steps else (store,)
 
 
 def _blend(update: Update, old: Expr, column: Expr) -> Expr:

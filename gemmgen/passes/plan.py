@@ -367,4 +367,5 @@ class Plan(Positions):
 
 def update_comment(spec: GemmSpec) -> str:
     """What the kernel says of C."""
-    return spec.formula() + ("; C is not read where beta is zero." if spec.beta is None else ".")
+    reads = ", which reads C." if spec.names_c else "; C is not read where beta is zero."
+    return spec.formula() + spec.then() + (reads if spec.beta is None else ".")

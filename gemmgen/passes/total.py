@@ -8,7 +8,8 @@ from gemmgen.ir.atoms import Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, both, ceil_div, compare, convert, number, select
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Body, Comment, If, Let, Registers, Store, Sum, Tile, Update
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, If, Let, Registers, Store, Sum, Tile, Update
+from gemmgen.passes import epilogue
 from gemmgen.passes.plan import Plan, update_comment
 from gemmgen.passes.positions import ACROSS, BATCH, BATCH_COUNT, COL, ROW, call
 
@@ -31,8 +32,13 @@ def build_start(plan: Plan) -> Kernel:
 
 
 def build_scale(plan: Plan) -> Kernel:
-    """beta * C, where nothing is added."""
-    return _elementwise(plan, "", (Comment(update_comment(plan.spec)), _scale(plan)))
+    """beta * C, where nothing is added, and the epilogue."""
+    comment = Comment(update_comment(plan.spec))
+    if not plan.spec.epilogue:
+        return _elementwise(plan, "", (comment, _scale(plan)))
+    nothing = _single(plan, "total")
+    fill = Fill(nothing, number(0, plan.sums))
+    return _elementwise(plan, "", (comment, Alloc(nothing.buffer), fill, _update(plan, nothing)))
 
 
 def _scale(plan: Plan) -> Store:
@@ -56,7 +62,8 @@ def _place(plan: Plan) -> tuple[Expr, Expr]:
 def _update(plan: Plan, value: Registers) -> Update:
     """value + beta * C for a work-item's element."""
     c = Tile(plan.c, _place(plan), 1, 1, plan.spec.c_order == "col")
-    return Update(c, value, number(1, plan.sums), plan.beta, *plan.vector(1, plan.spec.result))
+    vector, steps = plan.vector(1, plan.spec.result), epilogue.steps(plan)
+    return Update(c, value, number(1, plan.sums), plan.beta, *vector, steps)
 
 
 def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = None) -> Kernel:
@@ -68,11 +75,11 @@ def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = N
         Let(ACROSS, across),
         Let(ROW, call("group_id", 0) // ACROSS),
         Let(COL, call("group_id", 0) % ACROSS * width + call("local_id", 0)),
-        *plan.to_product(parts, plan.c),
-        *(plan.released() if parts is None else plan.awaited(parts)),
+        *plan.to_product(parts, plan.c, *epilogue.matrices(plan)),
+        *(plan.awaited(parts) if parts is not None else plan.released() if suffix else ()),
         If(both(plan.m > ROW, plan.n > COL), inside),
     )
-    listed = (plan.m, plan.n, parts, plan.beta, *plan.per_matrix(plan.c))
+    listed = (plan.m, plan.n, parts, plan.beta, *plan.per_matrix(plan.c), *epilogue.parameters(plan))
     return Kernel(
         name=f"{plan.name}_{suffix}" if suffix else plan.name,
         params=tuple(p for p in listed if isinstance(p, Buffer | Var)),

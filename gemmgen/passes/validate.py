@@ -118,6 +118,8 @@ def _blocks(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             yield "atomic adds up the parts of a split K, but split = 1: give split 8, say, or drop it"
         if "atomic_add" not in target.features:
             yield f"atomic, but target {target.name!r} adds nothing in one step: drop it, and a second kernel adds up"
+        if spec.epilogue:
+            yield f"atomic shows no kernel whole sums, which {spec.functions[0].short} needs: drop atomic, keep split"
         if spec.c_order == "col":
             yield "atomic adds to rows of C, which is column-major: drop it"
     if spec.listed and "address_lists" not in target.features:

@@ -6,12 +6,14 @@ import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import cast
 
 import numpy as np
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType
+from gemmgen.runtime.operands import check_operands
 from gemmgen.runtime.overlaps import ArrayLike, meets_itself, overlap
 from gemmgen.runtime.views import (
     LIMIT,
@@ -56,8 +58,9 @@ def check_gemm(
     beta: object = None,
     kinds: Callable[[Mapping[str, object]], list[str]] | None = None,
     span: int = LIMIT,
+    operands: Mapping[str, object] = MappingProxyType({}),
 ) -> Request:
-    """Check the arguments of C = alpha * A @ B + beta * C.
+    """Check the arguments of C = alpha * A @ B + beta * C, and of its epilogue.
 
     Args:
         a, b, c: [m, k] and [k, n] of `spec.dtype`, [m, n] of `spec.result`; c may be None. Of a batch, c has a
@@ -65,38 +68,50 @@ def check_gemm(
         alpha, beta: numbers, real where the elements are; None for what is folded in the spec, else 1 and 0.
         kinds: what is wrong with the kinds of arrays; None for `check_kinds`.
         span: elements that A and B must span less than.
+        operands: the epilogue's, by name.
 
     Raises: SpecError with every problem.
     """
     if spec.listed:
         raise SpecError("listed matrices are for emitted launchers, not for Python: use a GemmSpec without listed")
-    problems = (kinds or check_kinds)({"a": a, "b": b, "c": c})
+    given = {"a": a, "b": b, **operands}
+    problems = (kinds or check_kinds)({**given, "c": c})
     alpha_value = check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems)
     beta_value = check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems)
-    if c is None and beta_value != 0:
-        problems.append(f"beta = {beta_value:g} adds to a c that was not given: pass c, or beta = 0")
+    problems += _missing_c(spec, beta_value) if c is None else []
     check_shapes(spec, a, b, c, problems)
     views = _views(spec, a, b, c, problems)
-    check_output("c", c, {"a": a, "b": b}, problems)
+    others = check_operands(spec, operands, a, b, problems)
+    check_output("c", c, given, problems)
     problems += pitch_problems(views, spec.ld_multiple)
     if problems:
         raise SpecError(problems)
-    view_a, view_b = views["a"], views["b"]
-    assert view_a is not None
-    assert view_b is not None
-    count = max(array.shape[0] if len(array.shape) == 3 else 1 for array in (cast(ArrayLike, a), cast(ArrayLike, b)))
-    many = count if spec.batched else None
-    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, many)
-    batch = {"batch_count": count} if spec.batched else {}
-    check_spans({"a": view_a, "b": view_b, "c": view_c}, {"a": span, "b": span})
+    view_a, view_b = cast(View, views["a"]), cast(View, views["b"])
+    inputs = {"a": (cast(ArrayLike, a), view_a), "b": (cast(ArrayLike, b), view_b), **others}
+    batch = _batch(inputs) if spec.batched else {}
+    count = batch.get("batch_count")
+    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, count)
+    check_spans({"c": view_c, **{name: view for name, (_, view) in inputs.items()}}, {"a": span, "b": span})
     return Request(
-        inputs={"a": (cast(ArrayLike, a), view_a), "b": (cast(ArrayLike, b), view_b)},
+        inputs=inputs,
         output=("c", cast("ArrayLike | None", c), view_c),
         sizes={"m": view_a.rows, "n": view_b.cols, "k": view_a.cols, **batch},
         scalars={"alpha": alpha_value, "beta": beta_value},
-        loads_output=beta_value != 0,
+        loads_output=beta_value != 0 or spec.names_c,
         on_device=is_device_array(a),
     )
+
+
+def _batch(inputs: Mapping[str, tuple[ArrayLike, View]]) -> dict[str, int]:
+    """How many products a batch has: as many as A or B."""
+    arrays = (inputs[name][0] for name in ("a", "b"))
+    return {"batch_count": max(array.shape[0] if len(array.shape) == 3 else 1 for array in arrays)}
+
+
+def _missing_c(spec: GemmSpec, beta: complex) -> list[str]:
+    """Why a c must be given, if it must."""
+    problems = [f"beta = {beta:g} adds to a c that was not given: pass c, or beta = 0"] if beta else []
+    return problems + (["the epilogue reads a c that was not given: pass c"] if spec.names_c else [])
 
 
 def _views(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> dict[str, View | None]:

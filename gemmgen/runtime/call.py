@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar, cast, overload
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime.arrays import Request
+from gemmgen.runtime.operands import expect_operands
 from gemmgen.source import Source
 
 #: An array of any library that the kernel takes; what goes in comes out.
@@ -59,6 +60,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         wait_for: Sequence[Before] = (),
         stream: Stream | None = None,
         return_event: Literal[False] = False,
+        **operands: object,
     ) -> Matrix: ...
 
     @overload
@@ -74,6 +76,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         wait_for: Sequence[Before] = (),
         stream: Stream | None = None,
         return_event: Literal[True],
+        **operands: object,
     ) -> tuple[Matrix, Event]: ...
 
     def __call__(
@@ -88,8 +91,9 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         wait_for: Sequence[Before] = (),
         stream: Stream | None = None,
         return_event: bool = False,
+        **operands: object,
     ) -> Matrix | tuple[Matrix, Event]:
-        """C = alpha * A @ B + beta * C.
+        """C = alpha * A @ B + beta * C, after the spec's epilogue.
 
         Args:
             a, b: [m, k] and [k, n], of the spec's dtype and a kind that the class names. Lines may lie apart (slices),
@@ -101,6 +105,9 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             stream: CUDA's: CuPy's, torch's, or a `cudaStream_t` as an integer; None for torch's current stream where
                 an array is torch's, else for CuPy's current stream.
             return_event: whether to return the event that passes when c is there, too.
+            operands: the arrays that the spec's epilogue names, such as `bias`, of c's dtype and kind: of one
+                dimension, an element for each column (or row) of c, or `residual`, as large as c and stored in
+                its order. None may share memory with c.
 
         Returns: c. NumPy's is complete. Others are being computed: pyopencl's carries the event, and work that is
         queued on the same CUDA stream finds it done.
@@ -110,8 +117,9 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         given = {"queue": queue is not None, "wait_for": bool(wait_for), "stream": stream is not None}
         for name in (name for name, there in given.items() if there and name not in self.places):
             raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {name!r}")
+        expect_operands(type(self).__name__, operands)
         self._expect("gemm")
-        request = self._request(a, b, c, alpha, beta)
+        request = self._request(a, b, c, alpha, beta, operands)
         result, event = self._run(request, Place(queue, wait_for, stream, return_event))
         return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
 
@@ -121,7 +129,15 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
 
     @abstractmethod
-    def _request(self, a: object, b: object, c: object, alpha: complex | None, beta: complex | None) -> Request:
+    def _request(
+        self,
+        a: object,
+        b: object,
+        c: object,
+        alpha: complex | None,
+        beta: complex | None,
+        operands: Mapping[str, object],
+    ) -> Request:
         """The arguments of a product, checked. Raises: SpecError with every problem."""
 
     @abstractmethod

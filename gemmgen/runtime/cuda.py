@@ -19,6 +19,7 @@ from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problem
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
 from gemmgen.runtime.cuda_launch import launch_early
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
+from gemmgen.runtime.operands import letter
 from gemmgen.runtime.variants import ALIGNMENT, Variants
 from gemmgen.runtime.views import View, workspace_problem
 from gemmgen.source import EntryPoint, Source
@@ -97,18 +98,28 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             for spec in self._variants.promised:
                 self._kernels(self.device.number, self._variants.twin(spec))
 
-    def source_for(self, a: object, b: object, c: object = None) -> Source:
+    def source_for(self, a: object, b: object, c: object = None, **operands: object) -> Source:
         """The source that a call with these arrays runs. Raises: SpecError, ScheduleError."""
         self._expect("gemm")
-        return self._choose(self._request(a, b, c, None, None))
+        return self._choose(self._request(a, b, c, None, None, operands))
 
-    def _request(self, a: object, b: object, c: object, alpha: complex | None, beta: complex | None) -> Request:
+    def _request(
+        self,
+        a: object,
+        b: object,
+        c: object,
+        alpha: complex | None,
+        beta: complex | None,
+        operands: Mapping[str, object],
+    ) -> Request:
         require_cupy()
         found: list[str] = []
-        wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in (("a", a), ("b", b), ("c", c))}
+        given = {"a": a, "b": b, "c": c, **operands}
+        wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in given.items()}
         found += self._misplaced(wrapped, "c")
-        operands = wrapped["a"], wrapped["b"], wrapped["c"]
-        return check_gemm(self.source.spec, *operands, alpha, beta, kinds=lambda _: found)
+        matrices = wrapped["a"], wrapped["b"], wrapped["c"]
+        others = {name: wrapped[name] for name in operands}
+        return check_gemm(self.source.spec, *matrices, alpha, beta, kinds=lambda _: found, operands=others)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, stream: object = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.
@@ -139,6 +150,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         alpha: complex | None = None,
         beta: complex | None = None,
         iterations: int = 10,
+        **operands: object,
     ) -> list[float]:
         """Run several times on the same arrays; the seconds between events before and after each run.
 
@@ -149,8 +161,11 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         """
         import cupy
 
-        out = self(a, b, c, alpha=alpha, beta=beta) if c is None else c
-        request = self._request(a, b, out, alpha, beta)
+        self._expect("gemm")
+        request = self._request(a, b, c, alpha, beta, operands)
+        if c is None:
+            out, _ = self._run(request, Place())
+            request = self._request(a, b, out, alpha, beta, operands)
         self._kernels(_device(request), self._choose(request))  # nothing may compile while a graph is captured
         with translated(self.device.name), on_device(self.device.number):
             cupy.cuda.Device().synchronize()  # the arrays may still be on their way
@@ -158,7 +173,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             with stream:
                 stream.begin_capture()
                 try:
-                    self(a, b, out, alpha=alpha, beta=beta, stream=stream)
+                    self._run(request, Place(stream=stream))
                 finally:
                     graph = stream.end_capture()
             begin, end, seconds = cupy.cuda.Event(), cupy.cuda.Event(), []
@@ -299,8 +314,8 @@ def sizes_of(request: Request) -> dict[str, int]:
     """Every integer argument."""
     name, _, output = request.output
     views = {x: view for x, (_, view) in request.inputs.items()} | {"b" if name == "out" else name: output}
-    pitches = {f"ld{x}": _leading_dimension(view) for x, view in views.items()}
-    steps = {f"stride_{x}": view.stride for x, view in views.items() if view.count is not None}
+    pitches = {f"ld{letter(x)}": _leading_dimension(view) for x, view in views.items()}
+    steps = {f"stride_{letter(x)}": view.stride for x, view in views.items() if view.count is not None}
     return {**request.sizes, **pitches, **steps}
 
 

@@ -9,6 +9,7 @@ from typing import Literal, Protocol, cast
 
 import numpy as np
 
+from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.numeric import numpy_dtype
 
 Maker = Literal["cupy", "torch", "other"]
@@ -195,7 +196,8 @@ def placement_problems(matrices: Mapping[str, object], alignment: int, device: i
             "move them there, or compile without device="
         )
     for name, matrix in known.items():
-        unit = max(alignment, matrix.dtype.itemsize)
+        # What an epilogue takes is read element by element.
+        unit = max(1 if name in OPERANDS else alignment, matrix.dtype.itemsize)
         if 0 not in matrix.shape and matrix.pointer % unit:
             copy = f"{name}.clone()" if matrix.maker == "torch" else f"{name}.copy()"
             problems.append(

@@ -17,6 +17,7 @@ from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.devices import DeviceInfo, info_of, pick
 from gemmgen.runtime.host import HostStage
+from gemmgen.runtime.operands import letter
 from gemmgen.runtime.programs import Built, build, translated
 from gemmgen.runtime.resident import DeviceArray, ResidentStage, common_queue
 from gemmgen.runtime.staging import Stage
@@ -80,8 +81,16 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         """
         self._kernels(queue or self.queue)
 
-    def _request(self, a: object, b: object, c: object, alpha: complex | None, beta: complex | None) -> Request:
-        return check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span)
+    def _request(
+        self,
+        a: object,
+        b: object,
+        c: object,
+        alpha: complex | None,
+        beta: complex | None,
+        operands: Mapping[str, object],
+    ) -> Request:
+        return check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span, operands=operands)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, queue: cl.CommandQueue | None = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.
@@ -107,6 +116,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         beta: complex | None = None,
         queue: cl.CommandQueue | None = None,
         iterations: int = 10,
+        **operands: object,
     ) -> list[float]:
         """Run several times on the same arrays; the seconds that the device took for each run.
 
@@ -115,7 +125,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         Raises: SpecError, DeviceError, ScheduleError.
         """
         if self.source.operation == "gemm":
-            request = check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span)
+            request = self._request(a, b, c, alpha, beta, operands)
         else:
             request = check_transpose(self.source.spec.dtype, a, b)
         queue = self._queue_for(request, queue)
@@ -179,7 +189,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
                 values[name], values[f"ld{name}"] = stage.image(array, view), view.ld
             else:
                 values[name], placed = stage.input(array, view)
-                values |= {f"ld{name}": placed.ld, f"stride_{name}": placed.stride}
+                values |= {f"ld{letter(name)}": placed.ld, f"stride_{letter(name)}": placed.stride}
         name, output, view = request.output
         result, values[name], placed = stage.output(output, view, request.loads_output)
         values |= {f"ld{name}": placed.ld, f"stride_{name}": placed.stride}

@@ -17,6 +17,7 @@ from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.operands import expect_operands, letter
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
 from gemmgen.runtime.sycl_build import check_device, content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
@@ -91,8 +92,9 @@ class SyclKernel:
         *,
         alpha: complex | None = None,
         beta: complex | None = None,
+        **operands: object,
     ) -> Matrix:
-        """C = alpha * A @ B + beta * C.
+        """C = alpha * A @ B + beta * C, after the spec's epilogue.
 
         Args:
             a, b: [m, k] and [k, n], of the spec's dtype, all NumPy's or all in USM. Lines may lie apart (slices),
@@ -100,12 +102,14 @@ class SyclKernel:
                 are used in place where the device reaches the host's memory, else copied to USM and back.
             c: [m, n], of the spec's result, written in place; None allocates it. It must share no memory with a or b.
             alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
+            operands: the arrays that the spec's epilogue names, as `CallableKernel` says.
 
         Returns: c; of arrays in USM a `UsmArray` where c was None.
 
         Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
         """
-        result, _ = self._run(self._gemm(a, b, c, alpha, beta), 1)
+        expect_operands(type(self).__name__, operands)
+        result, _ = self._run(self._gemm(a, b, c, alpha, beta, operands), 1)
         return cast("Matrix", result)
 
     def transpose(self, a: Matrix, out: Matrix | None = None) -> Matrix:
@@ -129,6 +133,7 @@ class SyclKernel:
         alpha: complex | None = None,
         beta: complex | None = None,
         iterations: int = 10,
+        **operands: object,
     ) -> list[float]:
         """Run several times on the same arrays; the seconds that the device took for each run.
 
@@ -137,17 +142,26 @@ class SyclKernel:
         Raises: SpecError, DeviceError, ScheduleError.
         """
         gemm = self.source.operation == "gemm"
-        request = self._gemm(a, b, c, alpha, beta) if gemm else self._transposition(a, b)
+        request = self._gemm(a, b, c, alpha, beta, operands) if gemm else self._transposition(a, b)
         _, nanoseconds = self._run(request, iterations)
         return [count * 1e-9 for count in nanoseconds]
 
     # --- arguments --------------------------------------------------------------------------------
 
-    def _gemm(self, a: object, b: object, c: object, alpha: complex | None, beta: complex | None) -> Request:
+    def _gemm(
+        self,
+        a: object,
+        b: object,
+        c: object,
+        alpha: complex | None,
+        beta: complex | None,
+        operands: Mapping[str, object],
+    ) -> Request:
         self._expect("gemm")
         found: list[str] = []
-        known = as_matrices({"a": a, "b": b, "c": c}, found)
-        return check_gemm(self.source.spec, known["a"], known["b"], known["c"], alpha, beta, kinds=lambda _: found)
+        known = as_matrices({"a": a, "b": b, "c": c, **operands}, found)
+        matrices, others = (known["a"], known["b"], known["c"]), {name: known[name] for name in operands}
+        return check_gemm(self.source.spec, *matrices, alpha, beta, kinds=lambda _: found, operands=others)
 
     def _transposition(self, a: object, out: object) -> Request:
         self._expect("transpose")
@@ -239,7 +253,7 @@ def _values(request: Request, places: Mapping[str, tuple[int, View]]) -> dict[st
     values: dict[str, object] = {**request.sizes, **request.scalars}
     for name, (address, view) in places.items():
         known = "b" if name == "out" else name
-        values |= {known: _Address(address), f"ld{known}": view.ld, f"stride_{known}": view.stride}
+        values |= {known: _Address(address), f"ld{letter(known)}": view.ld, f"stride_{letter(known)}": view.stride}
     return values
 
 

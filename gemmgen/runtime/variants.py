@@ -86,7 +86,8 @@ def keeps_promise(request: Request, spec: GemmSpec) -> bool:
     if any(request.sizes[axis] % unit for axis, unit in zip("mnk", spec.multiple_of, strict=True) if unit > 1):
         return False
     name, output, view = request.output
-    if pitch_problems({**{x: v for x, (_, v) in request.inputs.items()}, name: view}, spec.ld_multiple):
+    inputs = {x: request.inputs[x] for x in ("a", "b")}  # an epilogue's are read element by element
+    if pitch_problems({**{x: v for x, (_, v) in inputs.items()}, name: view}, spec.ld_multiple):
         return False
-    given = [matrix for matrix, _ in request.inputs.values()] + ([output] if output is not None else [])
+    given = [matrix for matrix, _ in inputs.values()] + ([output] if output is not None else [])
     return all(cast(GpuMatrix, matrix).pointer % ALIGNMENT == 0 for matrix in given)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import cast
 
 import numpy as np
@@ -120,11 +121,18 @@ def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:
     return np.ascontiguousarray(np.pad(lines, ((0, 0), (0, pad)), constant_values=CANARY))
 
 
-def interpret(kernel: Kernel | Program, spec: GemmSpec, problem: Problem, pad: int = 3) -> Matrix:
-    """C as the interpreter computes it; the padding of C is checked to be untouched."""
+def interpret(
+    kernel: Kernel | Program,
+    spec: GemmSpec,
+    problem: Problem,
+    pad: int = 3,
+    more: Mapping[str, int | float | Matrix] = MappingProxyType({}),
+) -> Matrix:
+    """C as the interpreter computes it; the padding of C is checked to be untouched. `more` are other arguments."""
     program = kernel if isinstance(kernel, Program) else Program((kernel,))
     (m, k), n = problem.a.shape, problem.b.shape[1]
     known: dict[str, int | complex | Matrix] = {"m": m, "n": n, "k": k, "alpha": problem.alpha, "beta": problem.beta}
+    known |= more
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
     matrices = (("a", problem.a, spec.a_order), ("b", problem.b, spec.b_order), ("c", problem.c, spec.c_order))
     for name, matrix, order in matrices:

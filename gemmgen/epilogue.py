@@ -1,0 +1,187 @@
+"""Epilogues: functions that are applied to C's elements before they are stored, one after the other.
+
+A function is a row of `FUNCTIONS`: its formula, in the language of `gemmgen.formulas`, over `acc`, what the functions
+before it have made of the element; `c`, what C held before; `row` and `col`; and the operands, which a row of
+`OPERANDS` describes. Nothing else in gemmgen knows a function by its name.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import pairwise
+from typing import Literal
+
+from gemmgen.errors import SpecError
+from gemmgen.formulas import formula, parse
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Expr, Var
+from gemmgen.ir.visit import walk_expr
+
+#: More functions in a row are no epilogue that somebody wrote.
+MOST = 16
+EXPRESSION = "expr:"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A row: the formula, and the names of numbers that are given with the function, as in `clamp(0, 6)`.
+
+    Attributes:
+        ascending: whether each of those numbers must be at least the one before.
+    """
+
+    formula: str
+    parameters: tuple[str, ...] = ()
+    ascending: bool = False
+
+
+FUNCTIONS: dict[str, Function] = {
+    "bias": Function("acc + bias"),
+    "row_bias": Function("acc + row_bias"),
+    "scale": Function("acc * scale"),
+    "row_scale": Function("acc * row_scale"),
+    "residual": Function("acc + residual"),
+    # Such that NaN stays NaN.
+    "relu": Function("0 if acc < 0 else acc"),
+    "leaky_relu": Function("acc * slope if acc < 0 else acc", ("slope",)),
+    "gelu": Function("0.5 * acc * (1 + erf(acc * 0.7071067811865476))"),
+    "gelu_tanh": Function("0.5 * acc * (1 + tanh(0.7978845608028654 * (acc + 0.044715 * acc * acc * acc)))"),
+    "silu": Function("acc / (1 + exp(-acc))"),
+    "sigmoid": Function("1 / (1 + exp(-acc))"),
+    "tanh": Function("tanh(acc)"),
+    "clamp": Function("low if acc < low else high if acc > high else acc", ("low", "high"), ascending=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a formula may name besides: an array of C's type, which a call passes by that name.
+
+    Attributes:
+        axes: `n`, an element for each column of C; `m`, one for each row; `mn`, one for each element.
+        letter: what its leading dimension `ld<letter>` and its `stride_<letter>` go by, of a matrix.
+    """
+
+    axes: Literal["n", "m", "mn"]
+    letter: str = ""
+
+    @property
+    def each(self) -> str:
+        """In words."""
+        return {"n": "column", "m": "row", "mn": "element"}[self.axes]
+
+
+#: In the order in which they follow C as a kernel's arguments.
+OPERANDS: dict[str, Operand] = {
+    "bias": Operand("n"),
+    "row_bias": Operand("m"),
+    "scale": Operand("n"),
+    "row_scale": Operand("m"),
+    "residual": Operand("mn", "r"),
+}
+#: What a formula may name.
+NAMES = ("acc", "c", "row", "col", *OPERANDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A function as it is asked for.
+
+    Attributes:
+        name: of the row, or `expr`.
+        text: how it is written: `gelu`, `clamp(0, 6)`, `expr: acc * 2`.
+        formula: as Python prints it.
+        value: the same over variables by the names of `NAMES`.
+    """
+
+    name: str
+    text: str
+    formula: str
+    value: Expr
+
+    @property
+    def short(self) -> str:
+        """In a word, for a sentence about the product."""
+        return "a formula" if self.name == "expr" else self.text
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those that it uses."""
+        return frozenset(node.name for node in walk_expr(self.value) if isinstance(node, Var))
+
+
+@lru_cache(maxsize=256)
+def applied(texts: tuple[str, ...], sums: DType) -> tuple[Applied, ...]:
+    """The functions, where `sums` is what they are computed in. Raises: SpecError with every problem."""
+    if len(texts) > MOST:
+        raise SpecError(f"the epilogue has {len(texts)} > {MOST} functions: join some into one `expr: ...`")
+    problems: list[str] = []
+    found = []
+    for text in texts:
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        try:
+            found.append(_applied(text.strip(), sums))
+        except SpecError as error:
+            problems += (f"epilogue {shown!r}: {problem}" for problem in error.problems)
+    if problems:
+        raise SpecError(problems)
+    return tuple(found)
+
+
+def _applied(text: str, sums: DType) -> Applied:
+    if text.startswith(EXPRESSION):
+        tree = parse(text.removeprefix(EXPRESSION))
+        value = formula(tree, NAMES, sums)  # checked before it is printed, which others may be too deep for
+        printed = ast.unparse(tree)
+        return Applied("expr", f"{EXPRESSION} {printed}", printed, value)
+    name, given = _written(parse(text))
+    row = FUNCTIONS[name]
+    if len(given) != len(row.parameters):
+        wanted = f"{name}({', '.join(row.parameters)})" if row.parameters else name
+        raise SpecError(f"{len(given)} numbers, not {len(row.parameters)}: write {wanted}")
+    if row.ascending and not all(a <= b for a, b in pairwise(given)):
+        raise SpecError(f"{' <= '.join(row.parameters)} does not hold: exchange the numbers")
+    body = _Filled(dict(zip(row.parameters, given, strict=True))).visit(parse(row.formula))
+    value = formula(body, NAMES, sums)
+    numbers = f"({', '.join(map(repr, given))})" if given else ""
+    return Applied(name, f"{name}{numbers}", ast.unparse(body), value)
+
+
+def _written(tree: ast.expr) -> tuple[str, list[int | float]]:
+    """The name of a function and the numbers given with it. Raises: SpecError."""
+    match tree:
+        case ast.Name(name):
+            args: list[ast.expr] = []
+        case ast.Call(ast.Name(name), args, []):
+            pass
+        case _:
+            raise SpecError(f"neither a function nor `{EXPRESSION} acc * 2`: give one of {', '.join(FUNCTIONS)}")
+    if name not in FUNCTIONS:
+        near = get_close_matches(name, FUNCTIONS, 3, 0.5)
+        hint = f"did you mean {' or '.join(near)}" if near else f"give one of {', '.join(FUNCTIONS)}"
+        raise SpecError(f"no function {name[:40]!r}: {hint}, or write `{EXPRESSION} acc * 2`")
+    return name, [_number(arg) for arg in args]
+
+
+def _number(node: ast.expr) -> int | float:
+    match node:
+        case ast.Constant(int() | float() as value) if not isinstance(value, bool):
+            return value
+        case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)) if not isinstance(value, bool):
+            return -value
+    raise SpecError(f"character {node.col_offset + 1} is no number: give one such as 0.5")
+
+
+class _Filled(ast.NodeTransformer):
+    """A formula with numbers in place of a row's parameters."""
+
+    def __init__(self, values: dict[str, int | float]) -> None:
+        self._values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self._values:
+            return node
+        return ast.copy_location(ast.Constant(self._values[node.id]), node)

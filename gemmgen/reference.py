@@ -1,0 +1,124 @@
+"""What an epilogue makes of numbers, in float64, and how far off a device may be that computes in fewer digits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemmgen.epilogue import OPERANDS
+from gemmgen.errors import LoweringError
+from gemmgen.ir.dtypes import F64
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var
+from gemmgen.ir.meanings import MEANINGS
+from gemmgen.spec import GemmSpec
+
+Doubles = NDArray[np.float64]
+#: Units in the last place by which a device's function may be off: what OpenCL allows `erf`, more than any other here.
+FUNCTION_ULPS = 16
+#: Of a sum, a product or a quotient; OpenCL allows a quotient 2.5.
+OPERATION_ULPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Numbers, and how far from them those of a device may be."""
+
+    value: Doubles
+    error: Doubles
+
+
+def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapping[str, Doubles]) -> Bounded:
+    """alpha * A * B + beta * C after the spec's epilogue, before it is rounded to C's type.
+
+    Args:
+        c: what C holds before; None where nothing reads it.
+        operands: the epilogue's, by name.
+    """
+    rows, cols = product.value.shape[-2:]
+    known = {"row": np.arange(rows, dtype=np.float64)[:, None], "col": np.arange(cols, dtype=np.float64)[None, :]}
+    known |= {} if c is None else {"c": c}
+    known |= {name: spread(name, array) for name, array in operands.items()}
+    exact = {name: Bounded(array, np.zeros_like(array)) for name, array in known.items()}
+    reader = _Reader(2.0**-spec.accumulator.digits * (2 if spec.accumulator == F64 else 1), spec.accumulator.is_float)
+    with np.errstate(all="ignore"):
+        for function in spec.functions:
+            product = reader.expr(function.value, {**exact, "acc": product})
+    shape = np.broadcast_shapes(product.value.shape, (rows, cols))
+    return Bounded(np.broadcast_to(product.value, shape), np.broadcast_to(product.error, shape))
+
+
+def spread(name: str, array: Doubles) -> Doubles:
+    """An operand in C's shape, as far as it can be broadcast to it."""
+    return array[:, None] if OPERANDS[name].axes == "m" else array
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Computes with bounds: of sums, products and quotients by their first and second order, of functions, which are
+    all monotonic (`abs` is, on either side of its least value), at both ends of what their argument may be.
+    """
+
+    unit: float
+    rounds: bool
+
+    def expr(self, node: Expr, known: Mapping[str, Bounded]) -> Bounded:
+        match node:
+            case Const(int() | float() as value):
+                return self._rounded(np.asarray(float(value)), np.zeros(()), 1)
+            case Var(name):
+                return known[name]
+            case Bin(op, a, b):
+                return self._operation(op, self.expr(a, known), self.expr(b, known))
+            case Select(Bin(op, a, b), then, other):
+                sides = self.expr(a, known), self.expr(b, known)
+                return _select(op, *sides, self.expr(then, known), self.expr(other, known))
+            case Call("fma", (a, b, c)):
+                product = self._operation("*", self.expr(a, known), self.expr(b, known))
+                return self._operation("+", product, self.expr(c, known))
+            case Call(name, args):
+                return self._function(name, [self.expr(arg, known) for arg in args])
+        raise LoweringError(f"no bound for a {type(node).__name__}")
+
+    def _rounded(self, value: Doubles, error: Doubles, ulps: int) -> Bounded:
+        if not self.rounds:
+            return Bounded(value, error)
+        # What underflows may become zero.
+        return Bounded(value, error + ulps * (self.unit * (np.abs(value) + error) + 2.0**-126))
+
+    def _operation(self, op: str, a: Bounded, b: Bounded) -> Bounded:
+        x, y = np.abs(a.value), np.abs(b.value)
+        match op:
+            case "+" | "-":
+                value = a.value + b.value if op == "+" else a.value - b.value
+                return self._rounded(value, a.error + b.error, OPERATION_ULPS)
+            case "*":
+                return self._rounded(a.value * b.value, x * b.error + y * a.error + a.error * b.error, OPERATION_ULPS)
+            case "/":
+                least = np.maximum(y - b.error, 0)
+                error = (a.error + x * b.error / y) / least
+                return self._rounded(a.value / b.value, error, OPERATION_ULPS)
+        raise LoweringError(f"no bound for {op}")
+
+    def _function(self, name: str, args: list[Bounded]) -> Bounded:
+        meaning = MEANINGS[name]
+        value = meaning(*(arg.value for arg in args)).astype(np.float64)
+        error = np.zeros(())
+        for i, arg in enumerate(args):
+            for sign in (-1, 1):
+                moved = [x.value + sign * x.error if i == j else x.value for j, x in enumerate(args)]
+                away = np.abs(meaning(*moved).astype(np.float64) - value)
+                error = np.maximum(error, np.where(arg.error == 0, 0, away))
+        # `min` and `max` of two are off by no more than the worse of the two.
+        return self._rounded(value, error, 0 if name in ("neg", "abs", "min", "max") else FUNCTION_ULPS)
+
+
+def _select(op: str, a: Bounded, b: Bounded, then: Bounded, other: Bounded) -> Bounded:
+    """Where the sides of a comparison are too near to each other to be told apart, either may be chosen."""
+    holds = {"<": np.less, "<=": np.less_equal, "==": np.equal, "!=": np.not_equal}[op](a.value, b.value)
+    value, error = np.where(holds, then.value, other.value), np.where(holds, then.error, other.error)
+    unsure = (np.abs(a.value - b.value) <= a.error + b.error) & (a.error + b.error > 0)
+    either = np.maximum(np.abs(then.value - value) + then.error, np.abs(other.value - value) + other.error)
+    return Bounded(value, np.where(unsure, either, error))

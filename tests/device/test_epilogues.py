@@ -1,0 +1,87 @@
+"""Epilogues as compiled code, on every OpenCL runtime and by SYCL, against float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gemmgen
+from gemmgen import driver, presets
+from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from tests.device.naive import DEVICES
+from tests.support import sycl
+from tests.support.epilogues import Finished
+
+#: The elements of a work-item are computed in text of their own each, which compilers take their time over.
+SMALL = replace(presets.load("lds_8x8_16x16_k8").schedule, tile=(1, 2), run=(1, 2), group=(8, 8), name=None)
+SIZES = [(1, 1, 1), (37, 22, 11), (130, 70, 33)]
+#: Every operand, every function of numbers, C and where the element is.
+EVERYTHING = (
+    "scale",
+    "row_bias",
+    "clamp(-3, 3)",
+    "residual",
+    "gelu",
+    "expr: max(acc, -abs(c)) + 0.25 * exp(tanh(acc)) - min(rsqrt(1 + row), sqrt(col))",
+    "row_scale",
+    "silu",
+    "expr: log(3 + erf(acc)) if acc >= 0 else fma(acc, 2, 1)",
+    "bias",
+)
+
+
+def check(kernel: object, spec: GemmSpec, rng: np.random.Generator) -> None:
+    assert callable(kernel)
+    for size in SIZES:
+        for alpha, beta in ((1.0, 0.0), (-2.0, 3.0)):
+            data = Finished.random(rng, spec, *size, alpha, beta)
+            problem = data.problem
+            residual = np.pad(data.operands["residual"], ((1, 1), (2, 3)), constant_values=np.nan)
+            operands = {**data.operands, "residual": residual[1:-1, 2:-3]}
+            data.check(kernel(problem.a, problem.b, problem.c.copy(), alpha=alpha, beta=beta, **operands))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("schedule", [replace(SMALL, c_width=2), replace(SMALL, split=3)], ids=["vectors", "split"])
+def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator) -> None:
+    spec = GemmSpec(epilogue=EVERYTHING)
+    check(CompiledKernel.from_source(driver.emit(spec, schedule, target=target_of(device.handle)), device), spec, rng)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_batches_share_vectors(device: DeviceInfo, rng: np.random.Generator) -> None:
+    """A residual is one for each product, or one for all."""
+    spec = GemmSpec(epilogue=("bias", "residual", "relu"), batched=True)
+    kernel = CompiledKernel.from_source(driver.emit(spec, presets.load("naive").schedule), device)
+    a, b = rng.integers(-4, 5, (3, 17, 5)).astype(np.float32), rng.integers(-4, 5, (5, 9)).astype(np.float32)
+    bias, each = np.arange(9, dtype=np.float32), rng.integers(-9, 10, (3, 17, 9)).astype(np.float32)
+    for residual in (each, each[:1], each[1]):
+        expected = np.maximum(a @ b + bias + residual, 0)
+        assert np.array_equal(kernel(a, b, bias=bias, residual=residual), expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_arrays_of_the_device(device: DeviceInfo, rng: np.random.Generator) -> None:
+    import pyopencl.array as cl_array
+
+    spec = GemmSpec(epilogue=("bias", "residual"))
+    kernel = CompiledKernel.from_source(driver.emit(spec, presets.load("naive").schedule), device)
+    data = Finished.random(rng, spec, 19, 13, 8)
+    a, b = (cl_array.to_device(kernel.queue, x) for x in (data.problem.a, data.problem.b))
+    operands = {name: cl_array.to_device(kernel.queue, x) for name, x in data.operands.items()}
+    data.check(kernel(a, b, bias=operands["bias"], residual=operands["residual"]).get())
+    with pytest.raises(gemmgen.SpecError, match="arrays of two kinds are mixed"):
+        kernel(a, b, bias=data.operands["bias"], residual=operands["residual"])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'biased'"):
+        kernel(a, b, biased=operands["bias"])
+
+
+@sycl.needs_device
+def test_sycl(rng: np.random.Generator) -> None:
+    spec = GemmSpec(epilogue=EVERYTHING)
+    check(gemmgen.compile(spec, replace(SMALL, split=3), backend="sycl"), spec, rng)

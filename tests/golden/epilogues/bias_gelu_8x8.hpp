@@ -1,0 +1,236 @@
+// bias_gelu_8x8: C = alpha * A * B, then bias, gelu; float32
+//
+// Schedule   8x8 of C per work-item, 8x16 work-items per group (64x128 of C), 8 along K per
+//            iteration, stores of 4 elements
+// A          USM, loads of 4 elements, through local memory, transposed
+// B          USM, loads of 4 elements, through local memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Epilogue   bias: acc + bias
+//            gelu: 0.5 * acc * (1 + erf(acc * 0.7071067811865476))
+// Takes      bias: an element for each column of C
+// Launch     local range {8, 16}, global range {(m + 63) / 64 * 8, (n + 127) / 128 * 16}
+// Needs      6,144 bytes of local memory
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
+
+#ifndef bias_gelu_8x8_HPP
+#define bias_gelu_8x8_HPP
+
+#include <sycl/sycl.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#ifndef __clang__
+// g++ can check the types here, but knows no attributes of SYCL.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
+
+namespace bias_gelu_8x8_detail {
+
+// 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
+typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
+inline void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float *__restrict c, int ldc, const float *__restrict bias,
+                      float (&a_shared)[8][64], float (&b_shared)[8][128])
+{
+    const int local_row = int(item.get_local_id(0));
+    const int local_col = int(item.get_local_id(1));
+    const int row0 = int(item.get_group(0)) * 64;
+    const int col0 = int(item.get_group(1)) * 128;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int k_main = k - k % 8;
+    const int local_index = local_row * 16 + local_col;
+    const int a_row = local_index / 2;
+    const int a_k = local_index % 2 * 4;
+    const int b_k = local_index / 32;
+    const int b_col = local_index % 32 * 4;
+
+    float acc[8][8];
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        #pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        sycl::group_barrier(item.get_group());
+        float a_vector[4];
+        copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+        #pragma GCC unroll 4
+        for (int e = 0; e < 4; ++e) {
+            a_shared[a_k + e][a_row] = a_vector[e];
+        }
+        #pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            if (col0 + b_col + 4 <= n) {
+                copy4(&b_shared[b_k + i * 4][b_col], &b[(k0 + b_k + i * 4) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * 4][b_col + e] =
+                        b[(k0 + b_k + i * 4) * ldb + std::min(col0 + b_col + e, n - 1)];
+                }
+            }
+        }
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 8
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[8];
+            float b_frag[8];
+            #pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 32]);
+            }
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 64]);
+            }
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                #pragma GCC unroll 8
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        sycl::group_barrier(item.get_group());
+        float a_vector[4];
+        if (k_main + a_k + 4 <= k) {
+            copy4(a_vector, &a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k]);
+        } else {
+            #pragma GCC unroll 4
+            for (int e = 0; e < 4; ++e) {
+                a_vector[e] =
+                    k_main + a_k + e < k ? a[std::min(row0 + a_row, m - 1) * lda + k_main + a_k + e]
+                                         : 0.0f;
+            }
+        }
+        #pragma GCC unroll 4
+        for (int e = 0; e < 4; ++e) {
+            a_shared[a_k + e][a_row] = a_vector[e];
+        }
+        #pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            if (k_main + b_k + i * 4 < k && col0 + b_col + 4 <= n) {
+                copy4(&b_shared[b_k + i * 4][b_col],
+                    &b[(k_main + b_k + i * 4) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k + i * 4][b_col + e] =
+                        k_main + b_k + i * 4 < k
+                            ? b[(k_main + b_k + i * 4) * ldb + std::min(col0 + b_col + e, n - 1)]
+                            : 0.0f;
+                }
+            }
+        }
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 8
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[8];
+            float b_frag[8];
+            #pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                copy4(&a_frag[i * 4], &a_shared[kk][local_row * 4 + i * 32]);
+            }
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                copy4(&b_frag[j * 4], &b_shared[kk][local_col * 4 + j * 64]);
+            }
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                #pragma GCC unroll 8
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B, then bias, gelu.
+    #pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        const int c_row = row + i / 4 * 32 + i % 4;
+        if (c_row < m) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n) {
+                    float c_values[4];
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        const float after_bias = c_values[e] + bias[col + j * 64 + e];
+                        c_values[e] =
+                            0.5f * after_bias * (1.0f
+                                + sycl::erf(after_bias * 0.7071067811865476f));
+                    }
+                    copy4(&c[c_row * ldc + col + j * 64], c_values);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 64 + e < n) {
+                            const int c_col = col + j * 64 + e;
+                            const float after_bias = alpha * acc[i][j * 4 + e] + bias[c_col];
+                            c[c_row * ldc + c_col] =
+                                0.5f * after_bias * (1.0f
+                                    + sycl::erf(after_bias * 0.7071067811865476f));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+} // namespace bias_gelu_8x8_detail
+
+// Queues the kernel; matrices are in USM that the queue's device reaches.
+inline sycl::event bias_gelu_8x8(sycl::queue &queue, int m, int n, int k, float alpha,
+                                 const float *a, int lda, const float *b, int ldb, float *c,
+                                 int ldc, const float *bias,
+                                 const std::vector<sycl::event> &depends_on = {})
+{
+    if (m < 1 || n < 1) {
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(8, 16);
+        const sycl::range<2> groups((m + 63) / 64, (n + 127) / 128);
+        handler.depends_on(depends_on);
+        const sycl::local_accessor<float[8][64], 0> a_shared(handler);
+        const sycl::local_accessor<float[8][128], 0> b_shared(handler);
+        handler.parallel_for<bias_gelu_8x8_detail::kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 16)]] {
+                bias_gelu_8x8_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, c, ldc, bias,
+                                                a_shared, b_shared);
+            });
+    });
+}
+
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+
+#endif

@@ -1,0 +1,212 @@
+// scaled_residual_split4: C = alpha * A * B + beta * C, then scale, row_scale, residual, clamp(-4, 4), a formula; float16, sums in float32
+//
+// Schedule   4x4 of C per work-item, 8x8 work-items per group (32x32 of C), 4 along K per
+//            iteration, K in 4 parts that a second kernel adds up
+// A          USM, loads of single elements
+// B          USM, loads of single elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Epilogue   scale: acc * scale
+//            row_scale: acc * row_scale
+//            residual: acc + residual
+//            clamp: -4 if acc < -4 else 4 if acc > 4 else acc
+//            expr: max(acc, 0.5 * c) if row != col else tanh(acc)
+// Takes      scale: an element for each column of C
+//            row_scale: an element for each row of C
+//            residual: an element for each element of C, stored as C is
+// Launch     scaled_residual_split4: local range {8, 8}, global range {8, (m + 31) / 32 * ((n + 31)
+//                / 32) * 32}
+//            scaled_residual_split4_total: local range {1, 256}, global range {1, m * ((n + 255) /
+//                256) * 256}
+// Needs      a workspace of m * n * 4 elements
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
+
+#ifndef scaled_residual_split4_HPP
+#define scaled_residual_split4_HPP
+
+#include <sycl/sycl.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#ifndef __clang__
+// g++ can check the types here, but knows no attributes of SYCL.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
+
+namespace scaled_residual_split4_detail {
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const sycl::half *__restrict a, int lda, const sycl::half *__restrict b,
+                      int ldb, float *__restrict workspace)
+{
+    const int blocks_down = (m + 31) / 32;
+    const int blocks_across = (n + 31) / 32;
+    const int part = int(item.get_group(1)) / (blocks_down * blocks_across);
+    const int block = int(item.get_group(1)) % (blocks_down * blocks_across);
+    const int block_row = block / blocks_across;
+    const int block_col = block % blocks_across;
+    const int row0 = block_row * 32;
+    const int col0 = block_col * 32;
+    const int row = row0 + int(item.get_local_id(0));
+    const int col = col0 + int(item.get_local_id(1));
+    const int k_part = (k + 15) / 16 * 4;
+    const int k_begin = part * k_part;
+    const int k_end = std::min(k, k_begin + k_part);
+    const int k_main = std::min(k - k % 4, k_end);
+
+    float acc[4][4];
+    #pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        #pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 4 along K.
+    for (int k0 = k_begin; k0 < k_main; k0 += 4) {
+        #pragma GCC unroll 4
+        for (int kk = 0; kk < 4; ++kk) {
+            float a_frag[4];
+            float b_frag[4];
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                a_frag[i] = float(a[std::min(row + i * 8, m - 1) * lda + k0 + kk]);
+            }
+            #pragma GCC unroll 4
+            for (int j = 0; j < 4; ++j) {
+                b_frag[j] = float(b[(k0 + kk) * ldb + std::min(col + j * 8, n - 1)]);
+            }
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                #pragma GCC unroll 4
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_begin <= k_main && k_main < k_end) {
+        // The rest of K; what lies past it counts as zero.
+        #pragma GCC unroll 4
+        for (int kk = 0; kk < 4; ++kk) {
+            float a_frag[4];
+            float b_frag[4];
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                a_frag[i] =
+                    k_main + kk < k ? float(a[std::min(row + i * 8, m - 1) * lda + k_main + kk])
+                                    : 0.0f;
+            }
+            #pragma GCC unroll 4
+            for (int j = 0; j < 4; ++j) {
+                b_frag[j] =
+                    k_main + kk < k ? float(b[(k_main + kk) * ldb + std::min(col + j * 8, n - 1)])
+                                    : 0.0f;
+            }
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                #pragma GCC unroll 4
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // This part's share of C.
+    #pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        if (row + i * 8 < m) {
+            #pragma GCC unroll 4
+            for (int j = 0; j < 4; ++j) {
+                if (col + j * 8 < n) {
+                    workspace[part * (m * n) + (row + i * 8) * n + col + j * 8] = alpha * acc[i][j];
+                }
+            }
+        }
+    }
+}
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class total_kernel;
+
+// What each work-item does.
+inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__restrict workspace,
+                            float beta, sycl::half *__restrict c, int ldc,
+                            const sycl::half *__restrict scale,
+                            const sycl::half *__restrict row_scale,
+                            const sycl::half *__restrict residual, int ldr)
+{
+    const int blocks_across = (n + 255) / 256;
+    const int row = int(item.get_group(1)) / blocks_across;
+    const int col = int(item.get_group(1)) % blocks_across * 256 + int(item.get_local_id(1));
+
+    if (col < n) {
+        // The parts of K, one after the other.
+        float total = workspace[row * n + col];
+        #pragma GCC unroll 3
+        for (int s = 1; s < 4; ++s) {
+            const float term = workspace[s * (m * n) + row * n + col];
+            total = total + term;
+        }
+        const float value =
+            beta == 0.0f ? total : sycl::fma(beta, float(c[row * ldc + col]), total);
+        const float after_residual =
+            value * float(scale[col]) * float(row_scale[row]) + float(residual[row * ldr + col]);
+        const float after_clamp =
+            after_residual < -4.0f ? -4.0f : 4.0f < after_residual ? 4.0f : after_residual;
+        const float c_value =
+            float(row) != float(col) ? sycl::fmax(after_clamp, 0.5f * float(c[row * ldc + col]))
+                                     : sycl::tanh(after_clamp);
+        c[row * ldc + col] = sycl::half(c_value);
+    }
+}
+
+} // namespace scaled_residual_split4_detail
+
+// Queues the kernels; matrices and the workspace are in USM that the queue's device reaches.
+inline sycl::event scaled_residual_split4(sycl::queue &queue, int m, int n, int k, float alpha,
+                                          const sycl::half *a, int lda, const sycl::half *b,
+                                          int ldb, float *workspace, float beta, sycl::half *c,
+                                          int ldc, const sycl::half *scale,
+                                          const sycl::half *row_scale, const sycl::half *residual,
+                                          int ldr, const std::vector<sycl::event> &depends_on = {})
+{
+    if (m < 1 || n < 1) {
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    const sycl::event product = queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(8, 8);
+        const sycl::range<2> groups(1, (m + 31) / 32 * ((n + 31) / 32) * 4);
+        handler.depends_on(depends_on);
+        handler.parallel_for<scaled_residual_split4_detail::kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 8)]] {
+                scaled_residual_split4_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb,
+                                                         workspace);
+            });
+    });
+    return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(1, 256);
+        const sycl::range<2> groups(1, m * ((n + 255) / 256));
+        handler.depends_on(product);
+        handler.parallel_for<scaled_residual_split4_detail::total_kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(1, 256)]] {
+                scaled_residual_split4_detail::total_work_item(item, m, n, workspace, beta, c, ldc,
+                                                               scale, row_scale, residual, ldr);
+            });
+    });
+}
+
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+
+#endif

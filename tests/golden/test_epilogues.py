@@ -1,0 +1,46 @@
+"""Kernels with epilogues in each language, under version control and compiled with warnings as errors."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gemmgen import driver
+from gemmgen.options import read_document
+from gemmgen.source import Source
+from tests.golden.test_presets import CLANG, STRICT, nvcc
+from tests.support.golden import Golden
+from tests.support.sycl import host_check
+
+FOLDER = Path(__file__).parent / "epilogues"
+NAMES = sorted(file.stem for file in FOLDER.glob("*.toml"))
+LANGUAGES = {"opencl": ".cl", "cuda": ".cu", "sycl": ".hpp"}
+
+pytestmark = pytest.mark.parametrize("name", NAMES)
+
+
+def emit(name: str, backend: str) -> Source:
+    document = read_document((FOLDER / f"{name}.toml").read_text(), name)
+    return driver.emit(document.spec, document.schedule, backend)
+
+
+@pytest.mark.parametrize("backend", LANGUAGES)
+def test_emitted_file(name: str, backend: str, golden: Golden) -> None:
+    golden.check(FOLDER / f"{name}{LANGUAGES[backend]}", emit(name, backend).text)
+
+
+def test_clang_takes_it(name: str, needs_tool: Callable[[str], str]) -> None:
+    command = [needs_tool("clang"), *CLANG, "-cl-std=CL1.2", *STRICT, str(FOLDER / f"{name}.cl")]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_nvcc_takes_it(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    assert "0 bytes spill stores" in nvcc(needs_tool("nvcc"), FOLDER / f"{name}.cu", "sm_80", tmp_path)
+
+
+def test_gcc_takes_the_types(name: str) -> None:
+    host_check(FOLDER / f"{name}.hpp")

@@ -1,0 +1,83 @@
+"""Epilogues with every way of storing C, in the interpreter, against float64; nothing outside of an operand is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.epilogue import FUNCTIONS
+from gemmgen.ir.dtypes import BF16, F16, F64, I8, DType
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec, Order
+from tests.support.epilogues import Finished
+
+#: Numbers for those functions that want some.
+WRITTEN = {"leaky_relu": "leaky_relu(0.125)", "clamp": "clamp(-1, 2.5)"}
+#: Every operand, C by its name, and a function applied twice.
+LONG = ("scale", "row_scale", "bias", "relu", "row_bias", "residual", "relu", "expr: acc + 0.5 * c - col + 3 * row")
+#: A way of storing C each, and parts of K: element by element, by vectors, in sub-groups, of slices that a kernel adds
+#: up or that local memory does, of packed operands.
+STORES = {
+    "naive": 1,
+    "lds_8x8_16x16_k8": 2,
+    "L3_SIMD_16x2_1x8": 1,
+    "async_4x4_8x16": 1,
+    "mbarrier_8x8_4x8_slices8": 1,
+    "smem_8x8_double_packed": 1,
+}
+
+
+def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, size: tuple[int, int, int]) -> None:
+    backend = "cuda" if schedule.asynchronous else "opencl"
+    program = driver.lower_program(spec, schedule, driver.default_target(spec, schedule, backend))
+    for alpha, beta in ((1.0, 0.0), (-2.0, 3.0)):
+        problem = Finished.random(rng, spec, *size, alpha, beta)
+        problem.check(problem.interpret(program))
+
+
+def small(**changes: int) -> Schedule:
+    """Two rows and columns of C for each of four by four work-items."""
+    base = replace(presets.load("lds_8x8_16x16_k8").schedule, tile=(2, 2), run=(2, 2), group=(4, 4), name=None)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_each_function(function: str, rng: np.random.Generator) -> None:
+    check(GemmSpec(epilogue=(WRITTEN.get(function, function),)), small(), rng, (19, 13, 9))
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [*((name, "row") for name in STORES), ("naive", "col"), ("lds_8x8_16x16_k8", "col"), ("L3_SIMD_16x2_1x8", "col")],
+)
+def test_each_store(name: str, order: Order, rng: np.random.Generator) -> None:
+    schedule = replace(presets.load(name).schedule, name=None, split=STORES[name])
+    check(GemmSpec(epilogue=LONG, c_order=order), schedule, rng, (37, 22, 11))
+
+
+def test_the_bound_tells_functions_apart(rng: np.random.Generator) -> None:
+    """The two forms of gelu differ by less than 0.0005."""
+    spec = GemmSpec(epilogue=("gelu",))
+    program = driver.lower_program(spec, small(), driver.default_target(spec, small()))
+    problem = Finished.random(rng, spec, 8, 8, 8)
+    result = problem.interpret(program)
+    other = Finished(replace(problem.problem, spec=GemmSpec(epilogue=("gelu_tanh",))), {})
+    problem.check(result)
+    with pytest.raises(AssertionError, match="elements off"):
+        other.check(result)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("dtype", [F64, F16, BF16, I8], ids=str)
+def test_each_type(dtype: DType, width: int, rng: np.random.Generator) -> None:
+    whole = ("bias", "expr: max(abs(acc) - row, 3) if acc != residual else -col", "relu")
+    spec = GemmSpec(dtype=dtype, epilogue=LONG[:-1] if dtype.is_float else whole)
+    check(spec, small(c_width=width), rng, (11, 14, 6))
+
+
+def test_matrix_instructions(rng: np.random.Generator) -> None:
+    preset = presets.load("dpas_32x2_1x8")
+    check(replace(preset.spec, epilogue=LONG), preset.schedule, rng, (35, 20, 17))

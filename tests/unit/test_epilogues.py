@@ -1,0 +1,286 @@
+"""The language of formulas, and what a spec and a call make of epilogues."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gemmgen import driver, presets
+from gemmgen.backends import BACKENDS
+from gemmgen.epilogue import FUNCTIONS, NAMES, OPERANDS
+from gemmgen.errors import ScheduleError, SpecError
+from gemmgen.formulas import DEEPEST, MOST_CHARACTERS, formula, parse
+from gemmgen.ir.dtypes import F32, F64, I8, I32
+from gemmgen.ir.functions import MATH
+from gemmgen.ir.meanings import MEANINGS
+from gemmgen.module import render_module
+from gemmgen.reference import Bounded, finished
+from gemmgen.runtime.arrays import check_gemm
+from gemmgen.spec import GemmSpec
+from tests.support.cli import gemmgen, printed, refused
+
+
+def problems(*epilogue: str, **fields: object) -> tuple[str, ...]:
+    """What a spec with that epilogue is refused for."""
+    with pytest.raises(SpecError) as caught:
+        GemmSpec(epilogue=epilogue, **fields)  # type: ignore[arg-type]
+    return caught.value.problems
+
+
+# --- the language ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "character 1"),
+        ("acc +", "character 6: invalid syntax"),
+        ("acc + foo", "character 7: unknown name 'foo': use acc, c, row"),
+        ("open('x')", "character 1: unknown function 'open': use exp"),
+        ("neg(acc)", "unknown function 'neg'"),
+        ("acc.real", "character 1: an attribute is not allowed"),
+        ("acc[0]", "character 1: a subscript is not allowed"),
+        ("lambda: acc", "a lambda is not allowed"),
+        ("import os", "invalid syntax"),
+        ("__import__('os')", "unknown function '__import__'"),
+        ("[acc for acc in c]", "ListComp is not allowed"),
+        ("acc := 1", "invalid syntax"),
+        ("(acc := 1)", "NamedExpr is not allowed"),
+        ("acc ** 2", "this operator is not allowed"),
+        ("acc // 2", "this operator is not allowed"),
+        ("~acc", "this sign is not allowed"),
+        ("acc < 1", "a comparison outside of `x if a < b else y`"),
+        ("1 if acc else 2", "a condition other than one comparison"),
+        ("1 if 0 < acc < 1 else 2", "a condition other than one comparison"),
+        ("1 if acc < 1 and c < 1 else 2", "a condition other than one comparison"),
+        ("exp()", "exp takes 1 arguments, not 0"),
+        ("exp(*acc)", "Starred is not allowed"),
+        ("exp(x=acc)", "with keywords, is not allowed"),
+        ("(exp)(acc)(acc)", "a call of anything but a function by its name"),
+        ("'acc'", "str is no number"),
+        ("True", "bool is no number"),
+        ("None", "NoneType is no number"),
+        ("1j", "complex is no number"),
+        ("1e39", "a number exceeds float32's 3.40282e+38"),
+        ("1e999", "a number exceeds"),
+        ("-1e999", "a number exceeds"),
+        ("1" + "0" * 900, "a number exceeds"),
+        ("1e-40", "is below float32's 1.18e-38"),
+        ("acc\n+ 1", "character 4, '\\n', is not ASCII or not printable"),
+        ("acc + \u00b5", "character 7, '\u00b5', is not ASCII"),
+        ("acc\x00", "is not ASCII or not printable"),
+        ("acc" + " + acc" * 10**6, f"6,000,003 characters > {MOST_CHARACTERS}"),
+        ("a" * 10_000_000, "10,000,000 characters"),
+        ("(" * 400 + "acc" + ")" * 400, "too many nested parentheses"),
+        ("-" * 900 + "acc", "nested deeper"),
+        ("acc" + " + acc" * DEEPEST, f"nested deeper than {DEEPEST}: write it flatter"),
+        ("exp(" * DEEPEST + "acc" + ")" * DEEPEST, "nested deeper"),
+    ],
+    ids=lambda text: str(text)[:20],
+)
+def test_what_is_no_formula(text: str, words: str) -> None:
+    found = problems(f"expr: {text}")
+    assert all(problem.startswith("epilogue ") and len(problem) < 500 for problem in found)
+    assert any(words in problem for problem in found), found
+
+
+def test_every_problem_is_said_at_once() -> None:
+    assert len(problems("gleu", "expr: foo + exp(1, 2) + x.y + acc[0]", "clamp(6, 0)", "clamp", "relu(1)")) == 8
+    assert "did you mean gelu" in problems("gleu")[0]
+    assert "write clamp(low, high)" in problems("clamp(1)")[0]
+    assert "is no number" in problems("clamp(low, high)")[0]
+    assert "neither a function nor" in problems("acc * 2")[0]
+    assert "17 > 16 functions" in problems(*["relu"] * 17)[0]
+
+
+def test_epilogues_that_are_no_tuple_of_texts() -> None:
+    for wrong in ("bias", ["bias"], ("bias", 1), None):
+        with pytest.raises(SpecError, match="give a tuple of texts"):
+            GemmSpec(epilogue=wrong)  # type: ignore[arg-type]
+
+
+def test_whole_numbers_have_no_functions_of_floats() -> None:
+    assert "0.5 is no whole number, but sums are int32" in problems("gelu", dtype=I8)[0]
+    assert "tanh is a function of floats" in problems("tanh", dtype=I8)[0]
+    assert "/ divides floats" in problems("expr: acc / 2", dtype=I8)[0]
+    assert GemmSpec(dtype=I8, epilogue=("bias", "relu", "clamp(-3, 3)", "expr: max(acc, -col)")).operands == ("bias",)
+
+
+def test_equal_epilogues_are_equal_however_they_are_written() -> None:
+    spec = GemmSpec(epilogue=(" clamp( 0,6 ) ", "expr:  ((acc))*2 + (1)"))
+    assert spec.epilogue == ("clamp(0, 6)", "expr: acc * 2 + 1")
+    assert spec == replace(GemmSpec(), epilogue=("clamp(0, 6)", "expr: acc*2+1"))
+    assert hash(spec) == hash(replace(spec))
+
+
+def test_operands_come_in_one_order() -> None:
+    spec = GemmSpec(epilogue=("residual", "bias", "expr: acc * row_scale"))
+    assert spec.operands == tuple(name for name in OPERANDS if name in {"residual", "bias", "row_scale"})
+    assert not spec.names_c
+    assert GemmSpec(epilogue=("expr: c - acc",)).names_c
+
+
+OF_ONE = [name for name, row in MATH.items() if row.arguments == 1 and name != "neg"]
+_numbers = st.sampled_from(["0", "2", "0.5", "-3", "1e-3"])
+_texts = st.recursive(
+    st.one_of(_numbers, st.sampled_from(NAMES)),
+    lambda inner: st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from("+-*/"), inner),
+        st.builds("-({})".format, inner),
+        st.builds(
+            "{}({})".format, st.sampled_from([n for n, f in MATH.items() if f.arguments == 1 and n != "neg"]), inner
+        ),
+        st.builds("({} if {} {} {} else {})".format, inner, inner, st.sampled_from(["<", ">=", "=="]), inner, inner),
+        st.builds("max(fma({}, {}, 1), {})".format, inner, inner, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@given(_texts)
+def test_formulas_mean_what_python_means(text: str) -> None:
+    """The same numbers as Python's own evaluation; the text that is shown means the same, too."""
+    tree = parse(text)
+    values = {name: np.float64(i + 0.25) for i, name in enumerate(NAMES)}
+    spec = GemmSpec(dtype=F64, epilogue=(f"expr: {text}",))
+    assert formula(ast.parse(spec.functions[0].formula, mode="eval").body, NAMES, F64) == formula(tree, NAMES, F64)
+    functions = {**MEANINGS, "fma": lambda x, y, z: x * y + z}
+    with np.errstate(all="ignore"):
+        try:
+            expected = float(
+                eval(compile(ast.Expression(tree), "", "eval"), functions, {**values, "row": 0.0, "col": 0.0})
+            )
+        except ZeroDivisionError:  # of Python's own numbers
+            return
+    one = np.zeros((1, 1))
+    operands = {name: np.full({"n": 1, "m": 1, "mn": (1, 1)}[OPERANDS[name].axes], values[name]) for name in OPERANDS}
+    result = finished(spec, Bounded(one + values["acc"], one), one + values["c"], operands).value
+    assert np.array_equal(result, [[expected]], equal_nan=True)
+
+
+def test_functions_of_numbers_have_meanings() -> None:
+    assert MATH.keys() == MEANINGS.keys()
+
+
+# --- what is emitted ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_text_of_the_users_reaches_the_source(backend: str) -> None:
+    """Comments end with their line, whatever stands in them; here they don't get that far."""
+    spec = GemmSpec(epilogue=("expr: acc * 2 # */ \\",))
+    text = driver.emit(spec, presets.load("naive").schedule, backend).text
+    assert "*/" not in text
+    assert "\\\n" not in text
+    assert "acc * 2" in text
+
+
+def test_every_row_is_emitted_by_every_backend() -> None:
+    written = {"leaky_relu": "leaky_relu(0.125)", "clamp": "clamp(0, 6)"}
+    spec = GemmSpec(epilogue=tuple(written.get(name, name) for name in FUNCTIONS))
+    for backend in BACKENDS:
+        source = driver.emit(spec, presets.load("naive").schedule, backend)
+        assert [a.name for a in source.entry_points[0].arguments][-6:] == [*OPERANDS, "ldr"]
+
+
+def test_the_last_kernel_has_the_epilogue() -> None:
+    spec = GemmSpec(epilogue=("bias", "gelu"))
+    first, last = driver.emit(spec, presets.load("sg16_block_16x1_split4").schedule).entry_points
+    assert "bias" not in {a.name for a in first.arguments}
+    assert "bias" in {a.name for a in last.arguments}
+
+
+def test_what_has_no_epilogue() -> None:
+    spec = GemmSpec(epilogue=("bias",))
+    schedule = presets.load("mbarrier_8x8_2x16_atomic8").schedule
+    with pytest.raises(ScheduleError, match="atomic shows no kernel whole sums, which bias needs: drop atomic"):
+        driver.emit(spec, schedule, "cuda")
+    naive = presets.load("naive").schedule
+    with pytest.raises(ScheduleError, match="form main checks plain products, not bias"):
+        driver.emit(spec, naive, "sycl", form="main")
+    with pytest.raises(ScheduleError, match="takes no arrays, but this one bias"):
+        render_module(driver.emit(spec, naive))
+    compile(render_module(driver.emit(GemmSpec(epilogue=("relu",)), naive)), "naive.py", "exec")
+
+
+# --- the command line and files -------------------------------------------------------------------
+
+
+def test_options_and_files_say_the_same(tmp_path: Path) -> None:
+    options = ("--epilogue", "bias", "--epilogue", "expr: acc*0.5 + col")
+    text = printed("emit", "--method", "naive", *options)
+    assert "// Epilogue   bias: acc + bias\n//            expr: acc * 0.5 + col" in text
+    assert "convert_float(col)" in text
+    assert "--epilogue means nothing to --kernel transpose" in refused("emit", "--kernel", "transpose", *options)
+    file = tmp_path / "s.toml"
+    file.write_text('method = "naive"\n[spec]\nepilogue = ["bias", "expr: acc*0.5 + col"]\n')
+    assert printed("emit", "--schedule", file) == text
+    file.write_text('method = "naive"\n[spec]\nepilogue = "bias"\n')
+    assert "epilogue = 'bias' is no list of texts: write" in refused("emit", "--schedule", file)
+
+
+def test_run_with_random_operands() -> None:
+    if gemmgen("devices").returncode:
+        pytest.skip("no OpenCL device")
+    options = ["--epilogue", "bias", "--epilogue", "gelu", "--epilogue", "residual", "--epilogue", "expr: acc - c"]
+    text = printed("run", "-k", "lds_8x8_16x16_k8", "-M", "33", "-N", "21", "-K", "17", "-i", "1", "-v", *options)
+    assert "validation passed" in text
+    assert "through the epilogue" in text
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def refused_call(spec: GemmSpec, c: object = None, **operands: object) -> Sequence[str]:
+    a, b = np.zeros((5, 3), np.float32), np.zeros((3, 7), np.float32)
+    with pytest.raises(SpecError) as caught:
+        check_gemm(spec, a, b, c, operands=operands)
+    return caught.value.problems
+
+
+def test_operands_of_a_call() -> None:
+    spec = GemmSpec(epilogue=("bias", "row_scale", "residual"))
+    ones = np.ones(8, np.float32)
+    good = {"bias": ones[:7], "row_scale": ones[:5], "residual": np.ones((5, 7), np.float32)}
+    request = check_gemm(spec, np.zeros((5, 3), np.float32), np.zeros((3, 7), np.float32), operands=good)
+    assert list(request.inputs) == ["a", "b", "bias", "row_scale", "residual"]
+    wrong: dict[str, object] = {
+        "bias": ones[:5],
+        "row_scale": ones.reshape(2, 4),
+        "residual": np.ones((7, 5), np.float32),
+    }
+    found = "; ".join(refused_call(spec, **wrong))
+    assert "bias has 5 elements, not 7: pass one for each column of c" in found
+    assert "row_scale has shape 2x4, not one dimension" in found
+    assert "residual is 7x5, not 5x7: pass one as large as c" in found
+    assert "residual is missing, which the epilogue bias, row_scale, residual takes" in "; ".join(refused_call(spec))
+    found = "; ".join(refused_call(spec, **{**good, "bias": ones.astype(np.float64)[:7], "row_scale": [1.0] * 5}))
+    assert "bias has dtype float64, not float32" in found
+    assert "row_scale is of type list, not an array" in found
+    assert "bytes apart" in refused_call(spec, **{**good, "bias": np.ones(14, np.float32)[::2]})[0]
+    assert "scale means nothing to a kernel" in refused_call(spec, **good, scale=ones)[0]
+
+
+def test_operands_share_no_memory_with_c() -> None:
+    spec, c = GemmSpec(epilogue=("residual",)), np.ones((5, 7), np.float32)
+    assert "c overlaps residual" in refused_call(spec, c, residual=c)[0]
+    assert "the epilogue reads a c that was not given" in refused_call(GemmSpec(epilogue=("expr: acc + c",)))[0]
+
+
+@pytest.mark.parametrize("sums", [F32, I32], ids=str)
+def test_each_function_of_numbers_has_a_name_in_each_language(sums: object) -> None:
+    for name, row in MATH.items():
+        if name == "neg" or (sums == I32 and not row.integers):
+            continue
+        spec = GemmSpec(
+            dtype=I8 if sums == I32 else F32, epilogue=(f"expr: {name}({', '.join(['acc'] * row.arguments)})",)
+        )
+        for backend in BACKENDS:
+            assert f"{name}" in driver.emit(spec, presets.load("naive").schedule, backend).text

@@ -58,8 +58,11 @@ class HostStage(Stage[Numbers]):
         )
         return image
 
+    def empty(self, view: View) -> Numbers:
+        return new_array(view)
+
     def output(self, array: Numbers | None, view: View, load: bool) -> tuple[Numbers, cl.Buffer, View]:
-        result = new_array(view) if array is None else array
+        result = self.empty(view) if array is None else array
         shared = self._may_share(*extent(result, view))
         if shared:
             buffer = self._share(result, view, cl.mem_flags.READ_WRITE)
@@ -99,8 +102,8 @@ class HostStage(Stage[Numbers]):
         return event
 
     def _may_share(self, begin: int, end: int) -> bool:
-        """OpenCL leaves two memory objects over one range of host memory undefined."""
-        return self._in_place and all(end <= other or last <= begin for other, last, _ in self._taken)
+        """OpenCL leaves two memory objects over one range of host memory undefined, and has none of no length."""
+        return self._in_place and begin < end and all(end <= other or last <= begin for other, last, _ in self._taken)
 
     def _share(self, array: Numbers, view: View, access: cl.mem_flags) -> cl.Buffer:
         buffer = self.own(cl.Buffer(self.queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=line(array, view)))

@@ -28,6 +28,7 @@ WORDS = {
     "float16": ("unsigned short", "ushort"),
     "bfloat16": ("unsigned short", "ushort"),
     "int8": ("signed char", "schar"),
+    "int64": ("long long", "longlong"),
 }
 #: The run-time compiler's headers of types that the language itself lacks.
 HEADERS = {"float16": ("half_type.hpp",), "bfloat16": ("bit_cast.hpp", "ext/oneapi/bfloat16.hpp")}

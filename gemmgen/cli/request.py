@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
-DTYPES = "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16 or int8."
+DTYPES = "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, int8, int32 or int64."
 HOW, WHAT = "How to compute it", "What to compute"
 
 

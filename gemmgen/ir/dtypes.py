@@ -34,7 +34,7 @@ F32 = DType("float32", 4, True, 3.4028234663852886e38, 24)
 F16 = DType("float16", 2, True, 65504.0, 11, "fp16")
 BF16 = DType("bfloat16", 2, True, 3.3895313892515355e38, 8)
 I32 = DType("int32", 4, False, 2**31 - 1)
-#: How far apart matrices lie.
+#: Also how far apart matrices lie.
 I64 = DType("int64", 8, False, 2**63 - 1)
 I16 = DType("int16", 2, False, 2**15 - 1)
 I8 = DType("int8", 1, False, 127)
@@ -47,6 +47,8 @@ RESULTS: dict[DType, tuple[DType, ...]] = {
     F16: (F16, F32),
     BF16: (BF16, F32),
     I8: (I32,),
+    I32: (I32,),
+    I64: (I64,),
 }
 #: Element types that A and B can have, by name.
 MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}

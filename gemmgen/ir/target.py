@@ -51,7 +51,7 @@ class Target:
 
     def reads_blocks(self, dtype: DType) -> bool:
         """Whether sub-groups read neighbouring elements of a type by one instruction."""
-        return "block_read" in self.features and dtype.size == BLOCK_ELEMENT
+        return "block_read" in self.features and dtype.is_float and dtype.size == BLOCK_ELEMENT
 
 
 _INTEL = frozenset(FEATURES) - {"async_copy", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors"}

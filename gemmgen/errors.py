@@ -30,7 +30,7 @@ class SpecError(UserError, ValueError):
 
 
 class DtypeError(SpecError, TypeError):
-    """Element types that can't be multiplied, or whose product can't be put where it is wanted."""
+    """Element types that can't be multiplied, or whose product can't be put where it is wanted; scalars for arrays."""
 
 
 class ScheduleError(UserError):

@@ -70,7 +70,7 @@ def test_every_problem_at_once() -> None:
     with pytest.raises(SpecError) as error:
         GemmSpec(dtype=I8, c_dtype=F32, alpha=0.5, beta=1e12, m=0)
     assert len(error.value.problems) == 4
-    with pytest.raises(SpecError, match="give gemmgen.spec.parse_dtype"):
+    with pytest.raises(SpecError, match="give gemmgen"):
         GemmSpec(dtype=I16)
 
 

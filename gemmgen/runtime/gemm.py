@@ -166,7 +166,12 @@ class _Request:
         first = calls[0]
         orders = first.a.order or "row", first.b.order or "row", first.c.order or "row"
         spec = _spec(types.kernel, types.sums, orders, batched=len(first.c.shape) == 3)
-        where = library.device(self.a) if device is None else device
+        own = library.device(self.a)
+        if own is not None and device is not None:
+            raise SpecError(
+                f"device = {device!r} says where {library.name} arrays run, which lie on a device: leave it out"
+            )
+        where = device if own is None else own
         if schedule is None and not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c)):
             schedule = UNALIGNED_PRESET
         kernel = kernel_for(backend, where, spec, schedule, (first.a.shape[-2], product.n, product.k))

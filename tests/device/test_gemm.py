@@ -131,6 +131,21 @@ def test_types_are_promoted_as_numpys() -> None:
     assert np.asarray(gemmgen.gemm([[1, 2]], [[3], [4]])) == [[11]]
 
 
+@pytest.mark.parametrize(
+    "shapes", [((3, 4, 9), (9, 5)), ((2, 1, 4, 9), (3, 9, 5)), ((4, 9), (2, 2, 9, 5)), ((3, 9), (9,))]
+)
+def test_stacks_have_the_bits_of_their_matrices(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    """As tests of the array API ask: however a stack is launched, each product is that of its two matrices."""
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    result = gemmgen.gemm(a, b)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    left = np.broadcast_to(a, (*batch, *a.shape[-2:]))
+    right = np.broadcast_to(b, (*batch, *b.shape[-2:]))
+    for index in np.ndindex(batch):
+        assert np.array_equal(result[index], gemmgen.gemm(left[index].copy(), right[index].copy()))
+
+
 @pytest.mark.parametrize(("m", "n", "k"), [(200, 140, 150), (150, 200, 90)])
 def test_products_of_some_size(m: int, n: int, k: int) -> None:
     """Beyond what is small to `choose`."""
@@ -211,6 +226,8 @@ def test_pyopencl_arrays() -> None:
     )
     assert np.array_equal(gemmgen.gemm(here[0, 0], there.T).get(), a[0, 0] @ b.T)
     assert here.context == context
+    with pytest.raises(SpecError, match="leave it out"):
+        gemmgen.gemm(here, there, transpose_b=True, device=0)
     for bad, said in ((here[:, :, ::2], "strides"), (here.astype(np.int16), "dtype int16"), (a, "two kinds")):
         with pytest.raises(SpecError, match=said):
             gemmgen.gemm(bad, there, transpose_b=True)

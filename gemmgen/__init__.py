@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gemmgen.choose import choose as choose
     from gemmgen.driver import emit as emit
     from gemmgen.errors import DeviceError as DeviceError
+    from gemmgen.errors import DtypeError as DtypeError
     from gemmgen.errors import GemmgenError as GemmgenError
     from gemmgen.errors import LoweringError as LoweringError
     from gemmgen.errors import ScheduleError as ScheduleError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel as CudaKernel
     from gemmgen.runtime.cuda_devices import cuda_devices as cuda_devices
     from gemmgen.runtime.devices import devices as devices
+    from gemmgen.runtime.gemm import gemm as gemm
     from gemmgen.runtime.opencl import CompiledKernel as CompiledKernel
     from gemmgen.runtime.sycl import SyclKernel as SyclKernel
     from gemmgen.runtime.sycl_devices import sycl_devices as sycl_devices
@@ -37,9 +40,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "choose": "choose",
     "emit": "driver",
+    "gemm": "runtime.gemm",
     **dict.fromkeys(
-        ("DeviceError", "GemmgenError", "LoweringError", "ScheduleError", "SpecError", "UserError"), "errors"
+        ("DeviceError", "DtypeError", "GemmgenError", "LoweringError", "ScheduleError", "SpecError", "UserError"),
+        "errors",
     ),
     "Target": "ir.target",
     "compile": "runtime.api",

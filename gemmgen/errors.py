@@ -25,8 +25,12 @@ class UserError(GemmgenError):
         super().__init__("\n".join(self.problems))
 
 
-class SpecError(UserError):
+class SpecError(UserError, ValueError):
     """What to compute is not expressible: sizes, dtypes, layouts, arrays."""
+
+
+class DtypeError(SpecError, TypeError):
+    """Element types that can't be multiplied, or whose product can't be put where it is wanted; scalars for arrays."""
 
 
 class ScheduleError(UserError):

@@ -84,6 +84,17 @@ class Source:
     span: int = 2**31
     workspaces: tuple[Workspace, ...] = ()
 
+    def launches(self, sizes: Mapping[str, int]) -> tuple[tuple[int, tuple[int, int, int]], ...]:
+        """Which entry points a call runs, by their numbers, with the groups of each.
+
+        Those without a group are left out, as no device launches them; where the result has no element, so are all.
+        """
+        groups = [entry.groups(sizes) for entry in self.entry_points]
+        main = min(range(len(groups)), key=lambda number: len(self.entry_points[number].name))
+        if 0 in groups[main]:
+            return ()
+        return tuple((number, each) for number, each in enumerate(groups) if 0 not in each)
+
 
 def span(kernel: Kernel) -> int:
     """What A and B must span less than: 2^31 of what their 32-bit addresses count, elements or bytes."""

@@ -35,6 +35,7 @@ WORDS = {
     "int8": ("signed char", "schar"),
     "complex64": ("float", "complex"),
     "complex128": ("double", "complex"),
+    "int64": ("long long", "longlong"),
 }
 #: The run-time compiler's headers of types that the language itself lacks.
 HEADERS = {

@@ -70,7 +70,13 @@ def load_or_random(
     spec = specs[0]
     a = attempt(problems, _load, "--a", a_file, spec, check)
     b = attempt(problems, _load, "--b", b_file, spec, check)
-    asked = attempt(problems, build_spec, *sizes) or GemmSpec()
+    problems += [
+        f"-{axis} 0 leaves nothing to time: give 1 or more (gemmgen.gemm and compiled kernels do take 0)"
+        for axis, text in zip("MNK", sizes, strict=True)
+        if text == "0"
+    ]
+    rows, cols, depth = (None if text == "0" else text for text in sizes)
+    asked = attempt(problems, build_spec, rows, cols, depth) or GemmSpec()
     m = _agree("M", problems, {"-M": asked.m, "the rows of --a": a.shape[-2] if a is not None else None})
     n = _agree("N", problems, {"-N": asked.n, "the columns of --b": b.shape[-1] if b is not None else None})
     k = _agree(

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 DTYPES = (
-    "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, int8, complex64 or complex128."
+    "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, int8, int32, int64, complex64 or "
+    "complex128."
 )
 HOW, WHAT = "How to compute it", "What to compute"
 

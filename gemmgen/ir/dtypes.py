@@ -43,7 +43,7 @@ BF16 = DType("bfloat16", 2, True, 3.3895313892515355e38, 8)
 C64 = DType("complex64", 8, True, F32.largest, F32.digits, real=F32)
 C128 = DType("complex128", 16, True, F64.largest, F64.digits, F64.needs, F64)
 I32 = DType("int32", 4, False, 2**31 - 1)
-#: How far apart matrices lie.
+#: Also how far apart matrices lie.
 I64 = DType("int64", 8, False, 2**63 - 1)
 I16 = DType("int16", 2, False, 2**15 - 1)
 I8 = DType("int8", 1, False, 127)
@@ -58,6 +58,8 @@ RESULTS: dict[DType, tuple[DType, ...]] = {
     I8: (I32,),
     C64: (C64,),
     C128: (C128,),
+    I32: (I32,),
+    I64: (I64,),
 }
 #: Element types that A and B can have, by name.
 MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}

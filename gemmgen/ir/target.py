@@ -54,7 +54,7 @@ class Target:
 
     def reads_blocks(self, dtype: DType) -> bool:
         """Whether sub-groups read neighbouring elements of a type by one instruction."""
-        return "block_read" in self.features and dtype.size == BLOCK_ELEMENT
+        return "block_read" in self.features and dtype.is_float and dtype.size == BLOCK_ELEMENT
 
 
 _INTEL = frozenset(FEATURES) - {

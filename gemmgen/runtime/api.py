@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from gemmgen.runtime.sycl import SyclKernel
     from gemmgen.runtime.sycl_devices import SyclDeviceLike
 
-#: What `compile` uses where no schedule is given: on devices with sub-groups, and on others.
-DEFAULT_PRESET = "L3_SIMD_32x2_1x8"
-PORTABLE_PRESET = "lds_8x8_16x16_k8"
-#: What it uses on CUDA.
-CUDA_PRESET = "async_8x8_8x16"
 #: Backends whose kernels can be run from Python.
 RUNNABLE = ("opencl", "cuda", "sycl")
 
@@ -88,8 +83,8 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
 
     Args:
         spec: what to compute; None for the preset's, or float32 with run-time sizes, alpha and beta.
-        schedule: how; the name of a preset (`gemmgen presets`), or None for `DEFAULT_PRESET` where the device
-            has sub-groups, else `PORTABLE_PRESET`; on CUDA `CUDA_PRESET`.
+        schedule: how; the name of a preset (`gemmgen presets`), or None for what `gemmgen.choose` says of a
+            product of any size.
         backend: `opencl` for a `CompiledKernel`, `cuda` for a `CudaKernel`, `sycl` for a `SyclKernel`.
         device: None for the best (of CUDA the current one, of SYCL its default), a number or part of a name
             (`gemmgen devices`), or a device, context or queue of pyopencl; of CUDA a device of CuPy or torch.
@@ -123,6 +118,7 @@ def _compile_opencl(
     spec: GemmSpec | None, schedule: Schedule | str | None, device: DeviceLike, ld_multiple: int | None
 ) -> CompiledKernel:
     from gemmgen import presets
+    from gemmgen.choose import choose
     from gemmgen.driver import emit
     from gemmgen.runtime.devices import target_of
     from gemmgen.runtime.opencl import CompiledKernel, resolve
@@ -131,7 +127,8 @@ def _compile_opencl(
     queue = resolve(device, wishes(preset.schedule if preset else schedule))
     target = target_of(queue.device)
     if schedule is None:
-        preset = presets.load(DEFAULT_PRESET if wishes(None) <= target.features else PORTABLE_PRESET)
+        spec = spec or GemmSpec()
+        schedule = choose(spec, None, target)
     if preset is not None:
         spec, schedule = spec or preset.spec, preset.schedule
     assert isinstance(schedule, Schedule)
@@ -142,6 +139,7 @@ def _compile_sycl(
     spec: GemmSpec | None, schedule: Schedule | str | None, device: SyclDeviceLike, ld_multiple: int | None
 ) -> SyclKernel:
     from gemmgen import presets
+    from gemmgen.choose import choose
     from gemmgen.driver import emit
     from gemmgen.runtime.sycl import SyclKernel
     from gemmgen.runtime.sycl_devices import pick, target_of
@@ -150,7 +148,8 @@ def _compile_sycl(
     info = pick(device, wishes(preset.schedule if preset else schedule))
     target = target_of(info)
     if schedule is None:
-        preset = presets.load(DEFAULT_PRESET if wishes(None) <= target.features else PORTABLE_PRESET)
+        spec = spec or GemmSpec()
+        schedule = choose(spec, None, target)
     if preset is not None:
         spec, schedule = spec or preset.spec, preset.schedule
     assert isinstance(schedule, Schedule)
@@ -161,9 +160,14 @@ def _compile_cuda(
     spec: GemmSpec | None, schedule: Schedule | str | None, device: CudaDeviceLike, ld_multiple: int | None
 ) -> CudaKernel:
     from gemmgen import presets
+    from gemmgen.choose import choose
+    from gemmgen.runtime.cuda_devices import pick, target_of
 
-    preset = None if isinstance(schedule, Schedule) else presets.load(schedule or CUDA_PRESET)
-    if preset is not None:
+    if schedule is None:
+        spec = spec or GemmSpec()
+        schedule = choose(spec, None, target_of(pick(device)))
+    if isinstance(schedule, str):
+        preset = presets.load(schedule)
         spec, schedule = spec or preset.spec, preset.schedule
     assert isinstance(schedule, Schedule)
     return cuda_kernel(promised(spec, ld_multiple), schedule, device, exact=ld_multiple is not None)
@@ -198,7 +202,9 @@ def cuda_kernel(
 def wishes(schedule: Schedule | str | None) -> frozenset[str]:
     """Features that a schedule will ask of a device, so that one is chosen that has them."""
     if schedule is None:
-        return frozenset({"sub_groups", "block_read", "required_sub_group_size"})
+        from gemmgen.choose import BLOCK_FEATURES
+
+        return BLOCK_FEATURES
     assert isinstance(schedule, Schedule)
     operands = (schedule.a, schedule.b)
     asked = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import cast
 
@@ -33,12 +33,13 @@ class Request:
     """A call that has been checked.
 
     Attributes:
-        inputs: name -> array and its view.
+        inputs: name -> array and its view; one with no elements where the array is not to be read.
         output: name, array (None: to be allocated) and view.
         sizes: the integers other than leading dimensions.
         scalars: alpha and beta where they are arguments.
         loads_output: whether the kernel reads what the output holds before.
         on_device: whether the arrays are pyopencl's.
+        k_is_fixed: whether there is no product to compute, but the kernel can't be told so, as its K is folded.
     """
 
     inputs: Mapping[str, tuple[ArrayLike, View]]
@@ -47,6 +48,7 @@ class Request:
     scalars: Mapping[str, complex]
     loads_output: bool
     on_device: bool
+    k_is_fixed: bool = False
 
 
 def check_gemm(
@@ -61,6 +63,8 @@ def check_gemm(
     operands: Mapping[str, object] = MappingProxyType({}),
 ) -> Request:
     """Check the arguments of C = alpha * A @ B + beta * C, and of its epilogue.
+
+    Where alpha or K is zero, C = beta * C: the request then has k = 0 and alpha = 0, whatever the matrices hold.
 
     Args:
         a, b, c: [m, k] and [k, n] of `spec.dtype`, [m, n] of `spec.result`; c may be None. Of a batch, c has a
@@ -87,31 +91,35 @@ def check_gemm(
     if problems:
         raise SpecError(problems)
     view_a, view_b = cast(View, views["a"]), cast(View, views["b"])
+    many = _batch_count(cast(ArrayLike, a), cast(ArrayLike, b)) if spec.batched else None
+    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, many)
+    known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
+    check_spans(known, {"a": span, "b": span})
+    if no_product := alpha_value == 0 or not view_a.cols:
+        # As BLAS has it: neither matrix is read, so that a NaN there does not spread, nor one in alpha.
+        alpha_value, view_a, view_b = 0.0, replace(view_a, cols=0), replace(view_b, rows=0)
     inputs = {"a": (cast(ArrayLike, a), view_a), "b": (cast(ArrayLike, b), view_b), **others}
-    batch = _batch(inputs) if spec.batched else {}
-    count = batch.get("batch_count")
-    view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, count)
-    check_spans({"c": view_c, **{name: view for name, (_, view) in inputs.items()}}, {"a": span, "b": span})
     return Request(
         inputs=inputs,
         output=("c", cast("ArrayLike | None", c), view_c),
-        sizes={"m": view_a.rows, "n": view_b.cols, "k": view_a.cols, **batch},
+        sizes={"m": view_a.rows, "n": view_b.cols, "k": view_a.cols, **({} if many is None else {"batch_count": many})},
         scalars={"alpha": alpha_value, "beta": beta_value},
         loads_output=beta_value != 0 or spec.names_c,
         on_device=is_device_array(a),
+        k_is_fixed=no_product and spec.k is not None,
     )
-
-
-def _batch(inputs: Mapping[str, tuple[ArrayLike, View]]) -> dict[str, int]:
-    """How many products a batch has: as many as A or B."""
-    arrays = (inputs[name][0] for name in ("a", "b"))
-    return {"batch_count": max(array.shape[0] if len(array.shape) == 3 else 1 for array in arrays)}
 
 
 def _missing_c(spec: GemmSpec, beta: complex) -> list[str]:
     """Why a c must be given, if it must."""
     problems = [f"beta = {beta:g} adds to a c that was not given: pass c, or beta = 0"] if beta else []
     return problems + (["the epilogue reads a c that was not given: pass c"] if spec.names_c else [])
+
+
+def _batch_count(*arrays: ArrayLike) -> int:
+    """Products of a batch, of which one matrix may serve all."""
+    counts = {array.shape[0] if len(array.shape) == 3 else 1 for array in arrays}
+    return next(iter(counts - {1}), 1)
 
 
 def _views(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> dict[str, View | None]:
@@ -138,7 +146,7 @@ def pitch_problems(views: Mapping[str, View | None], unit: int) -> list[str]:
         f"{name} has leading dimension {view.ld}, not the multiple of {unit} that the GemmSpec promises: "
         "pad its lines, or use ld_multiple=1"
         for name, view in there.items()
-        if view.slow > 1 and view.ld % unit
+        if view.slow > 1 and view.span and view.ld % unit
     ]
     return problems + [
         f"{name}'s matrices lie {view.stride} elements apart, not a multiple of {unit} as the GemmSpec promises: "
@@ -261,7 +269,7 @@ def _count_problems(a: object, b: object, c: object) -> list[str]:
     """Batches of different lengths; one matrix serves all."""
     counts = {x: v.shape[0] for x, v in (("a", a), ("b", b), ("c", c)) if is_array(v) and len(v.shape) == 3}
     inputs = {count for name, count in counts.items() if name != "c" and count != 1}
-    if len(inputs) > 1 or ("c" in counts and counts["c"] != max(inputs, default=1)):
+    if len(inputs) > 1 or ("c" in counts and counts["c"] != next(iter(inputs), 1)):
         listed = ", ".join(f"{count} of {name}" for name, count in counts.items())
         return [f"the batch has {listed}: pass as many of each; of a and b, one may serve all"]
     return []

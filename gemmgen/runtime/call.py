@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Generic, Literal, TypeVar, cast, overload
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Literal, Self, TypeVar, cast, overload
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.operands import expect_operands
 from gemmgen.source import Source
+
+#: Scales C by beta where K is folded: compiled when it is first needed.
+SCALING_PRESET = "naive"
 
 #: An array of any library that the kernel takes; what goes in comes out.
 Matrix = TypeVar("Matrix")
@@ -43,6 +46,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self._scaler: Self | None = None
 
     def __repr__(self) -> str:
         return f"<gemmgen kernel {self.source.name}>"
@@ -99,7 +103,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             a, b: [m, k] and [k, n], of the spec's dtype and a kind that the class names. Lines may lie apart (slices),
                 elements of a line may not. A matrix that the spec calls column-major must be Fortran-ordered.
             c: [m, n], of the spec's result, written in place; None allocates it. It must share no memory with a or b.
-            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
+            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0, a and b
+                are not if alpha is 0. Sizes may be 0: of K, c becomes beta * c.
             queue, wait_for: OpenCL's: where to queue, and events that must have passed before the kernel starts. None
                 for the arrays' queue, or the kernel's own for NumPy arrays.
             stream: CUDA's: CuPy's, torch's, or a `cudaStream_t` as an integer; None for torch's current stream where
@@ -120,8 +125,21 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         expect_operands(type(self).__name__, operands)
         self._expect("gemm")
         request = self._request(a, b, c, alpha, beta, operands)
-        result, event = self._run(request, Place(queue, wait_for, stream, return_event))
+        result, event = self._serving(request)._run(request, Place(queue, wait_for, stream, return_event))
         return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
+
+    def _serving(self, request: Request) -> Self:
+        """The kernel that computes a request: this one, or one that scales C where this one's K is folded."""
+        if not request.k_is_fixed:
+            return self
+        if self._scaler is None:
+            self._scaler = cast("Self", scaler(self.source, self._asked_device))
+        return self._scaler
+
+    @property
+    @abstractmethod
+    def _asked_device(self) -> object:
+        """The device as it was asked for, or None."""
 
     def _expect(self, operation: str) -> None:
         if self.source.operation != operation:
@@ -143,3 +161,12 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     @abstractmethod
     def _run(self, request: Request, place: Place[Queue, Before, Stream]) -> tuple[object, Event | None]:
         """Queue the work; the result, and the event after which it is there (None only where none is wanted)."""
+
+
+def scaler(source: Source, device: object) -> object:
+    """A kernel of the same spec whose K is no constant, so that a call can leave the product out."""
+    from gemmgen.runtime import api
+
+    m, n, _ = source.spec.multiple_of
+    spec = replace(source.spec, k=None, multiple_of=(m, n, 1))
+    return api.compile(spec, SCALING_PRESET, backend=source.backend, device=cast("None", device))

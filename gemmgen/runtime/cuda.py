@@ -58,7 +58,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         self._built: dict[tuple[int, GemmSpec], CudaBuilt] = {}
         self._lock = threading.Lock()
         self._workspaces: dict[tuple[int, int, str, int], CupyArray] = {}
-        self._remembered: dict[tuple[int, ...], list[tuple[int, int, int]]] = {}
+        self._remembered: dict[tuple[int, ...], tuple[tuple[int, tuple[int, int, int]], ...]] = {}
         self._cupy = CupyLibrary()
 
     @classmethod
@@ -74,6 +74,10 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         kernel = cls(source, device, variants)
         kernel._kernels(kernel.device.number, source)
         return kernel
+
+    @property
+    def _asked_device(self) -> CudaDeviceLike:
+        return self._wish
 
     @property
     def device(self) -> CudaDeviceInfo:
@@ -163,9 +167,10 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
 
         self._expect("gemm")
         request = self._request(a, b, c, alpha, beta, operands)
-        if c is None:
-            out, _ = self._run(request, Place())
-            request = self._request(a, b, out, alpha, beta, operands)
+        out = self._serving(request)._run(request, Place())[0] if c is None else c
+        request = self._request(a, b, out, alpha, beta, operands)
+        if request.k_is_fixed:
+            return self._serving(request).time(a, b, out, alpha=alpha, beta=beta, iterations=iterations, **operands)
         self._kernels(_device(request), self._choose(request))  # nothing may compile while a graph is captured
         with translated(self.device.name), on_device(self.device.number):
             cupy.cuda.Device().synchronize()  # the arrays may still be on their way
@@ -201,17 +206,17 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
                 self._built[key] = build(source, info)
             return self._built[key]
 
-    def _grids(self, built: CudaBuilt, sizes: dict[str, int]) -> list[tuple[int, int, int]]:
-        """Blocks along (layers, rows, columns) of each kernel; remembered, for that is most of a call's work.
+    def _grids(self, built: CudaBuilt, sizes: dict[str, int]) -> tuple[tuple[int, tuple[int, int, int]], ...]:
+        """Kernels to launch, by their numbers, with blocks along (layers, rows, columns); remembered, for that is most
+        of a call's work.
 
         Raises: SpecError for more than CUDA can launch.
         """
         key = tuple(sizes.values())
         if (known := self._remembered.get(key)) is not None:
             return known
-        grids = [entry.groups(sizes) for entry, _, _ in built.kernels]
-        pairs = zip(built.kernels, grids, strict=True)
-        problems = [p for (entry, _, _), groups in pairs for p in grid_problems(entry, groups)]
+        grids = self.source.launches(sizes)
+        problems = [p for number, groups in grids for p in grid_problems(built.kernels[number][0], groups)]
         between = {w.name: evaluate(w.elements, sizes) for w in self.source.workspaces}
         problems += [workspace_problem(name, elements) for name, elements in between.items() if elements >= 2**31]
         if problems:
@@ -241,7 +246,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             for workspace in self.source.workspaces:
                 elements = evaluate(workspace.elements, sizes)
                 values[workspace.name] = self._workspace(device, pointer, workspace, elements)
-            for (entry, kernel, dynamic), (layers, rows, cols) in zip(built.kernels, grids, strict=True):
+            for number, (layers, rows, cols) in grids:
+                entry, kernel, dynamic = built.kernels[number]
                 high, wide = entry.group
                 given, grid, block = arguments(entry, values), (cols, rows, layers), (wide, high, 1)
                 if entry.early:
@@ -329,7 +335,7 @@ def _leading_dimension(view: View) -> int:
     copy of 16 bytes must not be given one that is no multiple of 16, even if it copies nothing.
     """
     unit = max(1, ALIGNMENT // view.item)
-    return view.ld if view.slow > 1 else -(-view.ld // unit) * unit
+    return view.ld if view.slow > 1 and view.span else -(-view.ld // unit) * unit
 
 
 def arguments(entry: EntryPoint, values: Mapping[str, object]) -> tuple[np.generic, ...]:

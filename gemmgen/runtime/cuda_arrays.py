@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.numeric import numpy_dtype
@@ -80,6 +81,8 @@ class TorchTensor(Protocol):
     def element_size(self) -> int: ...
     def is_neg(self) -> bool: ...
     def is_conj(self) -> bool: ...
+    def view(self, dtype: object) -> TorchTensor: ...
+    def numpy(self) -> npt.NDArray[np.generic]: ...
 
 
 class Library(Protocol):
@@ -96,9 +99,9 @@ def loaded(module: str, name: str, value: object) -> bool:
 
 
 def as_matrix(name: str, value: object, library: Library, problems: list[str]) -> object:
-    """A `GpuMatrix`, or `value` itself with a problem noted; None stays None."""
-    if value is None:
-        return None
+    """A `GpuMatrix`, or `value` itself with a problem noted; None stays None, and a `GpuMatrix` what it is."""
+    if value is None or isinstance(value, GpuMatrix):
+        return value
     before = len(problems)
     matrix: GpuMatrix | None = None
     if isinstance(value, np.ndarray):

@@ -59,8 +59,11 @@ class HostStage(Stage[Numbers]):
         )
         return image
 
+    def empty(self, view: View) -> Numbers:
+        return new_array(view)
+
     def output(self, array: Numbers | None, view: View, load: bool) -> tuple[Numbers, cl.Buffer, View]:
-        result = new_array(view) if array is None else array
+        result = self.empty(view) if array is None else array
         begin, end = extent(result, view)
         shared = self._may_share(begin, end) and begin % view.item == 0
         if shared:
@@ -101,8 +104,8 @@ class HostStage(Stage[Numbers]):
         return event
 
     def _may_share(self, begin: int, end: int) -> bool:
-        """OpenCL leaves two memory objects over one range of host memory undefined."""
-        return self._in_place and all(end <= other or last <= begin for other, last, _ in self._taken)
+        """OpenCL leaves two memory objects over one range of host memory undefined, and has none of no length."""
+        return self._in_place and begin < end and all(end <= other or last <= begin for other, last, _ in self._taken)
 
     def _share(self, array: Numbers, view: View, access: cl.mem_flags) -> cl.Buffer:
         buffer = self.own(cl.Buffer(self.queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=line(array, view)))

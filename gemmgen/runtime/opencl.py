@@ -63,6 +63,10 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         return kernel
 
     @property
+    def _asked_device(self) -> DeviceLike:
+        return self._wish
+
+    @property
     def queue(self) -> cl.CommandQueue:
         """Where calls with NumPy arrays run; it measures device time."""
         if self._queue is None:
@@ -128,10 +132,15 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             request = self._request(a, b, c, alpha, beta, operands)
         else:
             request = check_transpose(self.source.spec.dtype, a, b)
+        if request.k_is_fixed:
+            factors = {"alpha": alpha, "beta": beta}
+            return self._serving(request).time(a, b, c, **factors, queue=queue, iterations=iterations, **operands)
         queue = self._queue_for(request, queue)
         if not queue.properties & PROFILING:
             raise DeviceError("the queue measures no time: make it with command_queue_properties.PROFILING_ENABLE")
         built, seconds = self._kernels(queue), []
+        if not request.output[2].span:
+            return [0.0] * iterations
         events: list[cl.Event] = []
         with translated(queue.device), self._stage(request, queue, ()) as stage:
             values, _ = self._place(request, stage)
@@ -147,6 +156,9 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         queue = self._queue_for(request, place.queue)
         built = self._kernels(queue)
         with translated(queue.device), self._stage(request, queue, place.wait_for) as stage:
+            _, output, view = request.output
+            if not view.span:
+                return stage.empty(view) if output is None else output, stage.nothing_to_do()
             values, result = self._place(request, stage)
             return result, stage.finish(self._launch(built, stage, values)[-1])
 
@@ -178,14 +190,13 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     def _place(self, request: Request, stage: Stage[object]) -> tuple[Mapping[str, object], object]:
         """Every operand where the kernel can reach it: argument name -> value, and the result array."""
         images = {arg.name for entry in self.source.entry_points for arg in entry.arguments if arg.kind == "image"}
-        check_images(
-            {name: view.fast for name, (_, view) in request.inputs.items() if name in images},
-            {name: view.slow for name, (_, view) in request.inputs.items() if name in images},
-            stage.device,
-        )
+        shown = {name: view for name, (_, view) in request.inputs.items() if name in images and view.span}
+        check_images({x: v.fast for x, v in shown.items()}, {x: v.slow for x, v in shown.items()}, stage.device)
         values: dict[str, object] = {**request.sizes, **request.scalars}
         for name, (array, view) in request.inputs.items():
-            if name in images:
+            if not view.span:
+                values |= {name: stage.unread(name in images), f"ld{name}": view.ld, f"stride_{name}": view.stride}
+            elif name in images:
                 values[name], values[f"ld{name}"] = stage.image(array, view), view.ld
             else:
                 values[name], placed = stage.input(array, view)
@@ -202,15 +213,16 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         elements = evaluate(workspace.elements, sizes)
         if elements >= 2**31:
             raise SpecError(workspace_problem(workspace.name, elements))
-        return cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size=elements * workspace.dtype.size)
+        return cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size=max(1, elements) * workspace.dtype.size)
 
     def _launch(self, built: Built, stage: Stage[object], values: Mapping[str, object]) -> list[cl.Event]:
-        """Enqueue every kernel in order; the events."""
+        """Enqueue every kernel that has something to do, in order; the events."""
         events: list[cl.Event] = []
         sizes = {name: value for name, value in values.items() if isinstance(value, int)}
-        for entry, kernel in built.kernels:
+        for number, (layers, rows, cols) in self.source.launches(sizes):
+            entry, kernel = built.kernels[number]
             args = [argument(entry, arg.name, arg.kind, arg.dtype, values) for arg in entry.arguments]
-            (layers, rows, cols), (high, wide) = entry.groups(sizes), entry.group
+            high, wide = entry.group
             everywhere, each = (cols * wide, rows * high, layers), (wide, high, 1)
             wait_for = [*stage.wait_for, *events[-1:]]
             with built.lock:

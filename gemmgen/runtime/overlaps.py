@@ -33,6 +33,8 @@ class _DeviceArray(ArrayLike, Protocol):
 
 def meets_itself(array: ArrayLike) -> bool:
     """Whether two elements of a batch may be one: unless each axis steps over all that shorter steps reach."""
+    if 0 in array.shape:
+        return False
     reach = array.dtype.itemsize
     for step, extent in sorted((abs(s), e) for s, e in zip(array.strides, array.shape, strict=True) if e > 1):
         if step < reach and len(array.shape) > 2:

@@ -60,7 +60,7 @@ class ResidentStage(Stage[DeviceArray]):
         return image
 
     def output(self, array: DeviceArray | None, view: View, load: bool) -> tuple[DeviceArray, cl.Buffer, View]:
-        result = self._empty(view) if array is None else array
+        result = self.empty(view) if array is None else array
         self.wait_for += result.events
         base = base_buffer(result)
         buffer = self._region(base, result.offset, view.span * view.item)
@@ -83,7 +83,7 @@ class ResidentStage(Stage[DeviceArray]):
         result.add_event(event)
         return event
 
-    def _empty(self, view: View) -> DeviceArray:
+    def empty(self, view: View) -> DeviceArray:
         import pyopencl.array as cl_array
 
         if view.order == "row" or view.count is None:

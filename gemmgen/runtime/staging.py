@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 import pyopencl as cl
 
@@ -48,6 +48,14 @@ class Stage(ABC, Generic[A]):
     def image(self, array: A, view: View) -> cl.Image:
         """The matrix as an image: `view.fast` wide, `view.slow` high, one float32 per pixel."""
 
+    def unread(self, as_image: bool) -> cl.Image | None:
+        """What stands for a matrix that nothing reads: no buffer; an image must be there."""
+        return self.allocate_image(View(1, 1, "row", 1)) if as_image else None
+
+    @abstractmethod
+    def empty(self, view: View) -> A:
+        """A new array for a result."""
+
     @abstractmethod
     def output(self, array: A | None, view: View, load: bool) -> tuple[A, cl.Buffer, View]:
         """The result array (allocated if None), its buffer and how the matrix lies there.
@@ -59,6 +67,10 @@ class Stage(ABC, Generic[A]):
     @abstractmethod
     def finish(self, event: cl.Event) -> cl.Event:
         """Bring the result to its array after `event`; the event after which it is there."""
+
+    def nothing_to_do(self) -> cl.Event:
+        """The event that passes where no kernel has to run, for a result that has no element."""
+        return cast("cl.Event", cl.enqueue_marker(self.queue, self.wait_for))
 
     def __enter__(self) -> Stage[A]:
         return self
@@ -75,7 +87,7 @@ class Stage(ABC, Generic[A]):
 
     def allocate(self, view: View, access: cl.mem_flags) -> cl.Buffer:
         """A buffer for the matrix without gaps between its lines."""
-        size, limit = view.without_gaps().span * view.item, self.device.max_mem_alloc_size
+        size, limit = max(1, view.without_gaps().span) * view.item, self.device.max_mem_alloc_size
         if size > limit:
             raise DeviceError(
                 f"an array of {'x'.join(map(str, view.shape))} takes {size:,} B > {limit:,} B, the largest buffer of "

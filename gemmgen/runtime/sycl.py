@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TypeVar, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
+from gemmgen.runtime.call import scaler
 from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.runtime.operands import expect_operands, letter
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
@@ -46,6 +48,7 @@ class SyclKernel:
         self._wish = device
         self._info: SyclDeviceInfo | None = None
         self._kernels: int | None = None
+        self._scaler: SyclKernel | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -101,7 +104,8 @@ class SyclKernel:
                 elements of a line may not. A matrix that the spec calls column-major must be Fortran-ordered. NumPy's
                 are used in place where the device reaches the host's memory, else copied to USM and back.
             c: [m, n], of the spec's result, written in place; None allocates it. It must share no memory with a or b.
-            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0.
+            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0, a and b
+                are not if alpha is 0. Sizes may be 0: of K, c becomes beta * c.
             operands: the arrays that the spec's epilogue names, as `CallableKernel` says.
 
         Returns: c; of arrays in USM a `UsmArray` where c was None.
@@ -180,6 +184,10 @@ class SyclKernel:
 
     def _run(self, request: Request, iterations: int) -> tuple[object, list[int]]:
         """The result, and the nanoseconds of each run."""
+        if request.k_is_fixed:
+            if self._scaler is None:
+                self._scaler = cast(SyclKernel, scaler(self.source, self._wish))
+            return self._scaler._run(replace(request, k_is_fixed=False), iterations)
         kernels = self._own_kernels()
         own, between = own_queue(self.device), _between(self.source, request)
         with ExitStack() as stack:
@@ -202,12 +210,12 @@ class SyclKernel:
         return result, times
 
     def _launch(self, queue: SyclQueue, kernels: int, values: Mapping[str, object]) -> int:
-        """Run every kernel, one after the other; the nanoseconds that they took."""
+        """Run every kernel that has something to do, one after the other; the nanoseconds that they took."""
         sizes = {name: value for name, value in values.items() if isinstance(value, int)}
         taken = 0
-        for number, entry in enumerate(self.source.entry_points):
+        for number, (layers, down, across) in self.source.launches(sizes):
+            entry = self.source.entry_points[number]
             arguments = [_argument(entry, a.name, a.kind, a.dtype, values) for a in entry.arguments]
-            layers, down, across = entry.groups(sizes)
             groups = 0 if entry.layers is None else layers, down, across
             taken += helper().launch(queue.handle, kernels, number, arguments, groups, entry.group)
         return taken
@@ -243,8 +251,9 @@ class SyclKernel:
 
 
 def _resident(request: Request) -> dict[str, GpuMatrix]:
+    """The matrices that are touched: those without elements need not lie anywhere."""
+    found = {name: cast(GpuMatrix, array) for name, (array, view) in request.inputs.items() if view.span}
     name, output, _ = request.output
-    found = {name: cast(GpuMatrix, array) for name, (array, _) in request.inputs.items()}
     return found if output is None else {**found, name: cast(GpuMatrix, output)}
 
 
@@ -311,11 +320,13 @@ def _copied(request: Request, queue: SyclQueue) -> Iterator[tuple[dict[str, obje
         places: dict[str, tuple[int, View]] = {}
         for name, (array, view) in request.inputs.items():
             inside = np.asarray(allocate(view)).view(view.dtype)
+            places[name] = inside.ctypes.data, view.without_gaps()
+            if not view.span:
+                continue  # it is not to be read
             # One matrix for a whole batch is there once.
             inside[...] = (
                 cast(Floats, array) if view.count != 1 else cast(Floats, array).reshape(-1, *view.shape[1:])[:1]
             )
-            places[name] = inside.ctypes.data, view.without_gaps()
         name, output, view = request.output
         result = cast(Floats, new_array(view)) if output is None else cast(Floats, output)
         back = np.asarray(allocate(view)).view(view.dtype)

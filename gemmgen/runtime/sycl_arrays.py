@@ -67,7 +67,8 @@ class UsmArray:
         size = dtype.itemsize
         lines = (cols * size, size) if order == "row" else (size, rows * size)
         self.strides: tuple[int, ...] = lines if count is None else (rows * cols * size, *lines)
-        self.address = helper().allocate(queue.handle, rows * cols * size * (count or 1))
+        elements = rows * cols * (1 if count is None else count)
+        self.address = helper().allocate(queue.handle, max(1, elements) * size)
         self._finalizer = finalize(self, _free, queue, self.address)
 
     def release(self) -> None:

@@ -61,13 +61,15 @@ class View:
 
     @property
     def span(self) -> int:
-        """Elements from the first to the last, both included, of all matrices together."""
+        """Elements from the first to the last, both included, of all matrices together; 0 where there are none."""
+        if self.count == 0 or not self.span_of_one:
+            return 0
         return ((self.count or 1) - 1) * self.stride + self.span_of_one
 
     @property
     def span_of_one(self) -> int:
         """The same of one matrix."""
-        return (self.slow - 1) * self.ld + self.fast
+        return (self.slow - 1) * self.ld + self.fast if self.slow and self.fast else 0
 
     @property
     def packed(self) -> bool:
@@ -77,12 +79,12 @@ class View:
     def without_gaps(self) -> View:
         """The same matrices, packed."""
         step = self.slow * self.fast if (self.count or 1) > 1 else 0
-        return replace(self, ld=self.fast, stride=step)
+        return replace(self, ld=max(1, self.fast), stride=step)
 
     def each(self) -> Iterator[tuple[int, View]]:
         """Where each matrix begins, in elements, and the matrix by itself."""
         one = replace(self, count=None, stride=0)
-        return ((index * self.stride, one) for index in range(self.count or 1))
+        return ((index * self.stride, one) for index in range(1 if self.count is None else self.count))
 
 
 def is_device_array(value: object) -> bool:
@@ -100,7 +102,7 @@ def is_array(value: object) -> TypeGuard[ArrayLike]:
 
 def new_view(rows: int, cols: int, order: Order, dtype: DType | str, count: int | None = None) -> View:
     """A matrix, or a batch of them, without gaps."""
-    return View(rows, cols, order, cols if order == "row" else rows, numpy_dtype(dtype), count).without_gaps()
+    return View(rows, cols, order, 1, numpy_dtype(dtype), count).without_gaps()
 
 
 def new_array(view: View) -> npt.NDArray[np.generic]:
@@ -140,9 +142,6 @@ def check_view(
             remedy += ", or compile a GemmSpec with batched=True"
         problems.append(f"{name} has shape {shape(array)}, so {len(array.shape)} dimensions, not {wanted}: {remedy}")
         return None
-    if 0 in array.shape:
-        problems.append(f"{name} is empty ({shape(array)}): every extent must be at least 1")
-        return None
     if isinstance(array, np.ndarray) and not array.flags.aligned:
         problems.append(f"{name} does not lie on a multiple of {array.dtype.alignment} bytes: pass {name}.copy()")
     ld = leading_dimension(array, order)
@@ -152,13 +151,18 @@ def check_view(
     if len(problems) > before or ld is None:
         return None
     rows, cols = map(int, array.shape[-2:])
-    count = (array.shape[0] if step else 1) if 3 in ranks else None
+    count = _count(array, step) if 3 in ranks else None
     return View(rows, cols, order, ld, numpy_dtype(dtype), count, step)
 
 
+def _count(array: ArrayLike, step: int) -> int:
+    """How many matrices there are in memory: one where it serves all."""
+    return int(array.shape[0]) if step or (len(array.shape) == 3 and not array.shape[0]) else 1
+
+
 def _step_of_batch(name: str, array: ArrayLike, problems: list[str]) -> int:
-    """Elements from one matrix to the next; 0 where it is the same one for all."""
-    if len(array.shape) == 2 or array.shape[0] == 1:
+    """Elements from one matrix to the next; 0 where it is the same one for all, or there is none."""
+    if len(array.shape) == 2 or array.shape[0] == 1 or 0 in array.shape:
         return 0
     step, left = divmod(array.strides[0], array.dtype.itemsize)
     if step < 0 or left:
@@ -170,9 +174,11 @@ def _step_of_batch(name: str, array: ArrayLike, problems: list[str]) -> int:
 def leading_dimension(array: ArrayLike, order: Order) -> int | None:
     """Elements between neighbours along the slow axis; None if the strides are not those of `order`.
 
-    The stride of an axis of extent 1 is never used, so it may be anything.
+    The stride of an axis of extent 1 is never used, so it may be anything; that of an empty matrix neither.
     """
     size = array.dtype.itemsize
+    if 0 in array.shape:
+        return max(1, int(array.shape[-1 if order == "row" else -2]))
     (slow, fast), (slow_stride, fast_stride) = array.shape[-2:], array.strides[-2:]
     if order == "col":
         slow, fast, slow_stride, fast_stride = fast, slow, fast_stride, slow_stride

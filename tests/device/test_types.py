@@ -12,7 +12,7 @@ import pytest
 
 from gemmgen import driver
 from gemmgen.errors import DeviceError, ScheduleError
-from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, DType
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.methods import defaults
 from gemmgen.runtime.devices import DeviceInfo, target_of
@@ -25,7 +25,15 @@ from tests.device.naive import DEVICES
 from tests.support.problems import Problem
 from tests.support.sycl import devices as sycl_devices
 
-PAIRS: list[tuple[DType, DType]] = [(F64, F64), (F16, F16), (F16, F32), (BF16, BF16), (BF16, F32), (I8, I32)]
+PAIRS: list[tuple[DType, DType]] = [
+    (F64, F64),
+    (F16, F16),
+    (F16, F32),
+    (BF16, BF16),
+    (BF16, F32),
+    (I8, I32),
+    (I64, I64),
+]
 SPECS = [GemmSpec(dtype=dtype, c_dtype=result) for dtype, result in PAIRS]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gemmgen import driver, presets
-from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, DType
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
@@ -16,7 +16,15 @@ from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret
 
 #: What C can be, for each type of A and B.
-PAIRS: list[tuple[DType, DType]] = [(F64, F64), (F16, F16), (F16, F32), (BF16, BF16), (BF16, F32), (I8, I32)]
+PAIRS: list[tuple[DType, DType]] = [
+    (F64, F64),
+    (F16, F16),
+    (F16, F32),
+    (BF16, BF16),
+    (BF16, F32),
+    (I8, I32),
+    (I64, I64),
+]
 #: Loads of single elements; vectors; a sub-group's shared registers; local memory by vectors, through registers.
 SCHEDULES = {name: presets.load(name).schedule for name in ("naive", "vec4_4x4", "smem_8x8_double")}
 SCHEDULES["simd"] = defaults("simd", (8, 2), (2, 8), 16)

@@ -61,6 +61,13 @@ def test_matrices_that_do_not_fit(tmp_path: Path) -> None:
     assert "empty" in text
 
 
+def test_nothing_to_time() -> None:
+    pytest.importorskip("pyopencl")
+    text = refused("run", "-k", "naive", "-M", "0", "-K", "0")
+    assert "-M 0 leaves nothing to time: give 1 or more" in text
+    assert "-K 0 leaves nothing" in text
+
+
 def test_the_bound() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.uniform(-1, 1, (9, 50)).astype(np.float32), rng.uniform(-1, 1, (50, 7)).astype(np.float32)

@@ -32,6 +32,7 @@ LAYERS = {
     "reference": 4,
     "presets": 5,
     "options": 5,
+    "choose": 5,
     "driver": 5,
     "runtime": 5,
     "bench": 5,

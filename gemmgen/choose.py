@@ -1,0 +1,49 @@
+"""Which schedule computes a product where none is named. One function, for every place that has to choose."""
+
+from __future__ import annotations
+
+from gemmgen import presets
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.target import Target
+from gemmgen.passes.validate import validate
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+#: For devices whose sub-groups read blocks.
+BLOCK_PRESET = "L3_SIMD_32x2_1x8"
+#: For those with asynchronous copies.
+ASYNC_PRESET = "async_8x8_8x16"
+#: For all others, and for what the first two refuse.
+PORTABLE_PRESET = "lds_8x8_16x16_k8"
+#: For products of few elements, whose time is that of the call; compiled in 0.1 s where the others take 1 s or more.
+SMALL_PRESET = "naive_16x16"
+#: Multiplications up to which a product is small: on a CPU no tiling is faster there.
+SMALL = 128**3
+#: Features that the first asks for, by which a device is picked that has them.
+BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
+
+
+def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target) -> Schedule:
+    """The schedule for a product.
+
+    Args:
+        shape: m, n and k where they are known.
+        device: a real one's limits and features.
+
+    Raises: ScheduleError where not even the most portable one will do.
+    """
+    if shape is not None and shape[0] * shape[1] * shape[2] <= SMALL:
+        wanted = SMALL_PRESET
+    elif device.features >= BLOCK_FEATURES:
+        wanted = BLOCK_PRESET
+    elif "async_copy" in device.features:
+        wanted = ASYNC_PRESET
+    else:
+        wanted = PORTABLE_PRESET
+    schedule = presets.load(wanted).schedule
+    try:
+        validate(spec, schedule, device)
+    except ScheduleError:
+        schedule = presets.load(PORTABLE_PRESET).schedule
+        validate(spec, schedule, device)
+    return schedule

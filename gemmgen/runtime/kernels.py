@@ -1,0 +1,91 @@
+"""Kernels that are made once for each spec, schedule and device, and kept in the process."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from gemmgen import presets
+from gemmgen.choose import BLOCK_FEATURES, choose
+from gemmgen.errors import DeviceError
+from gemmgen.ir.target import Target
+from gemmgen.runtime import api
+from gemmgen.runtime.kept import Kept
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+Shape = tuple[int, int, int]
+
+
+class Kernel(Protocol):
+    """What a compiled kernel of any backend is called with."""
+
+    def __call__(self, a: object, b: object, c: object, *, alpha: float, beta: float) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A device as `gemmgen.compile` takes it, and what it can do."""
+
+    device: object
+    target: Target
+
+
+#: (backend, device as it was asked for, what it must have) -> which that is.
+_places: Kept[tuple[str, Hashable, frozenset[str]], Place] = Kept(64)
+#: (backend, device as it was asked for, spec, sizes) -> the schedule.
+_choices: Kept[tuple[str, Hashable, GemmSpec, Shape], Schedule] = Kept(4096)
+#: The kernels themselves: compiled code, for which 128 MB would be much.
+_kernels: Kept[tuple[str, Hashable, GemmSpec, Schedule], Kernel] = Kept(256)
+
+
+def kernel_for(backend: str, device: object, spec: GemmSpec, schedule: Schedule | str | None, shape: Shape) -> Kernel:
+    """The kernel of a spec and a schedule for a device; by `gemmgen.choose` where no schedule is named.
+
+    Raises: ScheduleError, DeviceError with every problem.
+    """
+    if not isinstance(device, Hashable):
+        raise DeviceError(
+            f"device is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices)"
+        )
+    if isinstance(schedule, str):
+        schedule = presets.load(schedule).schedule
+    if schedule is None:
+        key = backend, device, spec, shape
+        schedule = _choices.get(key, lambda: choose(spec, shape, _place(backend, device, spec).target))
+    chosen = schedule
+    return _kernels.get((backend, device, spec, chosen), lambda: _make(backend, device, spec, chosen))
+
+
+def _make(backend: str, device: Hashable, spec: GemmSpec, schedule: Schedule) -> Kernel:
+    place = _place(backend, device, spec)
+    # Each backend has devices of its own, and refuses others'.
+    return cast(Kernel, api.compile(spec, schedule, backend, cast("None", place.device)))
+
+
+def _place(backend: str, device: Hashable, spec: GemmSpec) -> Place:
+    needs = BLOCK_FEATURES | ({spec.dtype.needs} if spec.dtype.needs else set())
+    return _places.get((backend, device, needs), lambda: _find(backend, device, needs))
+
+
+def _find(backend: str, device: Hashable, needs: frozenset[str]) -> Place:
+    """Raises: DeviceError."""
+    if backend == "cuda":
+        from gemmgen.runtime import cuda_devices
+
+        gpu = cuda_devices.pick(cast("None", device))
+        return Place(gpu, cuda_devices.target_of(gpu))
+    if backend == "sycl":
+        from gemmgen.runtime import sycl_devices
+
+        info = sycl_devices.pick(cast("None", device), needs)
+        return Place(info, sycl_devices.target_of(info))
+    from gemmgen.runtime import require_pyopencl
+
+    require_pyopencl()
+    from gemmgen.runtime.devices import target_of
+    from gemmgen.runtime.opencl import resolve
+
+    queue = resolve(cast("None", device), needs)
+    return Place(queue, target_of(queue.device))

@@ -1,0 +1,198 @@
+"""What a product of arrays of any shape consists of, by the rules of `numpy.matmul`: shapes and strides alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product as every
+
+import numpy as np
+
+from gemmgen.runtime.views import leading_dimension
+from gemmgen.spec import Order
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array, seen through a shape and strides of its own.
+
+    Attributes:
+        array: what the elements lie in; its library makes the view when a kernel needs it.
+        strides, offset: in bytes; the offset from the array's first element.
+    """
+
+    array: object
+    shape: Shape
+    strides: Shape
+    dtype: np.dtype[np.generic]
+    offset: int = 0
+
+    def as_stack(self, transposed: bool, column: bool) -> Operand:
+        """With rows and columns last: a vector is one row, or one column; `transposed` says nothing of it."""
+        if len(self.shape) == 1:
+            shape = (self.shape[0], 1) if column else (1, self.shape[0])
+            # A stride of one element where the extent is 1, so that lines are seen to be what they are.
+            size = self.dtype.itemsize
+            strides = (self.strides[0], size) if column else (self.shape[0] * size, self.strides[0])
+            return replace(self, shape=shape, strides=strides)
+        if not transposed:
+            return self
+        *batch, rows, cols = self.shape
+        *steps, down, across = self.strides
+        return replace(self, shape=(*batch, cols, rows), strides=(*steps, across, down))
+
+    def broadcast(self, batch: Shape) -> Operand:
+        """The same stack as many times as a batch asks for."""
+        own = self.shape[:-2]
+        lead = len(batch) - len(own)
+        steps = (0,) * lead + tuple(
+            0 if extent == 1 else step for extent, step in zip(own, self.strides[:-2], strict=True)
+        )
+        return replace(self, shape=(*batch, *self.shape[-2:]), strides=(*steps, *self.strides[-2:]))
+
+    @property
+    def order(self) -> Order | None:
+        """How each matrix lies, rows preferred; None where lines are not contiguous, or matrices lie backwards."""
+        if any(
+            extent > 1 and (step < 0 or step % self.dtype.itemsize)
+            for extent, step in zip(self.shape[:-2], self.strides[:-2], strict=True)
+        ):
+            return None
+        orders: tuple[Order, Order] = ("row", "col")
+        return next((order for order in orders if leading_dimension(self, order) is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The sizes of a product.
+
+    Attributes:
+        batch: extents of the stacks, after broadcasting.
+        is_row, is_column: whether A is a vector, and B.
+    """
+
+    batch: Shape
+    m: int
+    n: int
+    k: int
+    is_row: bool
+    is_column: bool
+
+    @property
+    def shape(self) -> Shape:
+        """The result's."""
+        return (*self.batch, *(() if self.is_row else (self.m,)), *(() if self.is_column else (self.n,)))
+
+
+def text(shape: Shape) -> str:
+    """As messages have it."""
+    return "x".join(map(str, shape)) or "()"
+
+
+def scalar_problems(a: Operand, b: Operand) -> list[str]:
+    """Whether A or B has no dimension."""
+    return [
+        f"{name} is a scalar, which matmul does not take: multiply by *, or pass a 1x1 array"
+        for name, operand in (("a", a), ("b", b))
+        if not operand.shape
+    ]
+
+
+def product_of(a: Operand, b: Operand, transpose_a: bool, transpose_b: bool, problems: list[str]) -> Product | None:
+    """The sizes of `a @ b`, which are no scalars, or None with what is wrong."""
+    before = len(problems)
+    left, right = a.as_stack(transpose_a, column=False), b.as_stack(transpose_b, column=True)
+    (m, k), (depth, n) = left.shape[-2:], right.shape[-2:]
+    if k != depth:
+        said = [
+            f"{name} {text(x.shape)}{' transposed' if turned and len(x.shape) > 1 else ''}"
+            for name, x, turned in (("a", a, transpose_a), ("b", b, transpose_b))
+        ]
+        problems.append(f"{' and '.join(said)} do not fit: a has k = {k}, b k = {depth}; transpose one, or cut it")
+    try:
+        batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    except ValueError:
+        problems.append(
+            f"stacks of {text(left.shape[:-2])} and {text(right.shape[:-2])} matrices can't be broadcast: "
+            "make extents equal, or 1"
+        )
+        return None
+    return Product(batch, m, n, k, len(a.shape) == 1, len(b.shape) == 1) if len(problems) == before else None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a kernel: matrices, or with three dimensions batches of them (A and B may serve a whole batch)."""
+
+    a: Operand
+    b: Operand
+    c: Operand
+
+
+def calls_of(a: Operand, b: Operand, c: Operand) -> Iterator[Call]:
+    """The calls that compute a stack of products, as few as strides allow. All have one shape, and are batches or not.
+
+    Args:
+        a, b, c: broadcast to one batch.
+    """
+    three = (a, b, c)
+    extents, steps = _merged(a.shape[:-2], [x.strides[:-2] for x in three])
+    if len(extents) == 1 and (rows := _folded(three, extents[0], [s[0] for s in steps])):
+        yield rows
+        return
+    inner = max(range(len(extents)), key=lambda axis: extents[axis], default=None)
+    outer = [axis for axis in range(len(extents)) if axis != inner]
+    for index in every(*(range(extents[axis]) for axis in outer)):
+        moved = [
+            _matrices(x, sum(i * s[axis] for i, axis in zip(index, outer, strict=True)), inner, extents, s)
+            for x, s in zip(three, steps, strict=True)
+        ]
+        if inner is not None and not (steps[0][inner] or steps[1][inner]):
+            moved[0] = replace(moved[0], shape=(extents[inner], *moved[0].shape), strides=(0, *moved[0].strides))
+        yield Call(*moved)
+
+
+def _matrices(x: Operand, ahead: int, inner: int | None, extents: Sequence[int], steps: Sequence[int]) -> Operand:
+    """Of a stack, those along one axis; one alone where it serves them all."""
+    one = replace(x, shape=x.shape[-2:], strides=x.strides[-2:], offset=x.offset + ahead)
+    if inner is None or not steps[inner]:
+        return one
+    return replace(one, shape=(extents[inner], *one.shape), strides=(steps[inner], *one.strides))
+
+
+def _merged(batch: Shape, strides: Sequence[Shape]) -> tuple[list[int], list[list[int]]]:
+    """A batch with as few axes as describe it: those of extent 1 left out, and those that follow each other as one."""
+    extents: list[int] = []
+    merged: list[list[int]] = [[] for _ in strides]
+    for axis in reversed(range(len(batch))):
+        extent = batch[axis]
+        if extent == 1:
+            continue
+        if extents and all(own[axis] == known[0] * extents[0] for own, known in zip(strides, merged, strict=True)):
+            extents[0] *= extent
+            continue
+        extents.insert(0, extent)
+        for own, known in zip(strides, merged, strict=True):
+            known.insert(0, own[axis])
+    return extents, merged
+
+
+def _folded(three: tuple[Operand, Operand, Operand], count: int, steps: Sequence[int]) -> Call | None:
+    """A batch that shares B as one tall product, where rows of A, and of C, go on from one matrix to the next."""
+    a, b, c = three
+    m = a.shape[-2]
+    if steps[1]:
+        return None
+    tall = []
+    for x, step in ((a, steps[0]), (c, steps[2])):
+        down, across = x.strides[-2:]
+        if m == 1:
+            down = step
+        if step != down * m or across != x.dtype.itemsize:
+            return None
+        tall.append(replace(x, shape=(count * m, x.shape[-1]), strides=(down, across)))
+    if any(x.order != "row" for x in tall):
+        return None
+    return Call(tall[0], replace(b, shape=b.shape[-2:], strides=b.strides[-2:]), tall[1])

@@ -1,0 +1,293 @@
+"""`gemmgen.gemm` against NumPy's matmul: any shapes, strides and types, on NumPy's, pyopencl's and torch's arrays."""
+
+from __future__ import annotations
+
+import ast
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gemmgen
+from gemmgen.errors import DtypeError, SpecError
+from gemmgen.runtime.kept import Kept
+from tests.device.naive import found
+
+if not found():
+    pytest.skip('no OpenCL device here: pip install "gemmgen[cpu]"', allow_module_level=True)
+
+Numbers = npt.NDArray[np.float64]
+#: NumPy's characters of every type that a kernel computes.
+TYPES = "?bhilqBHILQefd"
+
+
+def whole(rng: np.random.Generator, shape: tuple[int, ...], dtype: object = np.float64) -> Numbers:
+    """Small whole numbers, whose products every type holds."""
+    return rng.integers(0, 3, shape).astype(np.dtype(dtype))  # type: ignore[call-overload]
+
+
+@st.composite
+def arrays(draw: st.DrawFn, shape: tuple[int, ...], dtype: object) -> Numbers:
+    """An array of a shape, by any strides: cut from a larger one, its axes in another order, backwards or repeated."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    order = draw(st.permutations(range(len(shape))))
+    steps = draw(st.lists(st.sampled_from([1, 1, 1, 2, -1, 0]), min_size=len(shape), max_size=len(shape)))
+    extents = [1 if step == 0 else extent * abs(step) for extent, step in zip(shape, steps, strict=True)]
+    base = whole(rng, tuple(extents[axis] for axis in order), dtype)
+    view = base.transpose(np.argsort(order)) if order else base
+    view = view[tuple(slice(None, None, step or None) for step in steps)]
+    return np.broadcast_to(view, shape) if 0 in steps else view
+
+
+@st.composite
+def products(draw: st.DrawFn) -> tuple[Numbers, Numbers, bool, bool]:
+    """Operands of one product, and whether each is given transposed."""
+    dtype = draw(st.sampled_from(TYPES))
+    m, n, k = (draw(st.integers(0, 5)) for _ in range(3))
+    batch = draw(st.lists(st.integers(0, 3), max_size=3))
+    sides = []
+    for shape in ((m, k), (k, n)):
+        own = [draw(st.sampled_from([extent, 1])) for extent in batch[draw(st.integers(0, len(batch))) :]]
+        turned = draw(st.booleans())
+        is_vector = draw(st.integers(0, 4)) == 0
+        lines = (k,) if is_vector else shape[::-1] if turned else shape
+        sides.append((draw(arrays((*(() if is_vector else own), *lines), dtype)), turned))
+    return sides[0][0], sides[1][0], sides[0][1], sides[1][1]
+
+
+def expected(a: Numbers, b: Numbers, turn_a: bool, turn_b: bool) -> Numbers:
+    left, right = (x.swapaxes(-1, -2) if t and x.ndim > 1 else x for x, t in ((a, turn_a), (b, turn_b)))
+    return np.asarray(np.matmul(left, right))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(products())
+def test_any_shapes_strides_and_types(operands: tuple[Numbers, Numbers, bool, bool]) -> None:
+    a, b, turn_a, turn_b = operands
+    answer = expected(*operands)
+    result = gemmgen.gemm(a, b, transpose_a=turn_a, transpose_b=turn_b)
+    assert result.dtype == answer.dtype
+    assert np.array_equal(result, answer)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(products(), st.sampled_from([0, 1, -2, 3]), st.sampled_from([0, 1, 2]), st.data())
+def test_any_output(operands: tuple[Numbers, Numbers, bool, bool], alpha: int, beta: int, data: st.DataObject) -> None:
+    a, b = (x.astype(np.float64) for x in operands[:2])
+    answer = expected(a, b, *operands[2:])
+    order = data.draw(st.permutations(range(answer.ndim)))
+    base = np.full(tuple(answer.shape[axis] * 2 for axis in order), 5.0)
+    out = base.transpose(np.argsort(order))[tuple(slice(None, None, 2) for _ in order)] if order else base
+    c = data.draw(arrays(answer.shape, np.float64))
+    before = c.copy()
+    result = gemmgen.gemm(a, b, c, alpha=alpha, beta=beta, transpose_a=operands[2], transpose_b=operands[3], out=out)
+    assert result is out
+    assert np.array_equal(out, alpha * answer + beta * c)
+    assert np.array_equal(c, before)
+    assert np.count_nonzero(base == 5) >= base.size - out.size, "something else was written to"
+
+
+def test_c_in_place_and_not_read() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = whole(rng, (7, 5)), whole(rng, (5, 3)), whole(rng, (7, 3))
+    answer = 2 * a @ b + 3 * c
+    assert gemmgen.gemm(a, b, c, alpha=2, beta=3) is c
+    assert np.array_equal(c, answer)
+    c[:] = np.nan
+    assert np.array_equal(gemmgen.gemm(a, b, c), a @ b)
+    spoilt = np.full((7, 5), np.nan)
+    assert np.array_equal(gemmgen.gemm(spoilt, b, c, alpha=0, beta=2, out=c), 2 * (a @ b))
+    row = whole(rng, (3,))
+    assert np.array_equal(gemmgen.gemm(a, b, row, beta=1, out=np.empty((7, 3))), a @ b + row)
+
+
+def test_wide_sums_where_they_are_asked_for() -> None:
+    a = np.full((2, 300), 100, np.int8)
+    assert gemmgen.gemm(a, a.T).dtype == np.int8
+    assert np.array_equal(gemmgen.gemm(a, a.T), a @ a.T)
+    wide = np.full((2, 2), 3_000_000)
+    assert np.array_equal(gemmgen.gemm(a, a.T, dtype=np.int32), wide)
+    sums: npt.NDArray[np.generic] = np.empty((2, 2), np.int32)
+    assert np.array_equal(gemmgen.gemm(a, a.T, out=sums), wide)
+    half = np.full((1, 100), 30, np.float16)
+    assert gemmgen.gemm(half, half.T, dtype=np.float32) == 90_000
+    assert np.isinf(gemmgen.gemm(half, half.T))
+
+
+def test_types_are_promoted_as_numpys() -> None:
+    rng = np.random.default_rng(1)
+    for x, y in (("f", "d"), ("e", "f"), ("i", "f"), ("b", "B"), ("?", "h"), ("f", ">f"), ("l", "Q")):
+        a, b = whole(rng, (3, 4), x), whole(rng, (4, 2), y)
+        result = gemmgen.gemm(a, b)
+        assert result.dtype == (a @ b).dtype
+        assert np.array_equal(result, a @ b)
+    assert np.asarray(gemmgen.gemm([[1, 2]], [[3], [4]])) == [[11]]
+
+
+@pytest.mark.parametrize(
+    "shapes", [((3, 4, 9), (9, 5)), ((2, 1, 4, 9), (3, 9, 5)), ((4, 9), (2, 2, 9, 5)), ((3, 9), (9,))]
+)
+def test_stacks_have_the_bits_of_their_matrices(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    """As tests of the array API ask: however a stack is launched, each product is that of its two matrices."""
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    result = gemmgen.gemm(a, b)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    left = np.broadcast_to(a, (*batch, *a.shape[-2:]))
+    right = np.broadcast_to(b, (*batch, *b.shape[-2:]))
+    for index in np.ndindex(batch):
+        assert np.array_equal(result[index], gemmgen.gemm(left[index].copy(), right[index].copy()))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(200, 140, 150), (150, 200, 90)])
+def test_products_of_some_size(m: int, n: int, k: int) -> None:
+    """Beyond what is small to `choose`."""
+    rng = np.random.default_rng(2)
+    a, b = whole(rng, (m, k), np.float32), whole(rng, (n, k), np.float32)
+    assert np.array_equal(gemmgen.gemm(a, b.T), a @ b.T)
+
+
+def test_elements_that_no_kernel_has() -> None:
+    a = np.array([[1, 2], [3, 4]], np.longdouble)
+    assert np.array_equal(gemmgen.gemm(a, a, a.copy(), alpha=2, beta=3), 2 * (a @ a) + 3 * a)
+    with pytest.raises(DtypeError, match="NumPy alone can multiply"):
+        gemmgen.gemm(a, a, backend="opencl")
+
+
+Z = np.zeros
+#: No number, though the types say so.
+Q = cast(float, "x")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: gemmgen.gemm(Z((2, 3)), Z((4, 2))), ValueError, "a has k = 3, b k = 4"),
+        (lambda: gemmgen.gemm(Z((2, 3)), Z((3, 2)), transpose_b=True), ValueError, "b 3x2 transposed do not fit"),
+        (lambda: gemmgen.gemm(Z((2, 3, 4)), Z((3, 4, 2))), ValueError, "stacks of 2 and 3 matrices"),
+        (lambda: gemmgen.gemm(3, Z(2)), TypeError, "a is a scalar"),
+        (lambda: gemmgen.gemm(np.array(["x"]), np.array(["y"])), TypeError, "can't be multiplied"),
+        (lambda: gemmgen.gemm(Z(2), np.array([0], "M8[s]")), TypeError, "no type in common"),
+        (lambda: gemmgen.gemm(Z(2), Z(2), dtype="nonsense"), TypeError, "is no element type"),
+        (lambda: gemmgen.gemm(Z(2), Z(2), dtype=np.int32), TypeError, "does not hold products of float64"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), out=Z((2, 2), int)), TypeError, "out's int64 (same_kind)"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), out=Z((2, 3))), ValueError, "shape 2x3, not 2x2"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), out=[[0.0]]), ValueError, "out is of type list"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), beta=1), ValueError, "c that was not given"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), alpha=Q), ValueError, "alpha = 'x' is of type str"),
+        (lambda: gemmgen.gemm(Z(2, "l"), Z(2, "l"), alpha=2**60 + 1), ValueError, "no number that float64 holds"),
+        (lambda: gemmgen.gemm(Z(2, "l"), Z(2, "l"), alpha=0.5), ValueError, "no whole number"),
+        (lambda: gemmgen.gemm(x := Z((2, 2)), Z((2, 2)), out=x.T), ValueError, "out overlaps a"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), out=np.broadcast_to(0.0, (2, 2))), ValueError, "read-only"),
+        (lambda: gemmgen.gemm(np.ma.ones((2, 2)), Z((2, 2))), ValueError, "masked array"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), backend="cuda"), ValueError, "cupy.asarray"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), device=[1]), gemmgen.DeviceError, "device is of type list"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), schedule="nain"), gemmgen.ScheduleError, "naive"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), Z((3, 2)), beta=1, out=Z((2, 2))), ValueError, "c of 3x2"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(call: object, error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        call()  # type: ignore[operator]
+    assert said in str(caught.value)
+    assert isinstance(caught.value, gemmgen.GemmgenError)
+
+
+def test_every_problem_at_once() -> None:
+    with pytest.raises(DtypeError) as caught:
+        gemmgen.gemm(Z((2, 3)), Z((4, 2)), alpha=Q, beta=1, dtype=np.int8)
+    assert len(caught.value.problems) == 4
+
+
+def test_pyopencl_arrays() -> None:
+    rng = np.random.default_rng(3)
+    info = next((d for d in found() if "sub_groups" in d.features), found()[0])
+    queue = cl.CommandQueue(context := cl.Context([info.handle]))  # which the queue does not keep
+    a, b = whole(rng, (4, 6, 5), np.float32), whole(rng, (3, 5), np.float32)
+    here, there = cl_array.to_device(queue, a), cl_array.to_device(queue, b)
+    result = gemmgen.gemm(here, there, transpose_b=True)
+    assert isinstance(result, cl_array.Array) and result.events
+    assert np.array_equal(result.get(), a @ b.T)
+    base = cl_array.zeros(queue, (6, 4, 3), np.float32)
+    out = base.transpose((1, 0, 2))
+    assert gemmgen.gemm(here, there, out=out, transpose_b=True) is out
+    assert np.array_equal(base.get().transpose(1, 0, 2), a @ b.T)
+    assert np.array_equal(gemmgen.gemm(here[1], there.T).get(), a[1] @ b.T)
+    c = cl_array.to_device(queue, whole(rng, (4, 6, 3), np.float32))
+    assert np.array_equal(
+        gemmgen.gemm(here, there, c, beta=2, transpose_b=True, out=cl_array.zeros_like(c)).get(), a @ b.T + 2 * c.get()
+    )
+    assert np.array_equal(gemmgen.gemm(here[0, 0], there.T).get(), a[0, 0] @ b.T)
+    assert here.context == context
+    with pytest.raises(SpecError, match="leave it out"):
+        gemmgen.gemm(here, there, transpose_b=True, device=0)
+    for bad, said in ((here[:, :, ::2], "strides"), (here.astype(np.int16), "dtype int16"), (a, "two kinds")):
+        with pytest.raises(SpecError, match=said):
+            gemmgen.gemm(bad, there, transpose_b=True)
+
+
+def test_torch_on_the_cpu() -> None:
+    torch = pytest.importorskip("torch")
+    a, b = torch.arange(12.0).reshape(3, 4), torch.arange(8.0).reshape(2, 4)
+    result = gemmgen.gemm(a, b.T)
+    assert torch.equal(result, a @ b.T)
+    out = torch.zeros(3, 2)
+    assert gemmgen.gemm(a, b, transpose_b=True, out=out) is out
+    assert torch.equal(out, result)
+    assert gemmgen.gemm(a.bfloat16(), b.T.bfloat16()).dtype == torch.bfloat16
+    with pytest.raises(SpecError, match="detach"):
+        gemmgen.gemm(a.requires_grad_(), b.T)
+
+
+def test_several_threads_at_once() -> None:
+    """Each with shapes and types of its own, whose kernels the others need at the same time."""
+    rng = np.random.default_rng(4)
+    pairs = [(whole(rng, (9, 7 + i % 3), "fd"[i % 2]), whole(rng, (7 + i % 3, 5), "fd"[i % 2])) for i in range(24)]
+    with ThreadPoolExecutor(6) as pool:
+        results = list(pool.map(lambda pair: gemmgen.gemm(*pair), pairs))
+    assert all(np.array_equal(result, a @ b) for result, (a, b) in zip(results, pairs, strict=True))
+
+
+def test_what_is_kept_is_made_once_and_bounded() -> None:
+    kept: Kept[int, object] = Kept(3)
+    made: list[int] = []
+
+    def make(key: int) -> object:
+        made.append(key)
+        return object()
+
+    with ThreadPoolExecutor(8) as pool:
+        first = set(pool.map(lambda key: kept.get(key % 2, lambda: make(key % 2)), range(64)))
+    assert sorted(made) == [0, 1] and len(first) == 2
+    with pytest.raises(ZeroDivisionError):
+        kept.get(7, lambda: 1 // 0)
+    for key in (2, 0, 3, 4):
+        kept.get(key, lambda key=key: make(key))  # type: ignore[misc]
+    assert len(kept) == 3
+    assert sorted(made) == [0, 1, 2, 3, 4]
+    kept.get(1, lambda: make(1))
+    assert made[-1] == 1, "the one that was not used for longest had to go"
+
+
+def test_no_other_library_multiplies() -> None:
+    """The only product that NumPy computes is that of elements that no kernel has."""
+    folder = Path(gemmgen.__file__).parent / "runtime"
+    found = {
+        path.name: [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if _multiplies(node)]
+        for path in folder.glob("*.py")
+    }
+    assert {name: calls for name, calls in found.items() if calls} == {"gemm.py": ["operator.matmul(left, right)"]}
+
+
+def _multiplies(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.MatMult)
+    names = {"matmul", "dot", "einsum", "tensordot", "inner", "mm", "bmm"}
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names

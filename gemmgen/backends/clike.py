@@ -130,6 +130,14 @@ class CLike(ABC):
         """A sub-group's matrix instruction, where the language has it."""
         raise LoweringError(f"{self.name} has no {stmt.atom.name}")
 
+    def vector_loop(self, loop: For) -> Iterator[str]:
+        """A loop over a vector's elements, where the language computes on vectors."""
+        raise LoweringError(f"{self.name} has no vectors to compute {loop.var.name} on")
+
+    def vector_type(self, dtype: DType, width: int) -> str:
+        """The type of a vector, where the language has them."""
+        raise LoweringError(f"{self.name} has no vectors of {width} {dtype}")
+
     @abstractmethod
     def wide_move(self, move: Move) -> str:
         """A statement for an instruction that moves more than an element."""
@@ -215,6 +223,8 @@ class CLike(ABC):
                 yield f"const {self.pointer(view)}{view.name} = {self.address(buffer, index)};"
             case Advance(view, by):
                 yield f"{view.name} += {self.expr(by)};"
+            case For() if stmt.vector:
+                yield from self.vector_loop(stmt)
             case For():
                 yield from self._loop(stmt)
             case If(condition, then, orelse):
@@ -267,7 +277,9 @@ class CLike(ABC):
 
     def declare(self, buffer: Buffer) -> list[str]:
         """The declaration of an array."""
-        return [f"{self.qualifier(buffer)}{self.types[buffer.dtype.name]} {buffer.name}{self.dimensions(buffer)};"]
+        dtype, vector = buffer.dtype, buffer.vector
+        element = self.types[dtype.name] if vector == 1 else self.vector_type(dtype, vector)
+        return [f"{self.qualifier(buffer)}{element} {buffer.name}{self.dimensions(buffer)};"]
 
     def pointer(self, view: Buffer) -> str:
         """The type of a pointer into local memory."""
@@ -275,7 +287,10 @@ class CLike(ABC):
 
     def dimensions(self, buffer: Buffer) -> str:
         """An array's extents as they are declared."""
-        return "".join(f"[{extent}]" for extent in buffer.extents)
+        if buffer.vector == 1:
+            return "".join(f"[{extent}]" for extent in buffer.extents)
+        *outer, last = buffer.extents
+        return "".join(f"[{extent}]" for extent in (*outer, last // buffer.vector) if extent > 1)
 
     # --- expressions ------------------------------------------------------------------------------
 

@@ -67,6 +67,8 @@ class Buffer:
         contracted: the storage axis that is summed over, if any. What is read past it must be zero; past
             the other axes any value of the matrix will do, since nothing made of it is stored.
         step: elements from one matrix of a batch to the next, if it is one of a batch.
+        vector: neighbours along the last axis that are kept as one vector (private memory only); coordinates count
+            elements all the same.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Buffer:
     writable: bool = True
     contracted: int | None = None
     step: Expr | None = None
+    vector: int = 1
 
     @property
     def shape(self) -> tuple[Expr, ...]:

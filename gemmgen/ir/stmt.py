@@ -174,6 +174,7 @@ class Update:
     Attributes:
         atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
             beta to whoever ran before.
+        first: the first column that is the work-item's to write, where the tile begins before it; None for all.
     """
 
     dst: Tile
@@ -182,6 +183,7 @@ class Update:
     beta: Expr
     atom: CopyAtom
     width: int = 1
+    first: Expr | None = None
 
 
 # --- on instructions ------------------------------------------------------------------------------
@@ -290,6 +292,8 @@ class For:
             constant indices.
         exact: whether `stop - start` is known to be a multiple of `step`.
         at_once: rounds that the compiler is asked to unroll of a loop that is not unrolled as a whole; 0 if it is free.
+        vector: whether its rounds, which must not depend on one another, are the elements of vectors: each statement
+            is one instruction for all of them.
     """
 
     var: Var
@@ -300,6 +304,7 @@ class For:
     unroll: bool = False
     exact: bool = False
     at_once: int = 0
+    vector: bool = False
 
 
 @dataclass(frozen=True, slots=True)

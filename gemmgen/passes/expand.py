@@ -30,6 +30,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute
+from gemmgen.passes.lanes import fill_vectors, multiply_vectors, update_vectors
 from gemmgen.passes.positions import LOCAL_INDEX
 
 PLANE = Var("s")
@@ -63,6 +64,12 @@ class _Expander:
     def statement(self, stmt: Stmt) -> Body:
         """One statement as instructions."""
         match stmt:
+            case Fill() if stmt.dst.buffer.vector > 1:
+                return fill_vectors(stmt)
+            case Mma() if stmt.acc.buffer.vector > 1:
+                return multiply_vectors(stmt)
+            case Update() if stmt.acc.buffer.vector > 1:
+                return update_vectors(stmt)
             case Fill():
                 return self._each(stmt.dst, Store(stmt.dst.buffer, stmt.dst.at(ROW, COL), stmt.value))
             case Copy():

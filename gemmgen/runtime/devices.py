@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 
 from gemmgen.errors import DeviceError
-from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target
 from gemmgen.runtime import icd, require_pyopencl
 
 require_pyopencl()
@@ -176,7 +176,14 @@ def target_of(device: cl.Device) -> Target:
         return replace(target, sub_group_register_bytes=register_bytes(target))
     if type_of(device) != "cpu":
         return target
-    return replace(target, register_bytes=CPU_REGISTER_BYTES, sub_group_register_bytes=CPU_REGISTER_BYTES)
+    return replace(
+        target,
+        features=features | CPU_FEATURES,
+        register_bytes=CPU_REGISTER_BYTES,
+        sub_group_register_bytes=CPU_REGISTER_BYTES,
+        private_bytes=CPU_PRIVATE_BYTES,
+        vectors=(4, 8, 16),
+    )
 
 
 def pick(

@@ -194,9 +194,8 @@ class CLike(ABC):
             before = stmts[i - 1] if i else None
             if before is not None and _opens_section(before, stmt, depth):
                 yield ""
-            match before, stmt:
-                case Alloc(declared), Store(buffer, (), _) | Move(buffer, ()) if declared == buffer:
-                    continue  # printed with its declaration
+            if isinstance(before, Alloc) and _is_first_value(before.buffer, stmt):
+                continue  # printed with its declaration
             following = stmts[i + 1] if i + 1 < len(stmts) else None
             for line in self._statement(stmt, following):
                 yield INDENT + line if line else ""
@@ -223,10 +222,8 @@ class CLike(ABC):
                 yield f"const {self.pointer(view)}{view.name} = {self.address(buffer, index)};"
             case Advance(view, by):
                 yield f"{view.name} += {self.expr(by)};"
-            case For() if stmt.vector:
-                yield from self.vector_loop(stmt)
             case For():
-                yield from self._loop(stmt)
+                yield from self.vector_loop(stmt) if stmt.vector else self._loop(stmt)
             case If(condition, then, orelse):
                 yield f"if ({self.expr(condition)}) {{"
                 yield from self._indented(then, 2)
@@ -250,6 +247,8 @@ class CLike(ABC):
                     return [f"{name} = {self.expr(value)};"]
                 case Move(stored) if stored == buffer:
                     return [f"{name} = {self._moved(following)};"]
+        elif following is not None and _is_first_value(buffer, following):
+            return [f"{self.vector_type(buffer.dtype, buffer.vector)} {line}" for line in self._statement(following)]
         return self.declare(buffer)
 
     def _moved(self, move: Move) -> str:
@@ -356,6 +355,19 @@ def way(move: Move) -> Literal["copy", "load", "store"]:
     if move.src.dtype == move.dst.dtype:
         return "copy"
     return "load" if move.dst.space is Space.PRIVATE else "store"
+
+
+def _is_first_value(buffer: Buffer, stmt: Stmt) -> bool:
+    """Whether a statement gives all of a scalar, or of a single vector, its first value."""
+    one_vector = buffer.vector > 1 and buffer.extents == (buffer.vector,)
+    match stmt:
+        case Store(stored, (), _) | Move(stored, ()):
+            return stored == buffer
+        case Move(stored):
+            return one_vector and stored == buffer
+        case For(body=(Store(stored),)):
+            return one_vector and stmt.vector and stored == buffer
+    return False
 
 
 def _opens_section(before: Stmt, stmt: Stmt, depth: int) -> bool:

@@ -42,7 +42,7 @@ class Target:
         register_bytes: registers of a work-item, in bytes, in a kernel without sub-groups.
         sub_group_register_bytes: registers of a whole sub-group, in bytes (its lanes share them).
         private_bytes: arrays that a work-item may have beside registers, in bytes, on targets with `cached_private`.
-        vectors: elements of vectors that the target computes on, where it has `vectors`.
+        vector_bytes: the widest vector that a work-item computes on, in bytes, on targets with `vectors`.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Target:
     register_bytes: int = 1024
     sub_group_register_bytes: int = 4096
     private_bytes: int = 0
-    vectors: tuple[int, ...] = ()
+    vector_bytes: int = 0
 
     def reads_blocks(self, dtype: DType) -> bool:
         """Whether sub-groups read neighbouring elements of a type by one instruction."""
@@ -105,7 +105,7 @@ TARGETS: dict[str, Target] = {
         CPU_FEATURES | {"unaligned_vectors", "fp64", "fp16"},
         register_bytes=2048,
         private_bytes=CPU_PRIVATE_BYTES,
-        vectors=(4, 8, 16),
+        vector_bytes=64,
     ),
     "sm_75": _nvidia("sm_75", 65536),
     "sm_80": _nvidia("sm_80", 166912),

@@ -40,6 +40,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
+from gemmgen.ir.vectors import loop_problem
 from gemmgen.ir.visit import exprs, walk_expr
 
 #: How many arguments each function takes.
@@ -168,6 +169,8 @@ class _Verifier:
 
     def _for(self, stmt: For, scope: _Scope) -> None:
         self._require(stmt.step >= 1, f"step {stmt.step} < 1")
+        if stmt.vector and (problem := loop_problem(stmt)) is not None:
+            self._fail(problem)
         self._integer(stmt.start)
         self._integer(stmt.stop)
         self._same(stmt.var.dtype, I32, f"{stmt.var.name} and its bounds")

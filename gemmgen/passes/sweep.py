@@ -12,7 +12,7 @@ from functools import cached_property
 
 from gemmgen.ir.atoms import SCALAR, VECTOR, VECTOR_FMA, CopyAtom, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Const, Expr, Var, as_int, ceil_div, compare, minimum, number, select
+from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, Let, Mma, Move, Registers, Stmt, Tile, Update
 from gemmgen.ir.target import Target
@@ -45,7 +45,7 @@ COL_BEGIN, COL_END, COLS_EACH = Var("col_begin"), Var("col_end"), Var("cols_each
 #: The first column that is a tile's own: the last tile of a line begins earlier.
 OWN_COL = Var("own_col")
 #: Of a block of B in private memory: which tile's columns.
-PANEL, PANELS = Var("panel"), Var("panels")
+PANEL = Var("panel")
 K_BLOCK, K_STOP = Var("k_block"), Var("k_stop")
 
 
@@ -81,7 +81,7 @@ class _Sweep(Plan):
         return Registers(buffer, Fragment(Spread(rows), Spread(1)))
 
     @property
-    def _block(self) -> Buffer | None:
+    def _copy(self) -> Buffer | None:
         """The private copy of a block of B: panel after panel as wide as a tile, so that it is read in order."""
         s = self.schedule
         if s.b.memory != "private":
@@ -110,7 +110,8 @@ class _Sweep(Plan):
         """This work-item's block of C: an even share of all tiles."""
         down, across = self._groups
         number = call("group_id", 0)
-        row, col = call("group_id", 1), call("group_id", 0)
+        row: Expr = call("group_id", 1)
+        col: Expr = number
         lets: list[Stmt] = [Let(BATCH, call("group_id", 2))] if self.spec.batched else []
         lets += [Let(DOWN, down), Let(ACROSS, across)]
         if self.schedule.split > 1:
@@ -123,10 +124,9 @@ class _Sweep(Plan):
         ):
             lets += [
                 Let(each, (ceil_div(size, unit) + count - 1) // count * unit),
-                Let(begin, place * each),
+                Let(begin, minimum(size, place * each)),
                 Let(end, minimum(size, begin + each)),
             ]
-        lets.append(Let(PANELS, ceil_div(COL_END - COL_BEGIN, cols)))
         if self.schedule.split > 1:
             lets += [
                 Let(K_PART, ceil_div(self.k, self.schedule.split)),
@@ -147,7 +147,7 @@ class _Sweep(Plan):
         first = select(compare("==", K_BLOCK, self.k_start), self.beta, number(1, self.sums))
         body = (
             Let(K_STOP, minimum(self.k_end, K_BLOCK + depth)),
-            *self._copy_block(),
+            *self._fill_copy(),
             Comment("Sums wait in C from one block of K to the next."),
             Let(beta, self._beta_of(first)),
             *self._tiles(K_BLOCK, K_STOP, beta),
@@ -160,20 +160,20 @@ class _Sweep(Plan):
             return select(compare("==", K_BLOCK, self.k_start), zero, one)
         return first
 
-    def _copy_block(self) -> Body:
+    def _fill_copy(self) -> Body:
         """B's block to private memory, a panel at a time; past the last column whatever the edge holds."""
-        block, s = self._block, self.schedule
+        block, s = self._copy, self.schedule
         if block is None:
             return ()
         by_lines = self.spec.b_order == "row"
         width = s.vector if by_lines else 1
-        col = COL_BEGIN + PANEL * s.tile[1] + J * width
+        col = COL0 + J * width
         place = (K0, col) if by_lines else (col, K0)
         at = (PANEL, K0 - K_BLOCK, J * width)
         move = Move(block, at, self.given("b"), place, VECTOR if by_lines else SCALAR, width)
         count = s.tile[1] // width
         line = loop(J, count, (move,)) if by_lines else (For(J, Const(0), Const(count), 1, (move,), exact=True),)
-        lines = For(K0, K_BLOCK, K_STOP, 1, (For(PANEL, Const(0), PANELS, 1, line),))
+        lines = For(K0, K_BLOCK, K_STOP, 1, self._panels(line))
         return Comment(f"A block of B, up to {s.k_block} deep, in the order that it is read in."), lines
 
     def _tiles(self, start: Expr, stop: Expr, beta: Expr) -> Body:
@@ -182,8 +182,8 @@ class _Sweep(Plan):
         exact = self._known(0) % rows == 0
         tile = self._tile(start, stop, beta)
         down = For(ROW0, ROW_BEGIN, ROW_END, rows, tile, exact=exact)
-        if self._block is not None:
-            return (For(PANEL, Const(0), PANELS, 1, (Let(COL0, COL_BEGIN + PANEL * cols), down)),)
+        if self._copy is not None:
+            return self._panels((down,))
         if self._whole_columns:
             return (For(COL0, COL_BEGIN, COL_END, cols, (down,), exact=True),)
         fits = compare("<=", Const(cols), self.n)
@@ -191,6 +191,12 @@ class _Sweep(Plan):
         main = self.k_main(start, stop)
         say = Comment("The last tile of a line begins earlier, so that its vectors of B end inside.")
         return (For(OWN_COL, COL_BEGIN, COL_END, cols, (say, Let(COL0, shifted), *main, down)),)
+
+    def _panels(self, body: Body) -> Body:
+        """The copy's panels, each the columns of a tile."""
+        cols = self.schedule.tile[1]
+        inner = (Let(PANEL, (COL0 - COL_BEGIN) // cols), *body)
+        return (For(COL0, COL_BEGIN, COL_END, cols, inner, exact=self._whole_columns),)
 
     def _known(self, axis: int) -> int:
         return (self.spec.m, self.spec.n)[axis] or self.spec.multiple_of[axis]
@@ -206,7 +212,7 @@ class _Sweep(Plan):
 
     def _tile(self, start: Expr, stop: Expr, beta: Expr) -> Body:
         """One tile: its sum, and C."""
-        in_place = self._block is None and not self._whole_columns
+        in_place = self._copy is None and not self._whole_columns
         body: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
         body.append(For(K0, start, K_MAIN if in_place else stop, 1, self._step(VECTOR, self.schedule.vector)))
         if in_place:
@@ -218,7 +224,7 @@ class _Sweep(Plan):
         rows, cols = self.schedule.tile
         b, a = self._vectors("b_frag", 1), self._column
         transposed = self.is_transposed("a")
-        matrix, block = self.given("a"), self._block
+        matrix, block = self.given("a"), self._copy
         column = Tile(matrix, (K0, ROW0) if transposed else (ROW0, K0), rows, 1, transposed)
         line = Tile(self.given("b"), (K0, COL0), 1, cols)
         if block is not None:
@@ -238,7 +244,7 @@ class _Sweep(Plan):
         if self.schedule.split > 1:
             tile = Tile(self.workspace(writable=True), (PART, ROW0, COL0), rows, cols)
             comment, beta = "This part's share of C.", beta if self.schedule.k_block else number(0, self.sums)
-        shifted = self._block is None and not self._whole_columns
+        shifted = self._copy is None and not self._whole_columns
         update = Update(tile, self.acc, self.alpha, beta, VECTOR, self.schedule.vector)
         return (Comment(comment), replace(update, first=OWN_COL) if shifted else update)
 
@@ -246,7 +252,7 @@ class _Sweep(Plan):
 
     def kernel(self) -> Kernel:
         """All of it."""
-        split, block = self.schedule.split > 1, self._block
+        split, block = self.schedule.split > 1, self._copy
         result = self.workspace(writable=True) if split else self.c
         a, b = self.given("a"), self.given("b")
         order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, *self.per_matrix(a, b)]

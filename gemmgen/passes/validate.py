@@ -64,7 +64,13 @@ def _positive(s: Schedule) -> Iterator[str]:
     for name, value in numbers.items():
         if value < 1:
             yield f"{name} = {value} < 1: give a positive number"
-    for name, value in (("a.pad", s.a.pad), ("b.pad", s.b.pad), ("mbarrier", s.mbarrier), ("b_step", s.b_step), ("k_block", s.k_block)):
+    for name, value in (
+        ("a.pad", s.a.pad),
+        ("b.pad", s.b.pad),
+        ("mbarrier", s.mbarrier),
+        ("b_step", s.b_step),
+        ("k_block", s.k_block),
+    ):
         if value < 0:
             yield f"{name} = {value} < 0: give 0 or more"
 

@@ -10,6 +10,8 @@ from gemmgen.methods import defaults, flatten, text_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Elements that a vector can have.
+WIDTHS = (2, 4, 8, 16)
 #: Fields that only such schedules have.
 OWN = ("vector", "sweep", "even", "k_block")
 #: Fields that may be as they like there, beside the tile.
@@ -34,9 +36,14 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
             f"vector = {s.vector}, but target {target.name!r} has none ({FEATURES['vectors']}): use --target cpu of "
             f"backend opencl, or method slm"
         )
-    elif s.vector not in target.vectors:
-        sizes = ", ".join(map(str, target.vectors))
-        yield f"vector = {s.vector} is not a size of target {target.name!r}: use one of {sizes}"
+    elif s.vector not in WIDTHS:
+        yield f"vector = {s.vector} is no vector of OpenCL C: use one of {', '.join(map(str, WIDTHS))}"
+    elif (width := s.vector * spec.dtype.size) > target.vector_bytes:
+        fits = target.vector_bytes // spec.dtype.size
+        yield (
+            f"vector = {s.vector} of {spec.dtype} is {width} B > {target.vector_bytes} B on target {target.name!r}: "
+            f"use vector {fits}"
+        )
     if s.tile[1] % s.vector:
         yield f"the tile's {s.tile[1]} columns are no whole vectors of {s.vector}: use {s.vector} or {4 * s.vector}"
     if spec.dtype not in (F32, F64):
@@ -75,8 +82,9 @@ def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         yield "b.memory = 'private' copies a block of B, but k_block = 0 leaves open how deep: use k_block 256, say"
     elif (used := block_bytes(spec, s)) > target.private_bytes:
         yield (
-            f"the block of B, {s.k_block} x {s.sweep[1] * s.tile[1]}, takes {used:,} B > {target.private_bytes:,} B of a "
-            f"thread's stack on this target: use k_block {max(1, s.k_block // 2)} instead of {s.k_block}, or a smaller sweep"
+            f"the block of B, {s.k_block} x {s.sweep[1] * s.tile[1]}, takes {used:,} B > {target.private_bytes:,} B of "
+            f"a thread's stack on this target: use k_block {max(1, s.k_block // 2)} instead of {s.k_block}, or a "
+            f"smaller sweep"
         )
 
 

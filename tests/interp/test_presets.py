@@ -136,7 +136,12 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     assert guards <= allowed, "only a pipe's look-ahead and uneven shares may stay"
     assert "_inside" not in body, "copies that bring zeros past an edge"
     # Which block this is, where a part of K ends, and how far copies are begun before the first round.
-    named = ("const int block_row = ", "const int block_col = ", "const int k_end = ", "for (int k_batch = ")
+    named: tuple[str, ...] = (
+        "const int block_row = ",
+        "const int block_col = ",
+        "const int k_end = ",
+        "for (int k_batch = ",
+    )
     # The block of C of a work-item that sweeps it, and a block of K.
     named += tuple(f"const int {x} = " for x in ("row_begin", "row_end", "col_begin", "col_end", "k_stop"))
     assert not [line for line in lines if "min(" in line and not line.startswith(named)]

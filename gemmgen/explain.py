@@ -19,6 +19,7 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
+from gemmgen.sweeps import USUAL, account
 
 _MOST_OWNERS = 12
 #: The private copy of a block of B.
@@ -79,6 +80,7 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
         _local(kernel, target),
         _work(costs, schedule),
         _intensity(costs, spec, schedule),
+        _account(spec, schedule, target),
     )
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -275,6 +277,17 @@ def _intensity(costs: _Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
         if elements:
             lines.append(f"  {name:<8} {2 * costs.fmas / (elements * size):7.2f}  {note}")
     return lines
+
+
+def _account(spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
+    """Of a sweep, what the model that chooses one makes of it."""
+    if schedule.vector == 1:
+        return []
+    m, n, k = shape = (spec.m or USUAL[0], spec.n or USUAL[1], spec.k or USUAL[2])
+    parts = account(spec, schedule, shape, target)
+    total = sum(parts.values())
+    title = f"cycles of the busiest of {_count(target.cores, 'core')} for {m} x {n} x {k}, by the model of sweeps.toml:"
+    return [title, *(f"  {part / total:4.0%}  {name}" for name, part in parts.items() if part), f"  {total:.3g} in all"]
 
 
 def _into_registers(costs: _Costs) -> float:

@@ -143,6 +143,12 @@ class Request:
         typer.Option("--batched", help="Many products, their matrices a stride apart.", rich_help_panel=WHAT),
     ] = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is said of how to compute it."""
+        said = (self.preset, self.schedule_file, self.method, self.tile, self.group, self.k_step, self.sub_group)
+        return not self.sets and all(option is None for option in said)
+
     def resolve(self, more: Iterable[str] = (), backend: str = "opencl") -> tuple[GemmSpec, Schedule, Target]:
         """What the options mean.
 
@@ -151,7 +157,7 @@ class Request:
         problems = list(more)
         base = attempt(problems, self._document)
         spec = attempt(problems, self._spec, base)
-        schedule = attempt(problems, self._schedule, base)
+        schedule = self._for_cpus(spec) or attempt(problems, self._schedule, base)
         target = attempt(problems, self.chosen_target, backend, spec, schedule)
         if problems or spec is None or schedule is None or target is None:
             raise UserError(problems)
@@ -194,6 +200,14 @@ class Request:
             base.schedule if base else None,
             self.name,
         )
+
+    def _for_cpus(self, spec: GemmSpec | None) -> Schedule | None:
+        """Where nothing is said but that it is for a CPU, what is chosen for the sizes."""
+        from gemmgen.ir.target import TARGETS
+        from gemmgen.sweeps import choose_sweep
+
+        target = TARGETS.get(self.target or "")
+        return choose_sweep(spec, None, target) if spec is not None and target is not None and self.is_open else None
 
     def chosen_target(
         self, backend: str = "opencl", spec: GemmSpec | None = None, schedule: Schedule | None = None

@@ -42,6 +42,8 @@ class Target:
         register_bytes: registers of a work-item, in bytes, in a kernel without sub-groups.
         sub_group_register_bytes: registers of a whole sub-group, in bytes (its lanes share them).
         private_bytes: arrays that a work-item may have beside registers, in bytes, on targets with `cached_private`.
+        cores: how many work-items of a CPU run at a time.
+        cache_bytes: of a core's own cache, or all of them, as a device says; 0 where it says nothing.
         vector_bytes: the widest vector that a work-item computes on, in bytes, on targets with `vectors`.
     """
 
@@ -54,6 +56,8 @@ class Target:
     sub_group_register_bytes: int = 4096
     private_bytes: int = 0
     vector_bytes: int = 0
+    cores: int = 1
+    cache_bytes: int = 0
 
     def reads_blocks(self, dtype: DType) -> bool:
         """Whether sub-groups read neighbouring elements of a type by one instruction."""

@@ -89,7 +89,8 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
     Args:
         spec: what to compute; None for the preset's, or float32 with run-time sizes, alpha and beta.
         schedule: how; the name of a preset (`gemmgen presets`), or None for `DEFAULT_PRESET` where the device
-            has sub-groups, else `PORTABLE_PRESET`; on CUDA `CUDA_PRESET`.
+            has sub-groups, else `PORTABLE_PRESET`; on CUDA `CUDA_PRESET`; on a CPU by OpenCL what `gemmgen.sweeps`
+            chooses for the spec's sizes.
         backend: `opencl` for a `CompiledKernel`, `cuda` for a `CudaKernel`, `sycl` for a `SyclKernel`.
         device: None for the best (of CUDA the current one, of SYCL its default), a number or part of a name
             (`gemmgen devices`), or a device, context or queue of pyopencl; of CUDA a device of CuPy or torch.
@@ -126,10 +127,13 @@ def _compile_opencl(
     from gemmgen.driver import emit
     from gemmgen.runtime.devices import target_of
     from gemmgen.runtime.opencl import CompiledKernel, resolve
+    from gemmgen.sweeps import choose_sweep
 
     preset = presets.load(schedule) if isinstance(schedule, str) else None
     queue = resolve(device, wishes(preset.schedule if preset else schedule))
     target = target_of(queue.device)
+    if schedule is None:
+        schedule = choose_sweep(spec or GemmSpec(), None, target)
     if schedule is None:
         preset = presets.load(DEFAULT_PRESET if wishes(None) <= target.features else PORTABLE_PRESET)
     if preset is not None:

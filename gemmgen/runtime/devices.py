@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from array import array
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -222,6 +223,8 @@ def target_of(device: cl.Device) -> Target:
         sub_group_register_bytes=CPU_REGISTER_BYTES,
         private_bytes=CPU_PRIVATE_BYTES,
         vector_bytes=vector_bytes(device),
+        cores=min(max(1, device.max_compute_units), len(os.sched_getaffinity(0))),
+        cache_bytes=device.global_mem_cache_size,
     )
 
 

@@ -46,7 +46,7 @@ COL_BEGIN, COL_END, COLS_EACH = Var("col_begin"), Var("col_end"), Var("cols_each
 OWN_COL = Var("own_col")
 #: Of a block of B in private memory: which tile's columns.
 PANEL = Var("panel")
-K_BLOCK, K_STOP = Var("k_block"), Var("k_stop")
+K_BLOCK, K_STOP, K_DEPTH = Var("k_block"), Var("k_stop"), Var("k_depth")
 
 
 def build_sweep(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
@@ -146,13 +146,19 @@ class _Sweep(Plan):
         beta = Var("beta_now", self.sums)
         first = select(compare("==", K_BLOCK, self.k_start), self.beta, number(1, self.sums))
         body = (
-            Let(K_STOP, minimum(self.k_end, K_BLOCK + depth)),
+            *self._bounds(depth),
             *self._fill_copy(),
             Comment("Sums wait in C from one block of K to the next."),
             Let(beta, self._beta_of(first)),
-            *self._tiles(K_BLOCK, K_STOP, beta),
+            *(self._tiles(K_BLOCK, K_STOP, beta) if self._copy is None else self._tiles(Const(0), K_DEPTH, beta)),
         )
         return (For(K_BLOCK, self.k_start, stop, depth, body),)
+
+    def _bounds(self, depth: int) -> Body:
+        """Of a block of K: where it ends, or of a copy, whose steps are counted from its first, how deep it is."""
+        if self._copy is None:
+            return (Let(K_STOP, minimum(self.k_end, K_BLOCK + depth)),)
+        return (Let(K_DEPTH, minimum(Const(depth), self.k_end - K_BLOCK)),)
 
     def _beta_of(self, first: Expr) -> Expr:
         if self.schedule.split > 1:
@@ -168,12 +174,12 @@ class _Sweep(Plan):
         by_lines = self.spec.b_order == "row"
         width = s.vector if by_lines else 1
         col = COL0 + J * width
-        place = (K0, col) if by_lines else (col, K0)
-        at = (PANEL, K0 - K_BLOCK, J * width)
+        place = (K_BLOCK + K0, col) if by_lines else (col, K_BLOCK + K0)
+        at = (PANEL, K0, J * width)
         move = Move(block, at, self.given("b"), place, VECTOR if by_lines else SCALAR, width)
         count = s.tile[1] // width
         line = loop(J, count, (move,)) if by_lines else (For(J, Const(0), Const(count), 1, (move,), exact=True),)
-        lines = For(K0, K_BLOCK, K_STOP, 1, self._panels(line))
+        lines = For(K0, Const(0), K_DEPTH, 1, self._panels(line))
         return Comment(f"A block of B, up to {s.k_block} deep, in the order that it is read in."), lines
 
     def _tiles(self, start: Expr, stop: Expr, beta: Expr) -> Body:
@@ -225,10 +231,11 @@ class _Sweep(Plan):
         b, a = self._vectors("b_frag", 1), self._column
         transposed = self.is_transposed("a")
         matrix, block = self.given("a"), self._copy
-        column = Tile(matrix, (K0, ROW0) if transposed else (ROW0, K0), rows, 1, transposed)
+        step = K0 if block is None else K_BLOCK + K0
+        column = Tile(matrix, (step, ROW0) if transposed else (ROW0, step), rows, 1, transposed)
         line = Tile(self.given("b"), (K0, COL0), 1, cols)
         if block is not None:
-            line = Tile(block, (PANEL, K0 - K_BLOCK, Const(0)), 1, cols)
+            line = Tile(block, (PANEL, K0, Const(0)), 1, cols)
         return (
             Alloc(b.buffer),
             Copy(b, line, atom, width),

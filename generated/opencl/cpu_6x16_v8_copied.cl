@@ -24,21 +24,21 @@ __kernel void cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global cons
 
     float8 b_block[16][384][2];
     for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 384) {
-        const int k_stop = min(k, k_block + 384);
+        const int k_depth = min(384, k - k_block);
 
         // A block of B, up to 384 deep, in the order that it is read in.
-        for (int k0 = k_block; k0 < k_stop; ++k0) {
+        for (int k0 = 0; k0 < k_depth; ++k0) {
             for (int col0 = col_begin; col0 < col_end; col0 += 16) {
                 const int panel = (col0 - col_begin) / 16;
                 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
                     if (col0 + j * 8 + 8 <= n) {
-                        b_block[panel][k0 - k_block][j] = vload8(0, &b[k0 * ldb + col0 + j * 8]);
+                        b_block[panel][k0][j] = vload8(0, &b[(k_block + k0) * ldb + col0 + j * 8]);
                     } else {
                         #pragma unroll
                         for (int e = 0; e < 8; ++e) {
-                            ((float *)b_block[panel][k0 - k_block])[j * 8 + e] =
-                                b[k0 * ldb + min(col0 + j * 8 + e, n - 1)];
+                            ((float *)b_block[panel][k0])[j * 8 + e] =
+                                b[(k_block + k0) * ldb + min(col0 + j * 8 + e, n - 1)];
                         }
                     }
                 }
@@ -58,16 +58,16 @@ __kernel void cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global cons
                         acc[i][j] = 0.0f;
                     }
                 }
-                for (int k0 = k_block; k0 < k_stop; ++k0) {
+                for (int k0 = 0; k0 < k_depth; ++k0) {
                     float8 b_frag[2];
                     #pragma unroll
                     for (int j = 0; j < 2; ++j) {
-                        b_frag[j] = b_block[panel][k0 - k_block][j];
+                        b_frag[j] = b_block[panel][k0][j];
                     }
                     float a_frag[6];
                     #pragma unroll
                     for (int i = 0; i < 6; ++i) {
-                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k0];
+                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];
                     }
                     #pragma unroll
                     for (int i = 0; i < 6; ++i) {

@@ -24,21 +24,22 @@ __kernel void cpu_6x64_copied(int m, int n, int k, float alpha, __global const f
 
     float16 b_block[4][512][4];
     for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 512) {
-        const int k_stop = min(k, k_block + 512);
+        const int k_depth = min(512, k - k_block);
 
         // A block of B, up to 512 deep, in the order that it is read in.
-        for (int k0 = k_block; k0 < k_stop; ++k0) {
+        for (int k0 = 0; k0 < k_depth; ++k0) {
             for (int col0 = col_begin; col0 < col_end; col0 += 64) {
                 const int panel = (col0 - col_begin) / 64;
                 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
                     if (col0 + j * 16 + 16 <= n) {
-                        b_block[panel][k0 - k_block][j] = vload16(0, &b[k0 * ldb + col0 + j * 16]);
+                        b_block[panel][k0][j] =
+                            vload16(0, &b[(k_block + k0) * ldb + col0 + j * 16]);
                     } else {
                         #pragma unroll
                         for (int e = 0; e < 16; ++e) {
-                            ((float *)b_block[panel][k0 - k_block])[j * 16 + e] =
-                                b[k0 * ldb + min(col0 + j * 16 + e, n - 1)];
+                            ((float *)b_block[panel][k0])[j * 16 + e] =
+                                b[(k_block + k0) * ldb + min(col0 + j * 16 + e, n - 1)];
                         }
                     }
                 }
@@ -58,16 +59,16 @@ __kernel void cpu_6x64_copied(int m, int n, int k, float alpha, __global const f
                         acc[i][j] = 0.0f;
                     }
                 }
-                for (int k0 = k_block; k0 < k_stop; ++k0) {
+                for (int k0 = 0; k0 < k_depth; ++k0) {
                     float16 b_frag[4];
                     #pragma unroll
                     for (int j = 0; j < 4; ++j) {
-                        b_frag[j] = b_block[panel][k0 - k_block][j];
+                        b_frag[j] = b_block[panel][k0][j];
                     }
                     float a_frag[6];
                     #pragma unroll
                     for (int i = 0; i < 6; ++i) {
-                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k0];
+                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];
                     }
                     #pragma unroll
                     for (int i = 0; i < 6; ++i) {

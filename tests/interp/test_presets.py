@@ -143,7 +143,7 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
         "for (int k_batch = ",
     )
     # The block of C of a work-item that sweeps it, and a block of K.
-    named += tuple(f"const int {x} = " for x in ("row_begin", "row_end", "col_begin", "col_end", "k_stop"))
+    named += tuple(f"const int {x} = " for x in ("row_begin", "row_end", "col_begin", "col_end", "k_stop", "k_depth"))
     assert not [line for line in lines if "min(" in line and not line.startswith(named)]
     # Which way a row of multiply-adds goes, and around the ring.
     turns = r"const int turn = i % 2 == 0 \? j : |slot = last \? 0 : slot \+ 1;|[ab]_tile \+= last \? "

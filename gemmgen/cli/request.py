@@ -85,7 +85,7 @@ class Request:
         how(
             "--method",
             metavar="METHOD",
-            text="naive, slm, simd, block_read or dpas; simd if nothing is said.",
+            text="naive, slm, simd, block_read, dpas or vector; simd if nothing is said.",
             complete=complete_methods,
         ),
     ] = None
@@ -111,7 +111,7 @@ class Request:
             "--target",
             metavar="TARGET",
             text="What the device offers: intel (if nothing is said), xe_hpc (wide registers), "
-            "khr (standard sub-groups), portable (none), or sm_75 to sm_100.",
+            "khr (standard sub-groups), portable (none), cpu (vectors), or sm_75 to sm_100.",
             complete=complete_targets,
         ),
     ] = None

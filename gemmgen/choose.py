@@ -8,6 +8,7 @@ from gemmgen.ir.target import Target
 from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
+from gemmgen.sweeps import choose_sweep
 
 #: For devices whose sub-groups read blocks.
 BLOCK_PRESET = "L3_SIMD_32x2_1x8"
@@ -34,6 +35,8 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target) -
     """
     if shape is not None and shape[0] * shape[1] * shape[2] <= SMALL:
         wanted = SMALL_PRESET
+    elif (sweep := choose_sweep(spec, shape, device)) is not None:
+        return sweep
     elif device.features >= BLOCK_FEATURES:
         wanted = BLOCK_PRESET
     elif "async_copy" in device.features:

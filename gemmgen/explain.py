@@ -19,8 +19,11 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
+from gemmgen.sweeps import USUAL, account
 
 _MOST_OWNERS = 12
+#: The private copy of a block of B.
+COPY = "b_block"
 _ATOMS = {
     "scalar": "single loads",
     "vector": "vector loads",
@@ -76,9 +79,11 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
         _owners(kernel, schedule),
         _ways(costs, schedule),
         _registers(kernel, schedule, target),
+        _private(kernel, target),
         _local(kernel, target),
         _work(costs, schedule),
         _intensity(costs, spec, schedule),
+        _account(spec, schedule, target),
     )
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -92,6 +97,10 @@ def _boxes(schedule: Schedule) -> list[str]:
     work_items = schedule.group[0] * schedule.group[1]
     block = _x(schedule.block_tile)
     titles = [f"group: {block} of C by {_x(schedule.group)} = {_count(work_items, 'work-item')}"]
+    if schedule.vector > 1:
+        (tall, wide), (down, across) = schedule.tile, schedule.sweep
+        block = f"{tall * down}x{wide * across}"
+        titles = [f"group: up to {block} of C by 1 work-item, {_x(schedule.sweep)} tiles one after the other"]
     lanes = schedule.sub_group
     if lanes is not None:
         tall, wide = max(1, lanes // schedule.group[1]), min(lanes, schedule.group[1])
@@ -133,7 +142,8 @@ def _runs(spread: Spread) -> str:
 
 
 def _costs(kernel: Kernel, spec: GemmSpec) -> _Costs:
-    main = next((s for s in walk(kernel.body) if isinstance(s, For) and s.var.name == "k0"), None)
+    loops = (s for s in walk(kernel.body) if isinstance(s, For) and s.var.name == "k0")
+    main = next((s for s in loops if any(isinstance(x, Mma | Multiply) for x in walk(s.body))), None)
     if main is None:
         raise LoweringError(f"{kernel.name} has no main loop over k0")
     hops: list[_Hop] = []
@@ -209,7 +219,7 @@ def _buffers(kernel: Kernel, space: Space) -> tuple[Buffer, ...]:
 
 
 def _registers(kernel: Kernel, schedule: Schedule, target: Target) -> list[str]:
-    buffers = _buffers(kernel, Space.PRIVATE)
+    buffers = [b for b in _buffers(kernel, Space.PRIVATE) if b.name != COPY]
     passing = {b.name for b in buffers if schedule.by_blocks and not schedule.b_step and b.name == "a_frag"}
     held = [b for b in buffers if b.name not in passing]
     total = sum(buffer.elements for buffer in held)
@@ -220,6 +230,12 @@ def _registers(kernel: Kernel, schedule: Schedule, target: Target) -> list[str]:
         used, limit, whose = used * schedule.sub_group, target.sub_group_register_bytes, "a sub-group"
     lines.append(f"  {used:,} of {limit:,} bytes of {whose} ({used / limit:.0%})")
     return lines
+
+
+def _private(kernel: Kernel, target: Target) -> list[str]:
+    """Arrays that no register holds."""
+    copies = [b for b in _buffers(kernel, Space.PRIVATE) if b.name == COPY]
+    return [f"private memory: {b.name}, {b.bytes:,} of {target.private_bytes:,} bytes of a stack" for b in copies]
 
 
 def _local(kernel: Kernel, target: Target) -> list[str]:
@@ -256,6 +272,17 @@ def _intensity(costs: _Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
         if elements:
             lines.append(f"  {name:<8} {spec.dtype.flops * costs.fmas / (elements * size):7.2f}  {note}")
     return lines
+
+
+def _account(spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
+    """Of a sweep, what the model that chooses one makes of it."""
+    if schedule.vector == 1:
+        return []
+    m, n, k = shape = (spec.m or USUAL[0], spec.n or USUAL[1], spec.k or USUAL[2])
+    parts = account(spec, schedule, shape, target)
+    total = sum(parts.values())
+    title = f"cycles of the busiest of {_count(target.cores, 'core')} for {m} x {n} x {k}, by the model of sweeps.toml:"
+    return [title, *(f"  {part / total:4.0%}  {name}" for name, part in parts.items() if part), f"  {total:.3g} in all"]
 
 
 def _into_registers(costs: _Costs) -> float:

@@ -107,6 +107,12 @@ def _mma(
     )
 
 
+def _vector(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    rows, cols = tile or (6, 64)
+    vector = _widest(cols, (16, 8, 4, 2))
+    return Schedule((rows, cols), group or (1, 1), k_step=k_step or 1, sub_group=lanes, vector=vector, sweep=(22, 2))
+
+
 _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], Schedule]] = {
     "naive": _naive,
     "slm": _slm,
@@ -115,6 +121,7 @@ _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], S
     "dpas": _dpas,
     "mma": partial(_mma, "mma", 8),
     "mma_tf32": partial(_mma, "mma_tf32", 4),
+    "vector": _vector,
 }
 
 
@@ -127,8 +134,8 @@ def _in_sub_groups(group: Pair | None, k_step: int | None, lanes: int | None) ->
 
 
 def _widest(extent: int, widths: Iterable[int] = (8, 4, 2, 1)) -> int:
-    """The widest load that divides `extent`."""
-    return next(w for w in widths if extent % w == 0)
+    """The widest load that divides `extent`; the narrowest of all where none does."""
+    return next((w for w in widths if extent % w == 0), 2)
 
 
 # --- single fields --------------------------------------------------------------------------------
@@ -173,6 +180,10 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         across=bool(flat["across"]),
         snake=bool(flat["snake"]),
         c_width=_int(flat["c_width"]),
+        vector=_int(flat["vector"]),
+        sweep=_pair(flat["sweep"]),
+        even=_pair(flat["even"]),
+        k_block=_int(flat["k_block"]),
         name=name,
     )
 

@@ -9,9 +9,9 @@ from gemmgen.errors import ScheduleError
 from gemmgen.fields import field_problems
 from gemmgen.names import name_problem
 
-Memory = Literal["global", "local", "image"]
+Memory = Literal["global", "local", "image", "private"]
 Atom = Literal["fma", "dpas", "mma", "mma_tf32"]
-Method = Literal["naive", "slm", "simd", "block_read", "dpas", "mma", "mma_tf32"]
+Method = Literal["naive", "slm", "simd", "block_read", "dpas", "mma", "mma_tf32", "vector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class Operand:
     """The way of A or B from global memory into registers.
 
     Attributes:
-        memory: where registers are filled from: `global`, an `image`, or `local` memory that the group
-            fills together.
+        memory: where registers are filled from: `global`, an `image`, `local` memory that the group
+            fills together, or (B of vectors) a `private` array that the work-item copies a block to.
         width: elements that one load from global memory moves (rows, for an image).
         block: whether a sub-group loads by block reads instead of per-lane loads.
         share: whether lanes hold different elements and pass them around the sub-group.
@@ -86,6 +86,13 @@ class Schedule:
             operands a kernel before packs; `mma`, a warp by matrix instructions of the operands' type, `mma_tf32` by
             those of float32 rounded to TF32, with 10 bits after the point.
         c_width: elements of C that one store writes, where they are inside.
+        vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
+            CPU; 1 where it computes single elements.
+        sweep: tiles (rows, columns) that a work-item with vectors computes at most, one after the other: the caches
+            then serve them all, and a core has few work-items.
+        even: groups along rows and columns come in multiples of these, so that each core has as many.
+        k_block: how deep in K the tiles of a sweep go before they all go on, so that their part of B stays in a cache;
+            sums wait in C meanwhile. 0 is all of K.
         name: of the kernel; None derives one (`slug`).
     """
 
@@ -112,6 +119,10 @@ class Schedule:
     barrier: bool = False
     atom: Atom = "fma"
     c_width: int = 1
+    vector: int = 1
+    sweep: tuple[int, int] = (1, 1)
+    even: tuple[int, int] = (1, 1)
+    k_block: int = 0
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -167,6 +178,8 @@ class Schedule:
         operands = (self.a, self.b)
         if self.atom != "fma":
             return self.atom
+        if self.vector > 1:
+            return "vector"
         if any(o.memory == "local" for o in operands):
             return "slm"
         if any(o.memory == "image" for o in operands):

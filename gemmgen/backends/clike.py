@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
+from gemmgen.backends.expressions import PRECEDENCE, Expressions
 from gemmgen.backends.lines import fold_line
-from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import F32, DType
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, compare, convert, number
-from gemmgen.ir.functions import MATH
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Load, Var, compare, convert, number
 from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.stmt import (
     Advance,
@@ -44,11 +43,6 @@ from gemmgen.ir.visit import walk
 from gemmgen.spec import GemmSpec
 
 INDENT = "    "
-#: How tightly operators bind, from C's grammar; higher binds tighter.
-PRECEDENCE = {"&&": 2, "&": 3, "==": 4, "!=": 4, "<": 5, "<=": 5, "+": 7, "-": 7, "*": 8, "/": 8, "%": 8}
-TERNARY, UNARY, POSTFIX = 1, 9, 10
-#: Functions of numbers that C calls otherwise where they are of floats.
-FLOAT_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +57,7 @@ class Words:
 
 
 @dataclass
-class CLike(ABC):
+class CLike(Expressions, ABC):
     """Prints one kernel.
 
     Attributes:
@@ -74,9 +68,7 @@ class CLike(ABC):
         program: the name of the file's main kernel; None where this is the only one.
     """
 
-    name: ClassVar[str]
     suffix: ClassVar[str]
-    types: ClassVar[dict[str, str]]
     words: ClassVar[Words]
 
     #: Names of the targets that speak it; the first is meant where none is named.
@@ -85,10 +77,6 @@ class CLike(ABC):
     lacks: ClassVar[frozenset[str]] = frozenset()
     #: What a kernel can be delivered as, where there is a choice; the first is meant where none is named.
     forms: ClassVar[tuple[str, ...]] = ()
-    #: How it writes complex numbers.
-    pairs: ClassVar[Pairs]
-    #: The smaller of two numbers.
-    minimum: ClassVar[str] = "min"
 
     target: Target
     kernel: Kernel
@@ -105,10 +93,6 @@ class CLike(ABC):
     @abstractmethod
     def qualifier(self, buffer: Buffer) -> str:
         """What stands before the type of a declared buffer."""
-
-    @abstractmethod
-    def call(self, call: Call) -> tuple[str, int]:
-        """A built-in function, and how tightly its text binds."""
 
     @abstractmethod
     def _param(self, param: Buffer | Var) -> str:
@@ -145,6 +129,14 @@ class CLike(ABC):
     def multiply(self, stmt: Multiply) -> str:
         """A sub-group's matrix instruction, where the language has it."""
         raise LoweringError(f"{self.name} has no {stmt.atom.name}")
+
+    def vector_loop(self, loop: For) -> Iterator[str]:
+        """A loop over a vector's elements, where the language computes on vectors."""
+        raise LoweringError(f"{self.name} has no vectors to compute {loop.var.name} on")
+
+    def vector_type(self, dtype: DType, width: int) -> str:
+        """The type of a vector, where the language has them."""
+        raise LoweringError(f"{self.name} has no vectors of {width} {dtype}")
 
     @abstractmethod
     def wide_move(self, move: Move) -> str:
@@ -213,9 +205,8 @@ class CLike(ABC):
             before = stmts[i - 1] if i else None
             if before is not None and _opens_section(before, stmt, depth):
                 yield ""
-            match before, stmt:
-                case Alloc(declared), Store(buffer, (), _) | Move(buffer, ()) if declared == buffer:
-                    continue  # printed with its declaration
+            if isinstance(before, Alloc) and _is_first_value(before.buffer, stmt):
+                continue  # printed with its declaration
             following = stmts[i + 1] if i + 1 < len(stmts) else None
             for line in self._statement(stmt, following):
                 yield INDENT + line if line else ""
@@ -241,7 +232,7 @@ class CLike(ABC):
             case Point() | Advance():
                 yield self._placed(stmt)
             case For():
-                yield from self._loop(stmt)
+                yield from self.vector_loop(stmt) if stmt.vector else self._loop(stmt)
             case If(condition, then, orelse):
                 yield f"if ({self.expr(condition)}) {{"
                 yield from self._indented(then, 2)
@@ -265,6 +256,8 @@ class CLike(ABC):
                     return [f"{name} = {self.expr(value)};"]
                 case Move(stored) if stored == buffer:
                     return [f"{name} = {self._moved(following)};"]
+        elif following is not None and _is_first_value(buffer, following):
+            return [f"{self.vector_type(buffer.dtype, buffer.vector)} {line}" for line in self._statement(following)]
         return self.declare(buffer)
 
     def _moved(self, move: Move) -> str:
@@ -304,7 +297,9 @@ class CLike(ABC):
 
     def declare(self, buffer: Buffer) -> list[str]:
         """The declaration of an array."""
-        return [f"{self.qualifier(buffer)}{self.types[buffer.dtype.name]} {buffer.name}{self.dimensions(buffer)};"]
+        dtype, vector = buffer.dtype, buffer.vector
+        element = self.types[dtype.name] if vector == 1 else self.vector_type(dtype, vector)
+        return [f"{self.qualifier(buffer)}{element} {buffer.name}{self.dimensions(buffer)};"]
 
     def pointer(self, view: Buffer) -> str:
         """The type of a pointer into local memory."""
@@ -312,79 +307,10 @@ class CLike(ABC):
 
     def dimensions(self, buffer: Buffer) -> str:
         """An array's extents as they are declared."""
-        return "".join(f"[{extent}]" for extent in buffer.extents)
-
-    # --- expressions ------------------------------------------------------------------------------
-
-    def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        """One element: `a[i * lda + j]` of a matrix or a view, `acc[i][j]` of an array."""
-        if buffer.space in (Space.GLOBAL, Space.VIEW):
-            return f"{buffer.name}[{self.expr(buffer.layout.offset(index))}]"
-        return buffer.name + "".join(f"[{self.expr(i)}]" for i in index)
-
-    def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        """A pointer to one element; an array's name where that is its first."""
-        if buffer.space not in (Space.GLOBAL, Space.VIEW) and index and as_int(index[-1]) == 0:
-            return self.element(buffer, index[:-1])
-        return f"&{self.element(buffer, index)}"
-
-    def expr(self, node: Expr, outer: int = 0) -> str:
-        """An expression, in parentheses only where `outer` binds tighter."""
-        text, inner = self._bound(node)
-        return f"({text})" if inner < outer else text
-
-    def _bound(self, node: Expr) -> tuple[str, int]:
-        if (of_pairs := self.pairs.arithmetic(node, self.expr)) is not None:
-            return of_pairs
-        match node:
-            case Const(value, dtype):
-                return self.literal(value, dtype)
-            case Var(name, _):
-                return name, POSTFIX
-            case Load(buffer, index):
-                return self.element(buffer, index), POSTFIX
-            case Call("convert", (value,), dtype):
-                return self.conversion(value, dtype)
-            case Call("fma", (a, b, c), dtype) if not dtype.is_float:
-                return self._bound(Bin("+", c, Bin("*", a, b)))
-            case Call("neg", (value,)):
-                return f"-{self.expr(value, POSTFIX)}", UNARY
-            case Call(name, args, dtype) if name in MATH:
-                return f"{self.math(name, dtype)}({', '.join(map(self.expr, args))})", POSTFIX
-            case Call():
-                return self.call(node)
-            case Select(condition, then, other):
-                texts = (self.expr(condition, TERNARY + 1), self.expr(then, TERNARY + 1), self.expr(other, TERNARY))
-                return "{} ? {} : {}".format(*texts), TERNARY
-            case Bin("min", a, b):
-                return f"{self.minimum}({self.expr(a)}, {self.expr(b)})", POSTFIX
-            case Bin(op, a, b):
-                level = PRECEDENCE[op]
-                # The right operand of - / % must not be regrouped; + and * of integers may stand as they are.
-                right = level if op in ("+", "&&") else level + 1
-                return f"{self.expr(a, level)} {op} {self.expr(b, right)}", level
-
-    def math(self, name: str, dtype: DType) -> str:
-        """What a function of numbers is called: as in C, or by the prefix or the ending that the language has."""
-        return FLOAT_NAMES.get(name, name) if dtype.is_float else name
-
-    def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
-        """A value in another type."""
-        return f"{self.types[dtype.name]}({self.expr(value)})", POSTFIX
-
-    def literal(self, value: complex, dtype: DType) -> tuple[str, int]:
-        """A literal of a type; of those that have none, zero as it is made of nothing."""
-        if (real := dtype.real) is not None:
-            return self.pairs.number(value, self.types[dtype.name], lambda part: self.literal(part, real)[0]), UNARY
-        if not isinstance(value, int | float):
-            raise LoweringError(f"{value} is no {dtype}")
-        if dtype.is_float and dtype.size < F32.size:
-            if value:
-                raise LoweringError(f"{self.name} has no literal {value} of {dtype}")
-            return f"{self.types[dtype.name]}()", POSTFIX
-        suffix = "f" if dtype == F32 else ""
-        text = f"{float(value)!r}{suffix}" if dtype.is_float else str(value)
-        return text, UNARY if value < 0 else POSTFIX
+        if buffer.vector == 1:
+            return "".join(f"[{extent}]" for extent in buffer.extents)
+        *outer, last = buffer.extents
+        return "".join(f"[{extent}]" for extent in (*outer, last // buffer.vector) if extent > 1)
 
 
 def way(move: Move) -> Literal["copy", "load", "store"]:
@@ -392,6 +318,19 @@ def way(move: Move) -> Literal["copy", "load", "store"]:
     if move.src.dtype == move.dst.dtype:
         return "copy"
     return "load" if move.dst.space is Space.PRIVATE else "store"
+
+
+def _is_first_value(buffer: Buffer, stmt: Stmt) -> bool:
+    """Whether a statement gives all of a scalar, or of a single vector, its first value."""
+    one_vector = buffer.vector > 1 and buffer.extents == (buffer.vector,)
+    match stmt:
+        case Store(stored, (), _) | Move(stored, ()):
+            return stored == buffer
+        case Move(stored):
+            return one_vector and stored == buffer
+        case For(body=(Store(stored),)):
+            return one_vector and stmt.vector and stored == buffer
+    return False
 
 
 def _opens_section(before: Stmt, stmt: Stmt, depth: int) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import POSTFIX, CLike, Words, way
+from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.cuda_matrix import functions, load, multiply
+from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import section, sections
 from gemmgen.backends.lines import wrapped
 from gemmgen.backends.pairs import Pairs

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import POSTFIX, UNARY, CLike, Words, way
+from gemmgen.backends.clike import CLike, Words, way
+from gemmgen.backends.expressions import POSTFIX, UNARY
 from gemmgen.backends.files import section
 from gemmgen.backends.lines import wrapped
+from gemmgen.backends.opencl_vectors import vector_element, vector_loop, vector_move
 from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import ALIGNED_VECTOR
@@ -15,7 +17,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import I16, I32, DType
 from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.matrix import MatrixAtom
-from gemmgen.ir.stmt import Move, Multiply, in_bytes
+from gemmgen.ir.stmt import For, Move, Multiply, in_bytes
 from gemmgen.ir.visit import conversions, uses_calls, uses_features, walk
 
 #: Built-in ids -> what is printed in front of the dimension; they are size_t, gemmgen counts in int.
@@ -50,7 +52,7 @@ class OpenCL(CLike):
     suffix: ClassVar[str] = ".cl"
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
     pairs: ClassVar[Pairs] = Pairs("(TYPE)(RE, IM)", (".x", ".y"))
-    targets: ClassVar[tuple[str, ...]] = ("intel", "xe_hpc", "khr", "portable")
+    targets: ClassVar[tuple[str, ...]] = ("intel", "xe_hpc", "khr", "portable", "cpu")
     #: Buffers are no addresses.
     lacks: ClassVar[frozenset[str]] = frozenset({"address_lists"})
     #: Floats of 16 bits are kept in ushort, since half is no type of variables without an extension.
@@ -109,9 +111,9 @@ class OpenCL(CLike):
         for key, width in sorted({(_function(*change[:2]), change[2]) for change in conversions(self.kernel)}):
             if key not in BUILT_IN:
                 lines += section(INTRINSICS, key, width=_suffix(width))
-        vectors = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"]
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"]
         lines += self._moves_of_pairs()
-        vectors = [m for m in vectors if m.src.dtype.real is None]
+        vectors = [m for m in moves if m.src.dtype.real is None and m.dst.vector == m.src.vector == 1]
         for width, verb, function in sorted(
             {(m.width, way(m).upper(), _function(m.src.dtype, m.dst.dtype)) for m in vectors}
         ):
@@ -280,6 +282,8 @@ class OpenCL(CLike):
             case "vector" | "aligned_vector" if move.src.dtype.real is not None:
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"{_between(move)}({to}, {source});"
+            case "vector" if max(move.dst.vector, move.src.vector) > 1:
+                return vector_move(self, move)
             case "vector":
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"{way(move).upper()}{width}({to}, {source});"
@@ -301,6 +305,15 @@ class OpenCL(CLike):
         if width == 1:
             return f"{self.element(move.dst, move.dst_index)} = {value};"
         return f"vstore{width}({value}, 0, {self.address(move.dst, move.dst_index)});"
+
+    def vector_loop(self, loop: For) -> Iterator[str]:
+        return vector_loop(self, loop)
+
+    def vector_type(self, dtype: DType, width: int) -> str:
+        return f"{self.types[dtype.name]}{width}"
+
+    def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        return vector_element(self, buffer, index) if buffer.vector > 1 else super().element(buffer, index)
 
     def multiply(self, stmt: Multiply) -> str:
         acc, a, b = (

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import INDENT, POSTFIX, CLike, Words
+from gemmgen.backends.clike import INDENT, CLike, Words
+from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import environment, sections
 from gemmgen.backends.lines import fold_line, wrapped
 from gemmgen.backends.sycl_main import program

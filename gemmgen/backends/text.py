@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from textwrap import wrap
 from typing import TypeVar
 
@@ -94,16 +95,21 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         f"{rows}x{cols} of C per {words.work_item}, {high}x{wide} {words.work_item}s per {words.group} "
         f"({block_rows}x{block_cols} of C), {schedule.k_step} along K per iteration"
     )
+    if schedule.vector > 1:
+        text = f"{rows}x{cols} of C at a time, in vectors of {schedule.vector}"
     text += "".join(f", {said}" for holds, said in _ways_of(spec, schedule, words) if holds)
     if schedule.atom == "dpas":
-        read = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then block reads of 8 words"
-        ways = [("A", wrap(read, WIDTH)), ("B", wrap(read, WIDTH))]
+        how = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then block reads of 8 words"
+        ways = [("A", wrap(how, WIDTH)), ("B", wrap(how, WIDTH))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_epilogue(spec), *unread]
+    by_lines = schedule.vector > 1 and spec.b_order == "row"
+    read = schedule.staged("b", spec.b_order)
+    read = replace(read, width=schedule.vector) if by_lines else read
     return [
         ("Schedule", wrap(text, WIDTH)),
         ("A", wrap(_way(schedule.staged("a", spec.a_order), spec.a_order, spec.dtype, target, words), WIDTH)),
-        ("B", wrap(_way(schedule.staged("b", spec.b_order), spec.b_order, spec.dtype, target, words), WIDTH)),
+        ("B", wrap(_way(read, spec.b_order, spec.dtype, target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
         *_epilogue(spec),
         *unread,
@@ -122,6 +128,10 @@ def _unread(spec: GemmSpec) -> list[str]:
 
 def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object, str]]:
     """What departs from the plain way, each with the words for it."""
+    down, across = s.sweep
+    yield s.vector > 1, f"up to {down}x{across} of those per {words.work_item}, one after the other"
+    yield s.even != (1, 1), f"{words.group}s in multiples of {s.even[0]}x{s.even[1]}"
+    yield s.k_block, f"{s.k_block} along K at a time"
     yield s.b_step, f"{s.b_step} of B at a time"
     matrix = f"by matrix instructions of the {words.sub_group}"
     yield s.atom in ("dpas", "mma"), matrix
@@ -158,6 +168,8 @@ def _way(operand: Operand, order: Order, dtype: DType, target: Target, words: Wo
             width = 1  # neighbours there are no neighbours in the transposed tile
         verb = "asynchronous copies" if operand.async_copy else "loads"
         text = f"{words.buffer}, " + (f"{verb} of {width} elements" if width > 1 else f"{verb} of single elements")
+    if operand.memory == "private":
+        text += ", through a copy of a block in private memory"
     if operand.memory == "local":
         text += f", {'to' if operand.async_copy else 'through'} {words.local_memory}"
         text += ", transposed" if operand.transposed else ""

@@ -33,6 +33,7 @@ class Plan:
     """What to measure.
 
     Attributes:
+        jobs: the kernels; none where one is to be chosen for each size (a CPU's).
         best: whether only the fastest of `jobs` counts for each size, and those that can't run are left out.
         exact: whether leading dimensions are promised to be what the specs say; else matrices choose the variant.
         strict: whether kernels of CUDA whose registers spill are refused.
@@ -67,7 +68,7 @@ def _run_size(plan: Plan, size: Size, stack: ExitStack) -> Iterator[Row]:
     plan.tick(f"{size}: reference")
     maker = Makers(plan, size)
     kernels: list[Kernel] = []
-    for spec, schedule in plan.jobs:
+    for spec, schedule in plan.jobs or _chosen(plan, size):
         plan.tick(f"{size}: {schedule.slug()}")
         with _tolerated(plan, size, schedule):
             kernel = maker.kernel(spec, schedule)
@@ -92,6 +93,19 @@ def _run_size(plan: Plan, size: Size, stack: ExitStack) -> Iterator[Row]:
         own = [min(own, key=lambda timing: timing.seconds)]
     for timing in own:
         yield from [Row(size, timing, other) for other in others] or [Row(size, timing)]
+
+
+def _chosen(plan: Plan, size: Size) -> tuple[Job, ...]:
+    """Where no kernel is named, the one that is chosen for the device and the size. Raises: UserError."""
+    from gemmgen.runtime.devices import DeviceInfo, target_of
+    from gemmgen.sweeps import choose_sweep
+
+    spec = GemmSpec()
+    target = target_of(plan.device.handle) if isinstance(plan.device, DeviceInfo) else None
+    schedule = None if target is None else choose_sweep(spec, (size.m, size.n, size.k), target)
+    if schedule is None:
+        raise UserError(f"nothing is chosen for {plan.device}, which is no CPU: give --preset, --schedule or --best")
+    return ((spec, schedule),)
 
 
 def _finalists(kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -131,7 +145,7 @@ class Makers:
 
     def peer(self, name: str) -> Contender:
         """A library. Raises: UserError."""
-        dtype = self._plan.jobs[0][0].dtype.name
+        dtype = next((spec.dtype.name for spec, _ in self._plan.jobs), GemmSpec().dtype.name)
         if name in ("cublas", "cublas_tf32"):
             from gemmgen.bench.gpu import cublas
 

@@ -170,7 +170,8 @@ def _jobs(
         comparable = [name for name in names() if load(name).spec.dtype == F32 and not load(name).schedule.by_warps]
         reproducible = [name for name in comparable if not load(name).schedule.atomic]
         presets = [name for name in reproducible if backend == "opencl" or _fits_cuda(name)]
-    problems = [] if presets or files else ["nothing to measure: give --preset, --schedule or --best"]
+    named_or_chosen = presets or files or (backend == "opencl" and not best)
+    problems = [] if named_or_chosen else ["nothing to measure: give --preset, --schedule or --best"]
     requests = [Request(preset=name, ld_multiple=ld_multiple, dtype=dtype) for name in dict.fromkeys(presets)]
     requests += [Request(schedule_file=path, ld_multiple=ld_multiple, dtype=dtype) for path in files]
     found = [attempt(problems, request.resolve) for request in requests]

@@ -95,7 +95,7 @@ class Request:
         how(
             "--method",
             metavar="METHOD",
-            text="naive, slm, simd, block_read, dpas, mma or mma_tf32; simd if nothing is said.",
+            text="naive, slm, simd, block_read, dpas, mma, mma_tf32 or vector; simd if nothing is said.",
             complete=complete_methods,
         ),
     ] = None
@@ -121,7 +121,7 @@ class Request:
             "--target",
             metavar="TARGET",
             text="What the device offers: intel (if nothing is said), xe_hpc (wide registers), "
-            "khr (standard sub-groups), portable (none), or sm_75 to sm_100.",
+            "khr (standard sub-groups), portable (none), cpu (vectors), or sm_75 to sm_100.",
             complete=complete_targets,
         ),
     ] = None
@@ -173,6 +173,12 @@ class Request:
         ),
     ] = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is said of how to compute it."""
+        said = (self.preset, self.schedule_file, self.method, self.tile, self.group, self.k_step, self.sub_group)
+        return not self.sets and all(option is None for option in said)
+
     def resolve(self, more: Iterable[str] = (), backend: str = "opencl") -> tuple[GemmSpec, Schedule, Target]:
         """What the options mean.
 
@@ -181,7 +187,7 @@ class Request:
         problems = list(more)
         base = attempt(problems, self._document)
         spec = attempt(problems, self._spec, base)
-        schedule = attempt(problems, self._schedule, base)
+        schedule = self._for_cpus(spec) or attempt(problems, self._schedule, base)
         target = attempt(problems, self.chosen_target, backend, spec, schedule)
         if problems or spec is None or schedule is None or target is None:
             raise UserError(problems)
@@ -226,6 +232,14 @@ class Request:
             base.schedule if base else None,
             self.name,
         )
+
+    def _for_cpus(self, spec: GemmSpec | None) -> Schedule | None:
+        """Where nothing is said but that it is for a CPU, what is chosen for the sizes."""
+        from gemmgen.ir.target import TARGETS
+        from gemmgen.sweeps import choose_sweep
+
+        target = TARGETS.get(self.target or "")
+        return choose_sweep(spec, None, target) if spec is not None and target is not None and self.is_open else None
 
     def chosen_target(
         self, backend: str = "opencl", spec: GemmSpec | None = None, schedule: Schedule | None = None

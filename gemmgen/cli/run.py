@@ -108,6 +108,7 @@ def run(
     plan = attempt(problems, _plan, request, kernel or [], iterations, seed, validate, a, b, output, count)
     engine = attempt(problems, _pick, backend, platform, device, type_, strict)
     if plan is not None and engine is not None:
+        plan = _chosen(plan, engine) if request.is_open and not kernel else plan
         problems += _refusals(plan, engine)
     if problems or plan is None or engine is None:
         raise UserError(problems)
@@ -157,6 +158,15 @@ def _plan(
     if problems:
         raise UserError(dict.fromkeys(problems))
     return Plan(tuple(found), "all" in kernels, request.ld_multiple is not None, times, validate, matrices)
+
+
+def _chosen(plan: Plan, engine: Engine) -> Plan:
+    """The plan with what is chosen for the device and the matrices, where the device is one to choose for."""
+    from gemmgen.sweeps import choose_sweep
+
+    sizes, target = None if plan.matrices is None else plan.matrices.sizes, engine.target()
+    jobs = ((spec, choose_sweep(spec, sizes, target) or schedule) for spec, schedule in plan.jobs)
+    return replace(plan, jobs=tuple(jobs))
 
 
 def _requests(request: Request, kernels: list[str]) -> Iterator[Request]:

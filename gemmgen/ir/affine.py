@@ -135,8 +135,7 @@ class Scope:
         """Whether a form is >= 0."""
         if self._settled(form, self.facts):
             return True
-        # Loop variables without a constant bound last: facts are told in terms of them.
-        for atom, coefficient in sorted(form.terms, key=lambda term: as_int(self.upper.get(term[0], Const(0))) is None):
+        for atom, coefficient in sorted(form.terms, key=self._last):
             if coefficient > 0:
                 continue
             rest = form.plus(Affine(((atom, 1),), 0), -coefficient)
@@ -146,6 +145,11 @@ class Scope:
             if (top := self._greatest(atom)) is not None:
                 return self._proved(rest.plus(top, coefficient))
         return False
+
+    def _last(self, term: tuple[Expr, int]) -> int:
+        """Loop variables without a constant bound last, since facts are told in terms of them: from the inside out."""
+        bound = self.upper.get(term[0], Const(0))
+        return 0 if as_int(bound) is not None else len(self.upper) - [*self.upper].index(term[0])
 
     def _settled(self, form: Affine, facts: tuple[Expr, ...]) -> bool:
         """Whether the form is a sum of facts and of terms that can't be negative (all atoms are >= 0)."""

@@ -246,3 +246,5 @@ FMA_SNAKE = MmaAtom("fma", ("k", "i", "j"), snake=True)
 #: A multiply-add whose A comes from another lane's register; `k` inside `i`, so that a value of A is
 #: fetched just before its use and registers stay free.
 BROADCAST_FMA = MmaAtom("broadcast_fma", ("i", "k", "j"), frozenset({"sub_groups"}))
+#: One multiply-add a vector of a work-item's own: an element of A by a vector of B, all columns of which it has.
+VECTOR_FMA = MmaAtom("vector_fma", ("k", "i", "j"), frozenset({"vectors"}))

@@ -69,6 +69,8 @@ class Buffer:
         step: elements from one matrix of a batch to the next, if it is one of a batch.
         addresses: the matrix of which this holds the addresses, one for each product of a batch; in the IR they are
             places, in elements from where the matrix named so begins.
+        vector: neighbours along the last axis that are kept as one vector (private memory only); coordinates count
+            elements all the same.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Buffer:
     contracted: int | None = None
     step: Expr | None = None
     addresses: Buffer | None = None
+    vector: int = 1
 
     @property
     def shape(self) -> tuple[Expr, ...]:

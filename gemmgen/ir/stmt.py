@@ -189,6 +189,7 @@ class Update:
         steps: what each element goes through before it is stored; they may read c, whatever beta is.
         atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
             beta to whoever ran before.
+        first: the first column that is the work-item's to write, where the tile begins before it; None for all.
     """
 
     dst: Tile
@@ -198,6 +199,7 @@ class Update:
     atom: CopyAtom
     width: int = 1
     steps: tuple[Step, ...] = ()
+    first: Expr | None = None
 
 
 # --- on instructions ------------------------------------------------------------------------------
@@ -308,6 +310,8 @@ class For:
             constant indices.
         exact: whether `stop - start` is known to be a multiple of `step`.
         at_once: rounds that the compiler is asked to unroll of a loop that is not unrolled as a whole; 0 if it is free.
+        vector: whether its rounds, which must not depend on one another, are the elements of vectors: each statement
+            is one instruction for all of them.
     """
 
     var: Var
@@ -318,6 +322,7 @@ class For:
     unroll: bool = False
     exact: bool = False
     at_once: int = 0
+    vector: bool = False
 
 
 @dataclass(frozen=True, slots=True)

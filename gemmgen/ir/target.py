@@ -27,6 +27,8 @@ FEATURES: dict[str, str] = {
     "fp64": "arithmetic in float64",
     "fp16": "loads and stores of float16",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
+    "vectors": "a work-item computes on vectors of its own, of up to 16 elements",
+    "cached_private": "private arrays of megabytes lie in the caches of a core of its own",
 }
 
 
@@ -42,6 +44,10 @@ class Target:
         local_bytes: local memory of a group, in bytes.
         register_bytes: registers of a work-item, in bytes, in a kernel without sub-groups.
         sub_group_register_bytes: registers of a whole sub-group, in bytes (its lanes share them).
+        private_bytes: arrays that a work-item may have beside registers, in bytes, on targets with `cached_private`.
+        cores: how many work-items of a CPU run at a time.
+        cache_bytes: of a core's own cache, or all of them, as a device says; 0 where it says nothing.
+        vector_bytes: the widest vector that a work-item computes on, in bytes, on targets with `vectors`.
     """
 
     name: str
@@ -51,6 +57,10 @@ class Target:
     local_bytes: int = 65536
     register_bytes: int = 1024
     sub_group_register_bytes: int = 4096
+    private_bytes: int = 0
+    vector_bytes: int = 0
+    cores: int = 1
+    cache_bytes: int = 0
 
     def reads_blocks(self, dtype: DType) -> bool:
         """Whether sub-groups read neighbouring elements of a type by one instruction."""
@@ -58,8 +68,13 @@ class Target:
 
 
 _INTEL = frozenset(FEATURES) - {
-    *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch")
+    *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
+    *("vectors", "cached_private"),
 }
+#: What a CPU has in the place of many threads, whatever runs OpenCL C on it.
+CPU_FEATURES = frozenset({"vectors", "cached_private"})
+#: Private arrays that fit the stack of a thread, of 8 MiB on Linux, with room for its callers.
+CPU_PRIVATE_BYTES = 2 << 20
 #: SYCL names neither Intel's own functions nor block reads from images; OpenCL C adds no floats in one step.
 _SYCL = (_INTEL - {"intel_sub_groups", "image_block_read"}) | {"atomic_add"}
 _WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "address_lists", "fp64", "fp16"})
@@ -93,6 +108,14 @@ TARGETS: dict[str, Target] = {
     "sycl": Target("sycl", _SYCL, (8, 16, 32)),
     # OpenCL C converts float16 where it has no arithmetic on it; float64 is an option.
     "portable": Target("portable", frozenset({"unaligned_vectors", "address_lists", "fp16"})),
+    # 32 registers of 64 bytes, as of AVX-512; with half of that (AVX2) tiles are to be half as large.
+    "cpu": Target(
+        "cpu",
+        CPU_FEATURES | {"unaligned_vectors", "fp64", "fp16"},
+        register_bytes=2048,
+        private_bytes=CPU_PRIVATE_BYTES,
+        vector_bytes=64,
+    ),
     "sm_75": _nvidia("sm_75", 65536),
     "sm_80": _nvidia("sm_80", 166912),
     "sm_86": _nvidia("sm_86", 101376),

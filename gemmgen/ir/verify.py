@@ -7,9 +7,9 @@ from typing import NoReturn
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.calls import call_problems
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
-from gemmgen.ir.functions import ARITY, MATH
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.scopes import Scope as _Scope
 from gemmgen.ir.show import headline, show_expr
@@ -44,6 +44,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
+from gemmgen.ir.vectors import loop_problem
 from gemmgen.ir.visit import exprs, walk_expr
 from gemmgen.ir.warp_matrix import WarpAtom
 
@@ -174,6 +175,8 @@ class _Verifier:
 
     def _for(self, stmt: For, scope: _Scope) -> None:
         self._require(stmt.step >= 1, f"step {stmt.step} < 1")
+        if stmt.vector and (problem := loop_problem(stmt)) is not None:
+            self._fail(problem)
         self._integer(stmt.start)
         self._integer(stmt.stop)
         self._same(stmt.var.dtype, I32, f"{stmt.var.name} and its bounds")
@@ -326,30 +329,8 @@ class _Verifier:
             case Load(buffer, index):
                 self._element(buffer, index, scope)
             case Call():
-                self._call(node)
-
-    def _call(self, node: Call) -> None:
-        name, args = node.function, node.args
-        self._require(name in ARITY, f"no function {name}")
-        self._require(len(args) == ARITY[name], f"{name} takes {ARITY[name]} arguments, not {len(args)}")
-        if name in _OF_SUB_GROUPS:
-            self._needs(frozenset({"sub_groups"}), name)
-            self._sub_group(name)
-        if name in ("group_id", "local_id"):
-            dimensions = (0, 1, 2) if name == "group_id" and self._kernel.layers is not None else (0, 1)
-            known = as_int(args[0]) in dimensions
-            self._require(known, f"{show_expr(node)} has no constant dimension of {_listed(dimensions)}")
-        if name in ("broadcast", "shuffle_xor"):
-            self._integer(args[1])
-        if name == "convert":
-            self._require(args[0].dtype not in (BOOL, node.dtype), f"{show_expr(node)} converts nothing")
-            return
-        if name == "conj":
-            self._require(node.dtype.real is not None, f"{show_expr(node)} is {node.dtype}, not complex")
-        alike = name in MATH or name in ("fma", "conj", "tf32")
-        values = args if alike else {"broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)
-        for dtype in (I32,) if values is None else (value.dtype for value in values):
-            self._same(node.dtype, dtype, f"{name} and its arguments")
+                for problem in call_problems(node, self._kernel, self._target):
+                    self._fail(problem)
 
     # --- buffers and names ------------------------------------------------------------------------
 

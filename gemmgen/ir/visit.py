@@ -196,6 +196,7 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
                 dst=_map_tile(stmt.dst, rewrite),
                 alpha=map_expr(stmt.alpha, rewrite),
                 beta=map_expr(stmt.beta, rewrite),
+                first=None if stmt.first is None else map_expr(stmt.first, rewrite),
             )
         case _:
             return stmt
@@ -265,7 +266,7 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
         case Mbarrier():
             yield from (stmt.index, stmt.parity)
         case Update():
-            yield from (*stmt.dst.origin, stmt.alpha, stmt.beta)
+            yield from (*stmt.dst.origin, stmt.alpha, stmt.beta, *(() if stmt.first is None else (stmt.first,)))
 
 
 def substitute(values: Mapping[Var, Expr]) -> Rewrite:

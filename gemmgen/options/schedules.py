@@ -64,6 +64,10 @@ FIELDS: dict[str, Field] = {
     "across": Field("bool", "true"),
     "snake": Field("bool", "true"),
     "c_width": Field("int", "4", 16),
+    "vector": Field("int", "16", 16),
+    "sweep": Field("pair", "22x2 (rows x columns of tiles per work-item)", 4096),
+    "even": Field("pair", "2x1 (what groups along rows x columns are multiples of)", 1024),
+    "k_block": Field("int", "512", 1 << 20, least=0),
     **{f"{operand}.{name}": field for operand in "ab" for name, field in _OPERAND.items()},
 }
 

@@ -45,6 +45,7 @@ from gemmgen.passes.positions import (
     SUM_COL,
     SUM_ROW,
 )
+from gemmgen.passes.sweep import build_sweep
 from gemmgen.passes.total import build_scale, build_start, build_total
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -57,6 +58,8 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
         return Program((build_scale(Plan(spec, plain, target)),))
     if schedule.atom == "dpas":
         return build_dpas(spec, schedule, target)
+    if schedule.vector > 1:
+        return build_sweep(spec, schedule, target)
     gemm = _Gemm(spec, schedule, target)
     before = (build_pack(gemm),) if gemm.packed else ()
     count = BATCH_COUNT if spec.batched else Const(1)

@@ -32,6 +32,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.visit import map_body
 from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.passes.epilogue import applied, finished
+from gemmgen.passes.lanes import fill_vectors, multiply_vectors, update_vectors
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_INDEX
 from gemmgen.passes.warp_tiles import load_lines, multiply_by_warp
@@ -60,6 +61,12 @@ class _Expander:
     def statement(self, stmt: Stmt) -> Body:
         """One statement as instructions."""
         match stmt:
+            case Fill() if stmt.dst.buffer.vector > 1:
+                return fill_vectors(stmt)
+            case Mma(atom=MmaAtom() as atom) if stmt.acc.buffer.vector > 1:
+                return multiply_vectors(stmt, atom)
+            case Update() if stmt.acc.buffer.vector > 1:
+                return update_vectors(stmt)
             case Fill():
                 return self._each(stmt.dst, Store(stmt.dst.buffer, stmt.dst.at(ROW, COL), stmt.value))
             case Copy():

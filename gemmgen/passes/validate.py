@@ -10,6 +10,7 @@ from gemmgen.names import name_problem
 from gemmgen.passes.capacity import capacity_problems
 from gemmgen.passes.matrices import matrix_problems, warp_problems
 from gemmgen.passes.types import alignment_problems, type_problems
+from gemmgen.passes.vectors import vector_problems, without_vectors
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -29,7 +30,10 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems.append(problem)
     if not problems and schedule.atom == "dpas":
         problems += matrix_problems(spec, schedule, target)
+    elif not problems and schedule.vector > 1:
+        problems += vector_problems(spec, schedule, target)
     elif not problems:
+        problems += without_vectors(schedule)
         problems += _shape(schedule, target)
         problems += _stores(spec, schedule)
         problems += _sub_group(schedule, target)
@@ -44,24 +48,30 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _depths(spec, schedule)
         problems += type_problems(spec, schedule, target)
         problems += warp_problems(spec, schedule, target) if schedule.by_warps else ()
-    if not problems and schedule.atom != "dpas":
+    if not problems and schedule.atom != "dpas" and schedule.vector == 1:
         problems += capacity_problems(spec, schedule, target)
     if problems:
         raise ScheduleError(problems)
 
 
 def _positive(s: Schedule) -> Iterator[str]:
-    pairs = {"tile": s.tile, "group": s.group, "run": s.run}
+    pairs = {"tile": s.tile, "group": s.group, "run": s.run, "sweep": s.sweep, "even": s.even}
     for name, (rows, cols) in pairs.items():
         if rows < 1 or cols < 1:
             yield f"{name} {rows}x{cols} has an extent below 1: give two positive numbers"
     numbers = {"k_step": s.k_step, "stages": s.stages, "register_stages": s.register_stages}
-    numbers |= {"slices": s.slices, "split": s.split, "c_width": s.c_width}
+    numbers |= {"slices": s.slices, "split": s.split, "c_width": s.c_width, "vector": s.vector}
     numbers |= {"a.width": s.a.width, "b.width": s.b.width, "sub_group": 1 if s.sub_group is None else s.sub_group}
     for name, value in numbers.items():
         if value < 1:
             yield f"{name} = {value} < 1: give a positive number"
-    for name, value in (("a.pad", s.a.pad), ("b.pad", s.b.pad), ("mbarrier", s.mbarrier), ("b_step", s.b_step)):
+    for name, value in (
+        ("a.pad", s.a.pad),
+        ("b.pad", s.b.pad),
+        ("mbarrier", s.mbarrier),
+        ("b_step", s.b_step),
+        ("k_block", s.k_block),
+    ):
         if value < 0:
             yield f"{name} = {value} < 0: give 0 or more"
 

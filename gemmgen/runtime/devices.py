@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from array import array
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 
 from gemmgen.errors import DeviceError
-from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target
 from gemmgen.runtime import icd, require_pyopencl
 
 require_pyopencl()
@@ -118,7 +120,8 @@ def features_of(device: cl.Device) -> frozenset[str]:
         "fp16": True,  # vload_half and vstore_half, by the language
         "unaligned_vectors": True,  # vloadN, too
     }
-    return frozenset(name for name, there in has.items() if there)
+    of_cpus = CPU_FEATURES if type_of(device) == "cpu" else frozenset()
+    return of_cpus.union(name for name, there in has.items() if there)
 
 
 @cache
@@ -156,6 +159,44 @@ def raw_info(device: cl.Device, query: int) -> tuple[int, ...]:
     return () if get_info(handle, query, size, values, None) else tuple(values)
 
 
+#: Sixteen numbers in and out again, one by one on the way out.
+_SIXTEEN = """__kernel void probe(__global const float *x, __global float *y)
+{
+    const float16 all = vload16(0, x);
+    y[0] = all.s0; y[1] = all.s3; y[2] = all.s4; y[3] = all.s7;
+    y[4] = all.s8; y[5] = all.sb; y[6] = all.sc; y[7] = all.sf;
+}
+"""
+
+
+@cache
+def vector_bytes(device: cl.Device) -> int:
+    """The widest vectors that a CPU computes on, in bytes, by its own word.
+
+    A quirk: PoCL 3.0 (PyPI's pocl-binary-distribution) on processors that its LLVM does not know loads wrong values by
+    `vload16` and aborts in `fma(float16)`. Where the load, which only returns the wrong thing, fails, half is used.
+    """
+    native = max(4, int(device.native_vector_width_float)) * 4
+    if native < 64 or "Portable Computing" not in device.platform.name:
+        return min(64, native)
+    return 64 if _loads_sixteen(device) else 32
+
+
+def _loads_sixteen(device: cl.Device) -> bool:
+    context = cl.Context([device])
+    queue, flags = cl.CommandQueue(context), cl.mem_flags
+    given, got = array("f", range(16)), bytearray(8 * 4)
+    try:
+        kernel = cl.Kernel(cl.Program(context, _SIXTEEN).build(), "probe")
+        x = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=given)
+        y = cl.Buffer(context, flags.WRITE_ONLY, len(got))
+        kernel(queue, (1,), (1,), x, y)
+        cl.enqueue_copy(queue, got, y)
+    except cl.Error:
+        return False
+    return array("f", bytes(got)).tolist() == [0, 3, 4, 7, 8, 11, 12, 15]
+
+
 def register_bytes(target: Target) -> int:
     """Registers of a sub-group on a GPU: Intel's without sub-groups of 8 have wide ones (Xe-HPC, its successors)."""
     is_wide = "block_read" in target.features and 8 not in target.sub_group_sizes
@@ -176,7 +217,15 @@ def target_of(device: cl.Device) -> Target:
         return replace(target, sub_group_register_bytes=register_bytes(target))
     if type_of(device) != "cpu":
         return target
-    return replace(target, register_bytes=CPU_REGISTER_BYTES, sub_group_register_bytes=CPU_REGISTER_BYTES)
+    return replace(
+        target,
+        register_bytes=CPU_REGISTER_BYTES,
+        sub_group_register_bytes=CPU_REGISTER_BYTES,
+        private_bytes=CPU_PRIVATE_BYTES,
+        vector_bytes=vector_bytes(device),
+        cores=min(max(1, device.max_compute_units), len(os.sched_getaffinity(0))),
+        cache_bytes=device.global_mem_cache_size,
+    )
 
 
 def pick(

@@ -133,8 +133,8 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         else:
             request = check_transpose(self.source.spec.dtype, a, b)
         if request.k_is_fixed:
-            factors = {"alpha": alpha, "beta": beta}
-            return self._serving(request).time(a, b, c, **factors, queue=queue, iterations=iterations, **operands)
+            serving = self._serving(request)
+            return serving.time(a, b, c, alpha=alpha, beta=beta, queue=queue, iterations=iterations, **operands)
         queue = self._queue_for(request, queue)
         if not queue.properties & PROFILING:
             raise DeviceError("the queue measures no time: make it with command_queue_properties.PROFILING_ENABLE")

@@ -35,6 +35,7 @@ LAYERS = {
     "choose": 5,
     "driver": 5,
     "runtime": 5,
+    "sweeps": 5,
     "bench": 5,
     "module": 5,
     "explain": 5,

@@ -1,0 +1,98 @@
+"""How OpenCL C says what a work-item does with vectors of its own: `float16` and its like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load
+from gemmgen.ir.stmt import For, Move, Store
+from gemmgen.ir.visit import map_expr, substitute, walk_expr
+
+if TYPE_CHECKING:
+    from gemmgen.backends.clike import CLike
+
+#: How tightly a call binds, and a product.
+_POSTFIX, _PRODUCT, _SUM = 10, 8, 7
+
+
+def vector_name(printer: CLike, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+    """The vector that begins at an element: `acc[i][j]`."""
+    *outer, last = index
+    whole = buffer.extents[-1] // buffer.vector
+    places = [*outer, last // buffer.vector] if whole > 1 else outer
+    return buffer.name + "".join(f"[{printer.expr(place)}]" for place in places)
+
+
+def vector_element(printer: CLike, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+    """A single element of an array of vectors, which lie one after the other."""
+    *outer, last = index
+    name = buffer.name + "".join(f"[{printer.expr(place)}]" for place in outer)
+    only = "" if buffer.extents[-1] > buffer.vector else "&"
+    return f"(({printer.types[buffer.dtype.name]} *){only}{name})[{printer.expr(last)}]"
+
+
+def vector_move(printer: CLike, move: Move) -> str:
+    """A whole vector between memory and registers."""
+    width = move.width
+    if move.src.vector > 1:
+        value = vector_name(printer, move.src, move.src_index)
+    else:
+        value = f"vload{width}(0, {printer.address(move.src, move.src_index)})"
+    if move.dst.vector > 1:
+        return f"{vector_name(printer, move.dst, move.dst_index)} = {value};"
+    return f"vstore{width}({value}, 0, {printer.address(move.dst, move.dst_index)});"
+
+
+def vector_loop(printer: CLike, loop: For) -> Iterator[str]:
+    """A loop over a vector's elements: a statement for each of its own."""
+    spell = _Spelling(printer, loop)
+    for stmt in loop.body:
+        if not isinstance(stmt, Store):
+            raise LoweringError(f"{type(stmt).__name__} in a loop over a vector's elements")
+        yield spell.store(stmt)
+
+
+class _Spelling:
+    """The expressions of one such loop."""
+
+    def __init__(self, printer: CLike, loop: For) -> None:
+        self.printer, self.var = printer, loop.var
+        self.width = loop.stop.value if isinstance(loop.stop, Const) else 0
+
+    def store(self, stmt: Store) -> str:
+        """An assignment, or a store to where single elements lie."""
+        value, _ = self.value(stmt.value)
+        first = self._first(stmt.index)
+        if stmt.buffer.vector == self.width:
+            return f"{vector_name(self.printer, stmt.buffer, first)} = {value};"
+        return f"vstore{self.width}({value}, 0, {self.printer.address(stmt.buffer, first)});"
+
+    def value(self, node: Expr) -> tuple[str, int]:
+        """A vector, or a number where all elements have the same; and how tightly it binds."""
+        if not self._varies(node):
+            return self.printer.expr(node, _SUM), _POSTFIX
+        match node:
+            case Load(buffer, index) if buffer.vector == self.width:
+                return vector_name(self.printer, buffer, self._first(index)), _POSTFIX
+            case Load(buffer, index) if buffer.space is not Space.IMAGE:
+                return f"vload{self.width}(0, {self.printer.address(buffer, self._first(index))})", _POSTFIX
+            case Call("fma", args, dtype):
+                vector = f"{self.printer.types[dtype.name]}{self.width}"
+                texts = (self.value(x)[0] if self._varies(x) else f"({vector})({self.value(x)[0]})" for x in args)
+                return f"fma({', '.join(texts)})", _POSTFIX
+            case Bin("+" | "*" as op, a, b):
+                level = _SUM if op == "+" else _PRODUCT
+                sides = (f"({text})" if bound < level else text for text, bound in map(self.value, (a, b)))
+                return f" {op} ".join(sides), level
+        raise LoweringError(f"vectors have no {node}")
+
+    def _varies(self, node: Expr) -> bool:
+        return self.var in walk_expr(node)
+
+    def _first(self, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Where the vector begins."""
+        rewrite = substitute({self.var: Const(0)})
+        return tuple(map_expr(place, rewrite) for place in index)

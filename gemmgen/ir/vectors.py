@@ -1,0 +1,43 @@
+"""What a loop over a vector's elements must be, so that one instruction can do all of its rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.ir.buffer import Space
+from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, mod
+from gemmgen.ir.stmt import For, Store
+from gemmgen.ir.visit import map_expr, substitute, walk_expr
+
+
+def loop_problem(loop: For) -> str | None:
+    """Why a loop marked `vector` can't be one instruction a statement; None if it can."""
+    width = as_int(loop.stop)
+    if as_int(loop.start) != 0 or loop.step != 1 or width is None:
+        return "a vector's elements are not counted from 0 to their number"
+    for stmt in loop.body:
+        if not isinstance(stmt, Store):
+            return f"{type(stmt).__name__} among what is done to a vector's elements"
+        if not _is_vector(stmt.buffer.vector, stmt.index, loop.var, width):
+            return f"{stmt.buffer.name} is not stored to by whole vectors of {width}"
+        for load in _loads(stmt.value):
+            if load.buffer == stmt.buffer and load.index != stmt.index:
+                return f"a round needs what another makes of {load.buffer.name}"
+            if loop.var not in walk_expr(load):
+                continue
+            if load.buffer.space is Space.IMAGE or not _is_vector(load.buffer.vector, load.index, loop.var, width):
+                return f"{load.buffer.name} is not read by whole vectors of {width}"
+    return None
+
+
+def _loads(value: Expr) -> Iterator[Load]:
+    return (node for node in walk_expr(value) if isinstance(node, Load))
+
+
+def _is_vector(held: int, index: tuple[Expr, ...], var: Var, width: int) -> bool:
+    """Whether an index runs through neighbours, in an array of vectors from the first one of a vector."""
+    *outer, last = index
+    if any(var in walk_expr(place) for place in outer):
+        return False
+    first = map_expr(last, substitute({var: Const(0)}))
+    return last == first + var and (held == 1 or (held == width and as_int(mod(first, width)) == 0))

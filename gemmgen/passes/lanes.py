@@ -1,0 +1,115 @@
+"""Statements on tiles in vectors: each becomes loops whose innermost one is a vector's elements."""
+
+from __future__ import annotations
+
+from gemmgen.ir.atoms import MmaAtom
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, compare, is_const, minimum, number, select
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Mma, Move, Store, Update
+
+ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
+
+
+def at_once(width: int, *body: Store) -> For:
+    """One instruction for the elements of a vector."""
+    return For(ELEMENT, Const(0), Const(width), 1, body, exact=True, vector=True)
+
+
+def unrolled(var: Var, count: int, body: Body) -> For:
+    """`count` rounds, so that registers have constant indices."""
+    return For(var, Const(0), Const(count), 1, body, unroll=True, exact=True)
+
+
+def fill_vectors(fill: Fill) -> Body:
+    """Every vector of a register tile set."""
+    dst = fill.dst
+    rows, cols, width = dst.fragment.rows.values, dst.fragment.cols.values, dst.buffer.vector
+    store = at_once(width, Store(dst.buffer, dst.at(ROW, COL * width + ELEMENT), fill.value))
+    return (unrolled(ROW, rows, (unrolled(COL, cols // width, (store,)),)),)
+
+
+def multiply_vectors(mma: Mma, atom: MmaAtom) -> Body:
+    """An element of A times a vector of B, for all rows and vectors of the tile."""
+    acc, a, b, width = mma.acc, mma.a, mma.b, mma.acc.buffer.vector
+    column = COL * width + ELEMENT
+    at, dtype = acc.at(ROW, column), acc.buffer.dtype
+    factors = Load(a.buffer, a.at(ROW, mma.a_k + DEPTH)), Load(b.buffer, b.at(mma.b_k + DEPTH, column))
+    body: Body = (at_once(width, Store(acc.buffer, at, Call("fma", (*factors, Load(acc.buffer, at)), dtype))),)
+    fragment = acc.fragment
+    counts = {"i": (ROW, fragment.rows.values), "j": (COL, fragment.cols.values // width), "k": (DEPTH, mma.depth)}
+    for axis in reversed(atom.order):
+        body = (unrolled(*counts[axis], body),)
+    return body
+
+
+def update_vectors(update: Update) -> Body:
+    """C by vectors where all of the tile is inside and this work-item's own, else element by element."""
+    c, fragment = update.dst.buffer, update.acc.fragment
+    row0, col0 = update.dst.origin[-2:]
+    rows, cols = c.shape[-2:]
+    high, wide = fragment.rows.values, fragment.cols.values
+    own = () if update.first is None else (update.first <= col0,)
+    inside = all_of((row0 + high <= rows, col0 + wide <= cols, *own))
+    return (If(inside, _whole(update), _edge(update)),)
+
+
+def _whole(update: Update) -> Body:
+    """Vector by vector."""
+    c, acc, width = update.dst.buffer, update.acc, update.acc.buffer.vector
+    row0, col0 = update.dst.origin[-2:]
+    place = (*update.dst.origin[:-2], row0 + ROW, col0 + COL * width)
+    dtype = acc.buffer.dtype
+    values, old = (
+        Buffer(f"{c.name}_{what}", dtype, Space.PRIVATE, Layout.packed(width), vector=width)
+        for what in ("values", "old")
+    )
+    value, before = Load(values, (ELEMENT,)), Load(old, (ELEMENT,))
+    product: Expr = Load(acc.buffer, acc.at(ROW, COL * width + ELEMENT))
+    if not is_const(update.alpha, 1):
+        product = Bin("*", update.alpha, product)
+    body: Body = (Alloc(values), at_once(width, Store(values, (ELEMENT,), product)))
+    if not is_const(update.beta, 0):
+        total: Expr = Call("fma", (update.beta, before, value), dtype)
+        total = Bin("+", value, before) if is_const(update.beta, 1) else total
+        add_old: Body = (
+            Alloc(old),
+            Move(old, (Const(0),), c, place, update.atom, width),
+            at_once(width, Store(values, (ELEMENT,), total)),
+        )
+        always = isinstance(update.beta, Const)
+        body = (*body, *(add_old if always else (If(compare("!=", update.beta, number(0, dtype)), add_old),)))
+    body = (*body, Move(c, place, values, (Const(0),), update.atom, width))
+    vectors = acc.fragment.cols.values // width
+    return (unrolled(ROW, acc.fragment.rows.values, (unrolled(COL, vectors, body),)),)
+
+
+def _edge(update: Update) -> Body:
+    """From memory, since registers have no numbers that are worked out."""
+    c, acc, width = update.dst.buffer, update.acc, update.acc.buffer.vector
+    row0, col0 = update.dst.origin[-2:]
+    high, wide = acc.fragment.rows.values, acc.fragment.cols.values
+    part = Buffer(f"{c.name}_part", acc.buffer.dtype, Space.PRIVATE, Layout.packed(high, wide))
+    at = (ROW, COL * width + ELEMENT)
+    put = at_once(width, Store(part, at, Load(acc.buffer, acc.at(*at))))
+    first = Const(0) if update.first is None else update.first - col0
+    place = (*update.dst.origin[:-2], row0 + ROW, col0 + COL)
+    store = Store(c, place, _blend(update, Load(part, (ROW, COL)), Load(c, place)))
+    columns = For(COL, first, minimum(Const(wide), c.shape[-1] - col0), 1, (store,))
+    return (
+        Comment("At the edge of C, element by element."),
+        Alloc(part),
+        unrolled(ROW, high, (unrolled(COL, wide // width, (put,)),)),
+        For(ROW, Const(0), minimum(Const(high), c.shape[-2] - row0), 1, (columns,)),
+    )
+
+
+def _blend(update: Update, value: Expr, old: Expr) -> Expr:
+    """alpha * value + beta * old; factors of zero and one leave nothing behind."""
+    dtype = value.dtype
+    if not is_const(update.alpha, 1):
+        value = Bin("*", update.alpha, value)
+    if is_const(update.beta, 0):
+        return value
+    if is_const(update.beta, 1):
+        return Bin("+", value, old)
+    return select(compare("==", update.beta, number(0, dtype)), value, Call("fma", (update.beta, old, value), dtype))

@@ -1,0 +1,285 @@
+"""A product by work-items that compute on vectors of their own: few of them, each with a large block of C to sweep.
+
+What a group of work-items is elsewhere, a loop is here: over the tiles of a block, in an order that lets the caches of
+one core serve it. Rows past the last one are the last one read again. B is read in place, where the last tile of a line
+begins earlier so that its vectors end inside; or from a private copy of a block, which has no edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from gemmgen.ir.atoms import SCALAR, VECTOR, VECTOR_FMA, CopyAtom, Fragment, Spread
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
+from gemmgen.ir.kernel import Kernel, Program, Workspace
+from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, Let, Mma, Move, Registers, Stmt, Tile, Update
+from gemmgen.ir.target import Target
+from gemmgen.passes.expand import COL as J
+from gemmgen.passes.loops import loop
+from gemmgen.passes.plan import Plan, update_comment
+from gemmgen.passes.positions import (
+    ACROSS,
+    BATCH,
+    BATCH_COUNT,
+    BLOCK,
+    COL0,
+    DOWN,
+    K0,
+    K_BEGIN,
+    K_END,
+    K_MAIN,
+    K_PART,
+    PART,
+    ROW0,
+    call,
+)
+from gemmgen.passes.total import build_total
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+#: A work-item's block of C, and how many rows and columns each has.
+ROW_BEGIN, ROW_END, ROWS_EACH = Var("row_begin"), Var("row_end"), Var("rows_each")
+COL_BEGIN, COL_END, COLS_EACH = Var("col_begin"), Var("col_end"), Var("cols_each")
+#: The first column that is a tile's own: the last tile of a line begins earlier.
+OWN_COL = Var("own_col")
+#: Of a block of B in private memory: which tile's columns.
+PANEL = Var("panel")
+K_BLOCK, K_STOP, K_DEPTH = Var("k_block"), Var("k_stop"), Var("k_depth")
+
+
+def build_sweep(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
+    """The kernels of a validated request."""
+    plan = _Sweep(spec, schedule, target)
+    count = BATCH_COUNT if spec.batched else Const(1)
+    between = tuple(Workspace(x.name, x.dtype, size * count) for x, size in plan.workspaces())
+    after = (build_total(plan),) if schedule.split > 1 else ()
+    return Program((plan.kernel(), *after), between)
+
+
+class _Sweep(Plan):
+    """The kernel: block of C, block of K, tile, step of K, from the outside in."""
+
+    # --- registers --------------------------------------------------------------------------------
+
+    @cached_property
+    def acc(self) -> Registers:
+        """C's tile."""
+        return self._vectors("acc", self.schedule.tile[0])
+
+    def _vectors(self, name: str, rows: int) -> Registers:
+        cols = self.schedule.tile[1]
+        buffer = Buffer(name, self.sums, Space.PRIVATE, Layout.packed(rows, cols), vector=self.schedule.vector)
+        return Registers(buffer, Fragment(Spread(rows), Spread(cols)))
+
+    @property
+    def _column(self) -> Registers:
+        """A's column of a step."""
+        rows = self.schedule.tile[0]
+        buffer = Buffer("a_frag", self.sums, Space.PRIVATE, Layout.packed(rows, 1))
+        return Registers(buffer, Fragment(Spread(rows), Spread(1)))
+
+    @property
+    def _copy(self) -> Buffer | None:
+        """The private copy of a block of B: panel after panel as wide as a tile, so that it is read in order."""
+        s = self.schedule
+        if s.b.memory != "private":
+            return None
+        layout = Layout.packed(s.sweep[1], s.k_block, s.tile[1])
+        return Buffer("b_block", self.sums, Space.PRIVATE, layout, vector=s.vector)
+
+    # --- where a work-item is -----------------------------------------------------------------------
+
+    def grid(self) -> tuple[Expr, Expr]:
+        """Groups, of one work-item each, along rows and columns."""
+        down, across = self._groups
+        return (Const(1), down * across * self.schedule.split) if self.schedule.split > 1 else (down, across)
+
+    @property
+    def _groups(self) -> tuple[Expr, Expr]:
+        """So many that no sweep is too long, then up to the next multiple."""
+        s = self.schedule
+        units = (tile * sweep * even for tile, sweep, even in zip(s.tile, s.sweep, s.even, strict=True))
+        down, across = (
+            ceil_div(size, unit) * even for size, unit, even in zip((self.m, self.n), units, s.even, strict=True)
+        )
+        return down, across
+
+    def _where(self) -> Body:
+        """This work-item's block of C: an even share of all tiles."""
+        down, across = self._groups
+        number = call("group_id", 0)
+        row: Expr = call("group_id", 1)
+        col: Expr = number
+        lets: list[Stmt] = [Let(BATCH, call("group_id", 2))] if self.spec.batched else []
+        lets += [Let(DOWN, down), Let(ACROSS, across)]
+        if self.schedule.split > 1:
+            lets += [Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))]
+            row, col = BLOCK // ACROSS, BLOCK % ACROSS
+        rows, cols = self.schedule.tile
+        for each, begin, end, place, size, unit, count in (
+            (ROWS_EACH, ROW_BEGIN, ROW_END, row, self.m, rows, DOWN),
+            (COLS_EACH, COL_BEGIN, COL_END, col, self.n, cols, ACROSS),
+        ):
+            lets += [
+                Let(each, (ceil_div(size, unit) + count - 1) // count * unit),
+                Let(begin, minimum(size, place * each)),
+                Let(end, minimum(size, begin + each)),
+            ]
+        if self.schedule.split > 1:
+            lets += [
+                Let(K_PART, ceil_div(self.k, self.schedule.split)),
+                Let(K_BEGIN, PART * K_PART),
+                Let(K_END, minimum(self.k, K_BEGIN + K_PART)),
+            ]
+        return tuple(lets)
+
+    # --- the product --------------------------------------------------------------------------------
+
+    def _in_blocks(self) -> Body:
+        """K in blocks, where it has them; one at least, so that C is written even where K is zero."""
+        depth = self.schedule.k_block
+        if not depth:
+            return self._tiles(self.k_start, self.k_end, self.beta)
+        stop = select(compare("<", self.k_start, self.k_end), self.k_end, self.k_start + 1)
+        beta = Var("beta_now", self.sums)
+        first = select(compare("==", K_BLOCK, self.k_start), self.beta, number(1, self.sums))
+        body = (
+            *self._bounds(depth),
+            *self._fill_copy(),
+            Comment("Sums wait in C from one block of K to the next."),
+            Let(beta, self._beta_of(first)),
+            *(self._tiles(K_BLOCK, K_STOP, beta) if self._copy is None else self._tiles(Const(0), K_DEPTH, beta)),
+        )
+        return (For(K_BLOCK, self.k_start, stop, depth, body),)
+
+    def _bounds(self, depth: int) -> Body:
+        """Of a block of K: where it ends, or of a copy, whose steps are counted from its first, how deep it is."""
+        if self._copy is None:
+            return (Let(K_STOP, minimum(self.k_end, K_BLOCK + depth)),)
+        return (Let(K_DEPTH, minimum(Const(depth), self.k_end - K_BLOCK)),)
+
+    def _beta_of(self, first: Expr) -> Expr:
+        if self.schedule.split > 1:
+            one, zero = number(1, self.sums), number(0, self.sums)
+            return select(compare("==", K_BLOCK, self.k_start), zero, one)
+        return first
+
+    def _fill_copy(self) -> Body:
+        """B's block to private memory, a panel at a time; past the last column whatever the edge holds."""
+        block, s = self._copy, self.schedule
+        if block is None:
+            return ()
+        by_lines = self.spec.b_order == "row"
+        width = s.vector if by_lines else 1
+        col = COL0 + J * width
+        place = (K_BLOCK + K0, col) if by_lines else (col, K_BLOCK + K0)
+        at = (PANEL, K0, J * width)
+        move = Move(block, at, self.given("b"), place, VECTOR if by_lines else SCALAR, width)
+        count = s.tile[1] // width
+        line = loop(J, count, (move,)) if by_lines else (For(J, Const(0), Const(count), 1, (move,), exact=True),)
+        lines = For(K0, Const(0), K_DEPTH, 1, self._panels(line))
+        return Comment(f"A block of B, up to {s.k_block} deep, in the order that it is read in."), lines
+
+    def _tiles(self, start: Expr, stop: Expr, beta: Expr) -> Body:
+        """All tiles of the block, a column of them at a time: its part of B stays in the cache."""
+        rows, cols = self.schedule.tile
+        exact = self._known(0) % rows == 0
+        tile = self._tile(start, stop, beta)
+        down = For(ROW0, ROW_BEGIN, ROW_END, rows, tile, exact=exact)
+        if self._copy is not None:
+            return self._panels((down,))
+        if self._whole_columns:
+            return (For(COL0, COL_BEGIN, COL_END, cols, (down,), exact=True),)
+        fits = compare("<=", Const(cols), self.n)
+        shifted = select(fits, minimum(OWN_COL, self.n - cols), OWN_COL)
+        main = self.k_main(start, stop)
+        say = Comment("The last tile of a line begins earlier, so that its vectors of B end inside.")
+        return (For(OWN_COL, COL_BEGIN, COL_END, cols, (say, Let(COL0, shifted), *main, down)),)
+
+    def _panels(self, body: Body) -> Body:
+        """The copy's panels, each the columns of a tile."""
+        cols = self.schedule.tile[1]
+        inner = (Let(PANEL, (COL0 - COL_BEGIN) // cols), *body)
+        return (For(COL0, COL_BEGIN, COL_END, cols, inner, exact=self._whole_columns),)
+
+    def _known(self, axis: int) -> int:
+        return (self.spec.m, self.spec.n)[axis] or self.spec.multiple_of[axis]
+
+    @property
+    def _whole_columns(self) -> bool:
+        """Whether no tile ends past the last column."""
+        return self._known(1) % self.schedule.tile[1] == 0
+
+    def k_main(self, start: Expr, stop: Expr) -> Body:
+        """Where vectors of B don't fit, C being narrower than a tile, all of K is left to single loads."""
+        return (Let(K_MAIN, select(COL0 + self.schedule.tile[1] <= self.n, stop, start)),)
+
+    def _tile(self, start: Expr, stop: Expr, beta: Expr) -> Body:
+        """One tile: its sum, and C."""
+        in_place = self._copy is None and not self._whole_columns
+        body: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
+        body.append(For(K0, start, K_MAIN if in_place else stop, 1, self._step(VECTOR, self.schedule.vector)))
+        if in_place:
+            body.append(For(K0, K_MAIN, stop, 1, self._step(SCALAR, 1)))
+        return (*body, *self._store(beta))
+
+    def _step(self, atom: CopyAtom, width: int) -> Body:
+        """One step of K: a line of B in vectors, each times every row's element of A."""
+        rows, cols = self.schedule.tile
+        b, a = self._vectors("b_frag", 1), self._column
+        transposed = self.is_transposed("a")
+        matrix, block = self.given("a"), self._copy
+        step = K0 if block is None else K_BLOCK + K0
+        column = Tile(matrix, (step, ROW0) if transposed else (ROW0, step), rows, 1, transposed)
+        line = Tile(self.given("b"), (K0, COL0), 1, cols)
+        if block is not None:
+            line = Tile(block, (PANEL, K0, Const(0)), 1, cols)
+        return (
+            Alloc(b.buffer),
+            Copy(b, line, atom, width),
+            Alloc(a.buffer),
+            Copy(a, column, SCALAR),
+            Mma(self.acc, a, b, Const(0), Const(0), 1, VECTOR_FMA),
+        )
+
+    def _store(self, beta: Expr) -> Body:
+        rows, cols = self.schedule.tile
+        tile = Tile(self.c, (ROW0, COL0), rows, cols)
+        comment = update_comment(self.spec)
+        if self.schedule.split > 1:
+            tile = Tile(self.workspace(writable=True), (PART, ROW0, COL0), rows, cols)
+            comment, beta = "This part's share of C.", beta if self.schedule.k_block else number(0, self.sums)
+        shifted = self._copy is None and not self._whole_columns
+        update = Update(tile, self.acc, self.alpha, beta, VECTOR, self.schedule.vector)
+        return (Comment(comment), replace(update, first=OWN_COL) if shifted else update)
+
+    # --- the kernel ---------------------------------------------------------------------------------
+
+    def kernel(self) -> Kernel:
+        """All of it."""
+        split, block = self.schedule.split > 1, self._copy
+        result = self.workspace(writable=True) if split else self.c
+        a, b = self.given("a"), self.given("b")
+        order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, *self.per_matrix(a, b)]
+        order += [result] if split else [self.beta, *self.per_matrix(self.c)]
+        return Kernel(
+            name=self.name,
+            params=tuple(p for p in order if isinstance(p, Buffer | Var)),
+            body=(
+                *self._where(),
+                *self.to_product(a, b, result),
+                *(() if block is None else (Alloc(block),)),
+                *self._in_blocks(),
+            ),
+            group=(1, 1),
+            grid=self.grid(),
+            facts=self.facts(),
+            promises=self.promises(),
+            layers=BATCH_COUNT if self.spec.batched else None,
+        )
+
+    def facts(self) -> tuple[Expr, ...]:
+        """That a part is one of those that there are."""
+        return (Const(self.schedule.split - 1) - PART,) if self.schedule.split > 1 else ()

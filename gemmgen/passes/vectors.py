@@ -1,0 +1,97 @@
+"""Schedules whose work-items compute on vectors of their own: what they can't do, and what asks for vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.ir.dtypes import F32, F64
+from gemmgen.ir.target import FEATURES, Target
+from gemmgen.methods import defaults, flatten, text_of
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+#: Elements that a vector can have.
+WIDTHS = (2, 4, 8, 16)
+#: Fields that only such schedules have.
+OWN = ("vector", "sweep", "even", "k_block")
+#: Fields that may be as they like there, beside the tile.
+FREE = (*OWN, "split", "b.memory")
+
+
+def without_vectors(s: Schedule) -> Iterator[str]:
+    """Fields that mean nothing where a work-item computes single elements."""
+    flat, plain = flatten(s), flatten(Schedule())
+    for key in OWN:
+        if flat[key] != plain[key]:
+            yield f"{key} {text_of(flat[key])} is for work-items with vectors: set vector to 16, say, or leave it out"
+    for name, operand in (("a", s.a), ("b", s.b)):
+        if operand.memory == "private":
+            yield f"{name}.memory = 'private' is for work-items with vectors: set vector to 16, say, or use 'local'"
+
+
+def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule that has vectors, each with a remedy."""
+    if "vectors" not in target.features:
+        yield (
+            f"vector = {s.vector}, but target {target.name!r} has none ({FEATURES['vectors']}): use --target cpu of "
+            f"backend opencl, or method slm"
+        )
+    elif s.vector not in WIDTHS:
+        yield f"vector = {s.vector} is no vector of OpenCL C: use one of {', '.join(map(str, WIDTHS))}"
+    elif (width := s.vector * spec.dtype.size) > target.vector_bytes:
+        fits = target.vector_bytes // spec.dtype.size
+        yield (
+            f"vector = {s.vector} of {spec.dtype} is {width} B > {target.vector_bytes} B on target {target.name!r}: "
+            f"use vector {fits}"
+        )
+    if s.tile[1] % s.vector:
+        yield f"the tile's {s.tile[1]} columns are no whole vectors of {s.vector}: use {s.vector} or {4 * s.vector}"
+    if spec.dtype not in (F32, F64):
+        yield f"vectors hold float32 or float64, not {spec.dtype}: use one of them, or vector 1"
+    elif spec.dtype.needs is not None and spec.dtype.needs not in target.features:
+        yield f"dtype {spec.dtype}, but target {target.name!r} has no {FEATURES[spec.dtype.needs]}: use dtype float32"
+    if spec.epilogue:
+        yield "an epilogue, but work-items with vectors leave sums in C between blocks of K: use method slm, or naive"
+    if spec.c_order == "col":
+        yield "C is column-major, but vectors are of neighbouring columns: compute its transpose, B^T A^T, or vector 1"
+    if s.group != (1, 1):
+        yield f"group {text_of(s.group)}, but a work-item with vectors is alone on its core: use group 1x1, and sweep"
+    plain = flatten(defaults("vector", s.tile, (1, 1)))
+    for key, value in flatten(s).items():
+        if key not in FREE and key != "group" and value != plain[key]:
+            yield f"{key} = {text_of(value)} means nothing to a work-item with vectors: leave it out"
+    yield from _private(spec, s, target)
+    yield from _registers(spec, s, target)
+
+
+def block_bytes(spec: GemmSpec, s: Schedule) -> int:
+    """Bytes of the block of B that a work-item copies."""
+    return s.k_block * s.sweep[1] * s.tile[1] * spec.dtype.size if s.b.memory == "private" else 0
+
+
+def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """Where B comes from."""
+    if s.b.memory not in ("global", "private"):
+        yield f"b.memory = {s.b.memory!r} is shared by a group, but a work-item with vectors is alone: use 'private'"
+        return
+    if s.b.memory == "global":
+        if spec.b_order == "col":
+            yield "B is column-major, but vectors are of neighbouring columns: set b.memory = 'private', which turns it"
+        return
+    if "cached_private" not in target.features:
+        yield f"b.memory = 'private', but target {target.name!r} has no caches for it: use --target cpu, or 'global'"
+    if not s.k_block:
+        yield "b.memory = 'private' copies a block of B, but k_block = 0 leaves open how deep: use k_block 256, say"
+    elif (used := block_bytes(spec, s)) > target.private_bytes:
+        yield (
+            f"the block of B, {s.k_block} x {s.sweep[1] * s.tile[1]}, takes {used:,} B > {target.private_bytes:,} B of "
+            f"a thread's stack on this target: use k_block {max(1, s.k_block // 2)} instead of {s.k_block}, or a "
+            f"smaller sweep"
+        )
+
+
+def _registers(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """C and a line of B; elements of A are read where they are used."""
+    used = (s.tile[0] + 1) * s.tile[1] * spec.accumulator.size
+    if used > target.register_bytes:
+        yield f"registers {used:,} B per work-item > {target.register_bytes:,} B on this target: use a smaller tile"

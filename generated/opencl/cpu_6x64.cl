@@ -1,0 +1,112 @@
+// cpu_6x64: C = alpha * A * B + beta * C; float32
+//
+// Schedule   6x64 of C at a time, in vectors of 16, up to 22x2 of those per work-item, one after
+//            the other, groups in multiples of 2x1
+// A          buffer, loads of single elements
+// B          buffer, loads of 16 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Launch     local size {1, 1}, global size {(n + 127) / 128, (m + 263) / 264 * 2}
+// Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
+
+__attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel void cpu_6x64(int m, int n, int k, float alpha, __global const float *restrict a, int lda,
+                       __global const float *restrict b, int ldb, float beta,
+                       __global float *restrict c, int ldc)
+{
+    const int blocks_down = (m + 263) / 264 * 2;
+    const int blocks_across = (n + 127) / 128;
+    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;
+    const int row_begin = min(m, (int)get_group_id(1) * rows_each);
+    const int row_end = min(m, row_begin + rows_each);
+    const int cols_each = ((n + 63) / 64 + blocks_across - 1) / blocks_across * 64;
+    const int col_begin = min(n, (int)get_group_id(0) * cols_each);
+    const int col_end = min(n, col_begin + cols_each);
+
+    for (int own_col = col_begin; own_col < col_end; own_col += 64) {
+        // The last tile of a line begins earlier, so that its vectors of B end inside.
+        const int col0 = 64 <= n ? min(own_col, n - 64) : own_col;
+        const int k_main = col0 + 64 <= n ? k : 0;
+        for (int row0 = row_begin; row0 < row_end; row0 += 6) {
+            float16 acc[6][4];
+            #pragma unroll
+            for (int i = 0; i < 6; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = 0.0f;
+                }
+            }
+            for (int k0 = 0; k0 < k_main; ++k0) {
+                float16 b_frag[4];
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    b_frag[j] = vload16(0, &b[k0 * ldb + col0 + j * 16]);
+                }
+                float a_frag[6];
+                #pragma unroll
+                for (int i = 0; i < 6; ++i) {
+                    a_frag[i] = a[min(row0 + i, m - 1) * lda + k0];
+                }
+                #pragma unroll
+                for (int i = 0; i < 6; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = fma((float16)(a_frag[i]), b_frag[j], acc[i][j]);
+                    }
+                }
+            }
+            for (int k0 = k_main; k0 < k; ++k0) {
+                float16 b_frag[4];
+                #pragma unroll
+                for (int j = 0; j < 64; ++j) {
+                    ((float *)b_frag)[j] = b[k0 * ldb + min(col0 + j, n - 1)];
+                }
+                float a_frag[6];
+                #pragma unroll
+                for (int i = 0; i < 6; ++i) {
+                    a_frag[i] = a[min(row0 + i, m - 1) * lda + k0];
+                }
+                #pragma unroll
+                for (int i = 0; i < 6; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = fma((float16)(a_frag[i]), b_frag[j], acc[i][j]);
+                    }
+                }
+            }
+
+            // C = alpha * A * B + beta * C; C is not read where beta is zero.
+            if (row0 + 6 <= m && col0 + 64 <= n && own_col <= col0) {
+                #pragma unroll
+                for (int i = 0; i < 6; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        float16 c_values = alpha * acc[i][j];
+                        if (beta != 0.0f) {
+                            float16 c_old = vload16(0, &c[(row0 + i) * ldc + col0 + j * 16]);
+                            c_values = fma((float16)(beta), c_old, c_values);
+                        }
+                        vstore16(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 16]);
+                    }
+                }
+            } else {
+                // At the edge of C, element by element.
+                float c_part[6][64];
+                #pragma unroll
+                for (int i = 0; i < 6; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        vstore16(acc[i][j], 0, &c_part[i][j * 16]);
+                    }
+                }
+                for (int i = 0; i < min(6, m - row0); ++i) {
+                    for (int j = own_col - col0; j < min(64, n - col0); ++j) {
+                        c[(row0 + i) * ldc + col0 + j] =
+                            beta == 0.0f ? alpha * c_part[i][j]
+                                         : fma(beta, c[(row0 + i) * ldc + col0 + j],
+                                             alpha * c_part[i][j]);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+"""Work-items with vectors of their own: every form of them at every kind of edge, in the interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.driver import run_passes
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.dtypes import F16, F32, F64
+from gemmgen.ir.expr import Const, Load, Var, number
+from gemmgen.ir.fault import KernelFault
+from gemmgen.ir.stmt import For, Store, Update
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.vectors import loop_problem
+from gemmgen.ir.visit import evaluate, map_body
+from gemmgen.methods import defaults
+from gemmgen.passes.build import build
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import GemmSpec, Order
+from tests.support.problems import Problem, interpret
+
+CPU = TARGETS["cpu"]
+IN_PLACE = replace(defaults("vector", (3, 8)), vector=4, sweep=(2, 2))
+COPIED = replace(IN_PLACE, b=Operand(memory="private"), k_block=4, sweep=(3, 2))
+FORMS = {
+    "in place": IN_PLACE,
+    "in place, K in blocks": replace(IN_PLACE, k_block=3),
+    "in place, K in parts": replace(IN_PLACE, split=3, even=(2, 1)),
+    "copied": COPIED,
+    "copied, even": replace(COPIED, even=(1, 3)),
+    "copied, K in parts": replace(COPIED, split=2),
+}
+#: Whole tiles, ragged ones, narrower and shorter than a tile, more groups than tiles.
+SIZES = ((6, 16, 8), (7, 21, 9), (2, 5, 3), (13, 9, 1), (1, 1, 1))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("beta", [0.0, 1.0, None])
+def test_every_form(form: str, beta: float | None, rng: np.random.Generator) -> None:
+    spec = GemmSpec(beta=beta, alpha=1.0 if beta == 1 else None)
+    program = driver.lower_program(spec, FORMS[form], CPU)
+    for size in SIZES:
+        problem = Problem.random(rng, *size, 1.0 if beta == 1 else 1.5, -0.5 if beta is None else beta)
+        problem.check(interpret(program, spec, problem))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_depth_at_all(form: str, rng: np.random.Generator) -> None:
+    problem = Problem.random(rng, 5, 9, 0, 1.5, -0.5)
+    problem.check(interpret(driver.lower_program(GemmSpec(), FORMS[form], CPU), GemmSpec(), problem))
+
+
+@pytest.mark.parametrize(("a", "b"), [("col", "row"), ("row", "col"), ("col", "col")])
+def test_orders(a: Order, b: Order, rng: np.random.Generator) -> None:
+    spec, problem = GemmSpec(a_order=a, b_order=b), Problem.integers(rng, 7, 21, 9)
+    for form in ("copied", "copied, K in parts") if b == "col" else FORMS:
+        result = interpret(driver.lower_program(spec, FORMS[form], CPU), spec, problem)
+        assert np.array_equal(result, problem.expected)
+
+
+@pytest.mark.parametrize("form", ["in place", "copied", "in place, K in parts"])
+def test_float64_and_sizes_that_are_known(form: str, rng: np.random.Generator) -> None:
+    for spec, size in product((GemmSpec(dtype=F64), GemmSpec(m=6, n=16, k=8), GemmSpec(multiple_of=(3, 8, 1))), SIZES):
+        size = (6, 16, 8) if spec.m or spec.multiple_of != (1, 1, 1) else size
+        problem = Problem.of(rng, spec, *size, 1.5, -0.5)
+        problem.check(interpret(driver.lower_program(spec, FORMS[form], CPU), spec, problem))
+
+
+def test_whole_tiles_ask_nothing_of_sizes() -> None:
+    text = driver.emit(GemmSpec(multiple_of=(3, 8, 1)), IN_PLACE, target=CPU).text
+    assert "if (row0" not in text
+    assert "col0 + 8 <= n" not in text
+    assert "col0 + 8 <= n" in driver.emit(GemmSpec(), IN_PLACE, target=CPU).text
+
+
+def test_the_same_bits_however_c_is_shared_out(rng: np.random.Generator) -> None:
+    problem = Problem.random(rng, 25, 43, 11)
+    for schedule in (IN_PLACE, COPIED):
+        others = [replace(schedule, sweep=sweep, even=even) for sweep in ((1, 1), (4, 3)) for even in ((1, 1), (3, 2))]
+        results = [interpret(driver.lower(GemmSpec(), s, CPU), GemmSpec(), problem) for s in others]
+        assert all(np.array_equal(results[0], result) for result in results)
+
+
+def test_groups_are_shared_out_evenly() -> None:
+    kernel = driver.lower(GemmSpec(), replace(IN_PLACE, sweep=(4, 3), even=(4, 1)), CPU)
+    down, across = (evaluate(extent, {"m": 100, "n": 100}) for extent in kernel.grid)
+    assert (down, across) == (12, 5)  # of 34 tiles, 9 groups of 4 are 12 of 3; of 13 tiles, 5 groups of 3
+
+
+def test_a_tile_that_begins_early_writes_its_own_columns_only(rng: np.random.Generator) -> None:
+    """Without `Update.first` two groups write the same element, which the interpreter reports."""
+    kernel = build(GemmSpec(), replace(IN_PLACE, sweep=(1, 1)), CPU).main
+    broken = replace(
+        kernel, body=map_body(kernel.body, lambda s: (replace(s, first=None) if isinstance(s, Update) else s,))
+    )
+    problem = Problem.random(rng, 3, 21, 4)
+    problem.check(interpret(run_passes(kernel, CPU), GemmSpec(), problem))
+    with pytest.raises(KernelFault, match="race"):
+        interpret(run_passes(broken, CPU), GemmSpec(), problem)
+
+
+E, ROUND = Var("e"), Var("i")
+ARRAY = Buffer("acc", F32, Space.PRIVATE, Layout.packed(16), vector=4)
+OTHER = Buffer("part", F32, Space.PRIVATE, Layout.packed(16))
+ONE = number(1, F32)
+
+
+@pytest.mark.parametrize(
+    ("store", "width", "problem"),
+    [
+        (Store(ARRAY, (E,), ONE), 4, None),
+        (Store(ARRAY, (ROUND * 4 + E,), Load(OTHER, (ROUND + E,))), 4, None),
+        (Store(ARRAY, (ROUND + E,), ONE), 4, "acc is not stored to by whole vectors"),
+        (Store(ARRAY, (E,), ONE), 8, "acc is not stored to by whole vectors"),
+        (Store(ARRAY, (E * 4,), ONE), 4, "acc is not stored to by whole vectors"),
+        (Store(OTHER, (E,), Load(ARRAY, (E + 1,))), 4, "acc is not read by whole vectors"),
+        (Store(OTHER, (E,), Load(OTHER, (E + 1,))), 4, "a round needs what another makes of part"),
+    ],
+)
+def test_what_one_instruction_can_do(store: Store, width: int, problem: str | None) -> None:
+    found = loop_problem(For(E, Const(0), Const(width), 1, (store,), vector=True))
+    assert (found is None) if problem is None else (found is not None and problem in found)
+
+
+REFUSED: dict[str, tuple[Schedule, GemmSpec, str, str]] = {
+    "no vectors": (IN_PLACE, GemmSpec(), "intel", r"vector = 4, but target 'intel' has none .*--target cpu"),
+    "width": (replace(IN_PLACE, vector=3, tile=(3, 6)), GemmSpec(), "cpu", "vector = 3 is no vector of OpenCL C"),
+    "doubles": (
+        replace(IN_PLACE, vector=16, tile=(3, 16)),
+        GemmSpec(dtype=F64),
+        "cpu",
+        "vector = 16 of float64 is 128 B > 64 B on target 'cpu': use vector 8",
+    ),
+    "columns": (replace(IN_PLACE, tile=(3, 6)), GemmSpec(), "cpu", "6 columns are no whole vectors of 4"),
+    "type": (IN_PLACE, GemmSpec(dtype=F16), "cpu", "vectors hold float32 or float64, not float16"),
+    "C": (IN_PLACE, GemmSpec(c_order="col"), "cpu", "C is column-major"),
+    "B": (IN_PLACE, GemmSpec(b_order="col"), "cpu", "set b.memory = 'private', which turns it"),
+    "group": (replace(IN_PLACE, group=(2, 1)), GemmSpec(), "cpu", "group 2x1, but .* use group 1x1"),
+    "others": (replace(IN_PLACE, stages=2), GemmSpec(), "cpu", "stages = 2 means nothing to a work-item with vectors"),
+    "local": (
+        replace(IN_PLACE, b=Operand(memory="local")),
+        GemmSpec(),
+        "cpu",
+        "b.memory = 'local' is shared by a group",
+    ),
+    "depth": (replace(COPIED, k_block=0), GemmSpec(), "cpu", "k_block = 0 leaves open how deep"),
+    "stack": (
+        replace(COPIED, tile=(6, 64), sweep=(1, 16), k_block=1024),
+        GemmSpec(),
+        "cpu",
+        r"the block of B, 1024 x 1024, takes 4,194,304 B > 2,097,152 B of a thread's stack .*: use k_block 512",
+    ),
+    "registers": (replace(IN_PLACE, tile=(14, 64)), GemmSpec(), "cpu", "registers 3,840 B per work-item > 2,048 B"),
+    "sweep": (Schedule(sweep=(2, 2)), GemmSpec(), "cpu", "sweep 2x2 is for work-items with vectors: set vector to 16"),
+    "private": (
+        Schedule(b=Operand(memory="private")),
+        GemmSpec(),
+        "cpu",
+        "b.memory = 'private' is for work-items with",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_with_a_remedy(name: str) -> None:
+    schedule, spec, target, message = REFUSED[name]
+    with pytest.raises(ScheduleError, match=message):
+        driver.emit(spec, schedule, target=TARGETS[target])
+
+
+def test_languages_without_vectors_say_so() -> None:
+    for backend in ("cuda", "sycl"):
+        (problem,) = driver.refusals(GemmSpec(), IN_PLACE, backend)
+        assert "--target cpu of backend opencl" in problem

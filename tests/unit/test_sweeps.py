@@ -1,0 +1,99 @@
+"""What is chosen for a CPU: by its sizes, its caches and its cores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gemmgen import driver
+from gemmgen.ir.dtypes import F16, F64
+from gemmgen.ir.target import TARGETS
+from gemmgen.passes.validate import validate
+from gemmgen.spec import GemmSpec
+from gemmgen.sweeps import Shape, account, choose_sweep, costs, cycles
+from tests.support.cli import printed
+
+#: Two cores, as `target_of` describes them.
+CPU = replace(TARGETS["cpu"], cores=2, cache_bytes=1 << 20, register_bytes=65536)
+SHAPES: tuple[Shape, ...] = (
+    *((1, 1, 1), (5, 3, 0), (7, 11, 13), (64, 64, 64), (1000, 1000, 1000), (2048, 2048, 2048), (3, 5000, 2)),
+    *((64, 4096, 4096), (4096, 64, 4096), (4096, 4096, 64), (100, 100, 100000), (4096, 1, 4096)),
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_what_is_chosen_can_be_had_and_shares_c_out(shape: Shape) -> None:
+    schedule = choose_sweep(GemmSpec(), shape, CPU)
+    assert schedule is not None
+    validate(GemmSpec(), schedule, CPU)
+    assert choose_sweep(GemmSpec(m=shape[0], n=shape[1], k=shape[2] or None), (9, 9, shape[2]), CPU) == schedule
+    if shape[0] * shape[1] > 20000:
+        assert schedule.even != (1, 1), "an odd number of work-items leaves a core without one"
+
+
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s[2] > 100], ids=str)
+def test_the_order_of_sums_depends_on_the_sizes_alone(shape: Shape) -> None:
+    """K in the same blocks and parts on any number of cores: the same bits."""
+    chosen = [choose_sweep(GemmSpec(), shape, replace(CPU, cores=cores)) for cores in (1, 2, 3, 16, 64)]
+    assert len({(s.k_block, s.split) for s in chosen if s is not None}) == 1
+    assert None not in chosen
+
+
+def test_long_k_and_few_tiles_go_in_parts() -> None:
+    for shape, split in (((6, 64, 100000), 12), ((100, 100, 100000), 1), ((6, 64, 4096), 1)):
+        chosen = choose_sweep(GemmSpec(), shape, replace(CPU, cores=8))
+        assert chosen is not None
+        assert chosen.split == split
+
+
+def test_types_orders_and_widths() -> None:
+    shape = (1000, 1000, 1000)
+    for spec, target, vector, memory in (
+        (GemmSpec(dtype=F64), CPU, 8, "global"),
+        (GemmSpec(b_order="col"), CPU, 16, "private"),
+        (GemmSpec(), replace(CPU, vector_bytes=32), 8, "global"),
+        (GemmSpec(), replace(CPU, vector_bytes=16), 4, "global"),
+    ):
+        chosen = choose_sweep(spec, shape, target)
+        assert chosen is not None
+        assert (chosen.vector, chosen.b.memory) == (vector, memory)
+        driver.emit(spec, chosen, target=target)
+
+
+@pytest.mark.parametrize("spec", [GemmSpec(c_order="col"), GemmSpec(dtype=F16)])
+def test_what_vectors_cannot_do_is_left_to_others(spec: GemmSpec) -> None:
+    assert choose_sweep(spec, (1000, 1000, 1000), CPU) is None
+
+
+def test_other_devices_are_left_to_others() -> None:
+    assert choose_sweep(GemmSpec(), None, TARGETS["intel"]) is None
+
+
+@pytest.mark.parametrize("cache", [0, 1, 1 << 18, 1 << 40])
+def test_a_device_that_says_little_or_much_of_its_cache(cache: int) -> None:
+    chosen = choose_sweep(GemmSpec(), (2000, 2000, 2000), replace(CPU, cache_bytes=cache, cores=1))
+    assert chosen is not None
+    usual = choose_sweep(GemmSpec(), (2000, 2000, 2000), replace(CPU, cache_bytes=costs().second_level, cores=1))
+    assert chosen == usual or cache in (1, 1 << 18)
+
+
+def test_the_account_is_what_is_compared() -> None:
+    shape = (700, 900, 1100)
+    chosen = choose_sweep(GemmSpec(), shape, CPU)
+    assert chosen is not None
+    assert sum(account(GemmSpec(), chosen, shape, CPU).values()) == cycles(GemmSpec(), chosen, shape, CPU)
+    worse = replace(chosen, sweep=(1, 1), even=(1, 1))
+    assert cycles(GemmSpec(), chosen, shape, CPU) < cycles(GemmSpec(), worse, shape, CPU)
+    ideal = 700 * 900 * 1100 / 16 / costs().fma_per_cycle / CPU.cores
+    assert cycles(GemmSpec(), chosen, shape, CPU) > ideal
+
+
+def test_the_command_line_chooses_and_explains() -> None:
+    chosen = choose_sweep(GemmSpec(m=1000, n=1000, k=1000), None, TARGETS["cpu"])
+    assert chosen is not None
+    text = printed("explain", "--target", "cpu", "-M", "1000", "-N", "1000", "-K", "1000")
+    assert chosen.slug() in text
+    assert "cycles of the busiest of 1 core for 1000 x 1000 x 1000, by the model of sweeps.toml" in text
+    assert "multiply-adds and loads" in text
+    assert "vector_" not in printed("explain", "--target", "cpu", "--method", "naive")

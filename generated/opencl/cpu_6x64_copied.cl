@@ -5,6 +5,7 @@
 // A          buffer, loads of single elements
 // B          buffer, loads of 16 elements, through a copy of a block in private memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 

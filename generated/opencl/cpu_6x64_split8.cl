@@ -5,6 +5,7 @@
 // A          buffer, loads of single elements
 // B          buffer, loads of 16 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     cpu_6x64_split8: local size {1, 1}, global size {(m + 131) / 132 * ((n + 127) / 128) *
 //                8, 1}
 //            cpu_6x64_split8_total: local size {256, 1}, global size {m * ((n + 255) / 256) * 256,

@@ -85,7 +85,7 @@ class Request:
         how(
             "--method",
             metavar="METHOD",
-            text="naive, slm, simd, block_read, dpas, mma or mma_tf32; simd if nothing is said.",
+            text="naive, slm, simd, block_read, dpas, mma, mma_tf32 or mma_3xtf32; simd if nothing is said.",
             complete=complete_methods,
         ),
     ] = None

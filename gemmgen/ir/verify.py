@@ -46,8 +46,9 @@ from gemmgen.ir.warp_matrix import WarpAtom
 #: How many arguments each function takes.
 _ARITY: dict[str, int] = {
     "group_id": 1, "local_id": 1, "lane_id": 0, "fma": 3, "broadcast": 2, "shuffle_xor": 2, "convert": 1,
-    "tf32": 1,
+    "tf32": 1, "tf32_head": 1, "tf32_rest": 2, "tf32_finite": 2,
 }  # fmt: skip
+_OF_FLOATS = ("tf32", "tf32_head", "tf32_rest", "tf32_finite")
 _OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
 
 
@@ -329,7 +330,7 @@ class _Verifier:
         if name == "convert":
             self._require(args[0].dtype not in (BOOL, node.dtype), f"{show_expr(node)} converts nothing")
             return
-        values = {"fma": args, "tf32": args, "broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)
+        values = {**dict.fromkeys(("fma", *_OF_FLOATS), args), "broadcast": args[:1], "shuffle_xor": args[:1]}.get(name)
         for dtype in (I32,) if values is None else (value.dtype for value in values):
             self._same(node.dtype, dtype, f"{name} and its arguments")
 

@@ -100,6 +100,7 @@ def test_what_can_be_turned() -> None:
     [
         ("mma_8x16_16x8", ("load_a4(", "load_b4_turned(", "m16n8k16.row.col.f32.bf16.bf16.f32", "x4.trans")),
         ("mma_tf32_8x16_16x8", ("load_a4(", "to_tf32(", "m16n8k8.row.col.f32.tf32.tf32.f32")),
+        ("mma_3xtf32_8x8_16x16", ("head_in_tf32(", "rest_in_tf32(", "part[2][2]")),
     ],
 )
 def test_instructions_by_name(preset: str, calls: tuple[str, ...]) -> None:
@@ -115,7 +116,11 @@ def test_instructions_by_name(preset: str, calls: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("spec", "schedule", "problem"),
     [
-        (GemmSpec(), MMA, "atom mma multiplies bfloat16, float16, not float32: use one of them, or atom mma_tf32"),
+        (
+            GemmSpec(),
+            MMA,
+            "not float32: use one of them, or atom mma_tf32 or mma_3xtf32 or fma",
+        ),
         (SPEC, defaults("mma_tf32"), "atom mma_tf32 multiplies float32, not bfloat16"),
         (GemmSpec(dtype=F64), MMA, "not float64: use one of them, or atom fma"),
         (SPEC, replace(MMA, warp=(4, 8)), "warp 4x8, but atom mma has 8 lines of 4 lanes: use warp 8x4"),
@@ -152,7 +157,7 @@ def test_who_has_none() -> None:
 
 def test_never_unless_asked_for() -> None:
     """No other atom is made of these, and each says what it is for."""
-    assert WARP_NAMES == ("mma", "mma_tf32")
-    assert all(atom.rounds == (atom.name == "mma_tf32") for atom in WARP_ATOMS)
-    assert {atom.dtype for atom in WARP_ATOMS if atom.name == "mma_tf32"} == {F32}
+    assert WARP_NAMES == ("mma", "mma_tf32", "mma_3xtf32")
+    assert all(atom.rounds == (atom.name != "mma") for atom in WARP_ATOMS)
+    assert {atom.dtype for atom in WARP_ATOMS if atom.name != "mma"} == {F32}
     assert all(atom.link.startswith("https://docs.nvidia.com/") for atom in WARP_ATOMS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from gemmgen.ir.visit import walk
 from gemmgen.ir.warp_matrix import LANES, WARP_ATOMS, WARP_NAMES, WarpAtom, line_atom
 from gemmgen.ir.warp_meaning import Numbers, multiply, places, significant
 from gemmgen.methods import defaults
+from gemmgen.names import name_problem
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
@@ -161,3 +163,12 @@ def test_never_unless_asked_for() -> None:
     assert all(atom.rounds == (atom.name != "mma") for atom in WARP_ATOMS)
     assert {atom.dtype for atom in WARP_ATOMS if atom.name != "mma"} == {F32}
     assert all(atom.link.startswith("https://docs.nvidia.com/") for atom in WARP_ATOMS)
+
+
+@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.by_warps])
+def test_kernels_are_not_named_like_their_functions(name: str) -> None:
+    preset = presets.load(name)
+    text = driver.emit(replace(preset.spec, a_order="col"), preset.schedule, "cuda").text
+    functions = set(re.findall(r"__forceinline__ \w+ (\w+)\(", text))
+    assert len(functions) > 5
+    assert not [function for function in functions if name_problem(function) is None]

@@ -127,8 +127,9 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
 }
 
 //: load_a4
-// Of A, eight rows and eight others, both as deep in K as 32 bytes, as four matrices: lane 8 q + i says where line i of
-// matrix q begins. Each lane gets PART of each. The others' registers come after those of the eight.
+// Of A, eight rows and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
+// says where line i of matrix q begins. Each lane gets PART of each,
+// first those of the eight, then those of the others.
 __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
@@ -139,8 +140,8 @@ __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
 }
 
 //: load_b2
-// Of B, eight columns as deep in K as 32 bytes, as two matrices: lane 8 q + i says where line i of matrix q begins.
-// Each lane gets PART of each.
+// Of B, eight columns, 32 bytes deep in K, as two matrices: lane 8 q + i says where line i of
+// matrix q begins. Each lane gets PART of each.
 __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
@@ -150,8 +151,8 @@ __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
 }
 
 //: load_b4
-// Of B, eight columns and eight others, both as deep in K as 32 bytes, as four matrices: lane 8 q + i says where line i
-// of matrix q begins. Each lane gets PART of each.
+// Of B, eight columns and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
+// says where line i of matrix q begins. Each lane gets PART of each.
 __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
@@ -201,8 +202,8 @@ __device__ __forceinline__ float finite_head(float value, float head)
 }
 
 //: mma
-// sums += a * b by a warp, 16 x DEPTH times DEPTH x 8. Of sums and a, a lane has two rows, `top` and `bottom`, eight
-// apart; of b it has a column.
+// sums += a * b by a warp, 16 x DEPTH times DEPTH x 8. Of sums and a, a lane has two rows, `top`
+// and `bottom`, eight apart; of b it has a column.
 __device__ __forceinline__ void FUNCTION(float *top, float *bottom, const ELEMENT *a_top,
                                      const ELEMENT *a_bottom, const ELEMENT *b)
 {

@@ -121,6 +121,7 @@ _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], S
     "dpas": _dpas,
     "mma": partial(_mma, "mma", 8),
     "mma_tf32": partial(_mma, "mma_tf32", 4),
+    "mma_3xtf32": partial(_mma, "mma_3xtf32", 4),
     "vector": _vector,
 }
 

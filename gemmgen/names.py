@@ -55,6 +55,7 @@ _FAMILIES = re.compile(
     r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+|async_(commit|wait|copy\w*)|at|load"
     r"|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
     r"|mbarrier_(init|wait|arrive\w*)"
+    r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|rest)_in_tf32|finite_head|has_rest"
 )
 
 

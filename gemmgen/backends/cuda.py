@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import CLike, Words, way
-from gemmgen.backends.cuda_matrix import functions, load, multiply
+from gemmgen.backends.cuda_matrix import MATRIX_CALLS, functions, load, multiply
 from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import section, sections
 from gemmgen.backends.lines import wrapped
@@ -230,8 +230,8 @@ class Cuda(CLike):
                 return "int(threadIdx.x)", POSTFIX
             case "fma":
                 return f"fma{'f' if call.dtype == F32 else ''}({args})", POSTFIX
-            case "tf32":
-                return f"to_tf32({args})", POSTFIX
+            case function if function in MATRIX_CALLS:
+                return f"{MATRIX_CALLS[function]}({args})", POSTFIX
             case "broadcast":
                 return f"__shfl_sync({self._lanes()}, {args}, {self.kernel.sub_group})", POSTFIX
             case "shuffle_xor":

@@ -7,10 +7,18 @@ from collections.abc import Mapping
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
+from gemmgen.ir.expr import Call
 from gemmgen.ir.stmt import Body, Move, Multiply
-from gemmgen.ir.visit import walk
+from gemmgen.ir.visit import exprs, walk, walk_expr
 from gemmgen.ir.warp_matrix import WarpAtom
 
+#: Functions of elements before they are multiplied -> those that they are printed as.
+MATRIX_CALLS = {
+    "tf32": "to_tf32",
+    "tf32_head": "head_in_tf32",
+    "tf32_rest": "rest_in_tf32",
+    "tf32_finite": "finite_head",
+}
 #: Bytes that a lane gets of a matrix.
 WORD = 4
 
@@ -61,7 +69,9 @@ def _load_lines(name: str, move: Move, types: Mapping[str, str], source: str) ->
 
 def functions(body: Body, types: Mapping[str, str], source: str) -> list[str]:
     """The functions that a kernel's statements call, each once."""
-    lines = sections(source, {"to_tf32"} if any(atom.rounds for atom in _multiplies(body)) else ())
+    called = {n.function for s in walk(body) for root in exprs(s) for n in walk_expr(root) if isinstance(n, Call)}
+    named = {MATRIX_CALLS[name] for name in called & MATRIX_CALLS.keys()}
+    lines = sections(source, {*named, *(("has_rest",) if "tf32_rest" in called else ())})
     loads = {_loader(s): s for s in walk(body) if isinstance(s, Move) and s.atom.matrices is not None}
     for name, move in sorted(loads.items()):
         lines += _load_lines(name, move, types, source)

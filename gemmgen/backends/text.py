@@ -136,6 +136,7 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     matrix = f"by matrix instructions of the {words.sub_group}"
     yield s.atom in ("dpas", "mma"), matrix
     yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"
+    yield s.atom == "mma_3xtf32", f"{matrix}, three of TF32 for each product"
     loaded = "A" if s.b_step else "B"
     yield s.barrier, f"a barrier after {loaded}'s load to keep the {words.group} in step for the cache"
     yield s.stages > 1, f"{s.stages} tiles in {words.local_memory} at a time"

@@ -66,11 +66,13 @@ orders: st.SearchStrategy[Order] = st.sampled_from(("row", "col"))
 
 @cache
 def takers(backend: str, target: Target) -> tuple[tuple[str, ...], ...]:
-    """The presets that a target can take, those of each method."""
+    """The presets that a target can take, those of each method. Warps that multiply as one are left out: they round
+    elements first, so that their bound is another.
+    """
     methods: dict[str, tuple[str, ...]] = {}
     for name in presets.names():
         preset = presets.load(name)
-        if not driver.refusals(preset.spec, preset.schedule, backend, target):
+        if not preset.schedule.by_warps and not driver.refusals(preset.spec, preset.schedule, backend, target):
             methods[preset.schedule.method] = (*methods.get(preset.schedule.method, ()), name)
     return tuple(methods.values())
 

@@ -16,7 +16,7 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Lanes, Site, Value
 from gemmgen.ir.meanings import MEANINGS
 from gemmgen.ir.memory import Memory
-from gemmgen.ir.numeric import convert, tf32
+from gemmgen.ir.numeric import OF_TF32, convert
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.stmt import Move, in_bytes
 
@@ -182,9 +182,9 @@ class Evaluator:
             case "convert", (value,):
                 inner, dtype = self.expr(value, scope, site), node.dtype
                 return lambda active: cast(Value, convert(inner(active), dtype))
-            case "tf32", (value,):
-                inner = self.expr(value, scope, site)
-                return lambda active: cast(Value, tf32(inner(active)))
+            case name, args if name in OF_TF32:
+                codes, meaning = [self.expr(part, scope, site) for part in args], OF_TF32[name]
+                return lambda active: cast(Value, meaning(*(code(active) for code in codes)))
             case "broadcast" | "shuffle_xor", (value, lane):
                 exchange = self._broadcast if node.function == "broadcast" else self._shuffle_xor
                 return exchange(self.expr(value, scope, site), self.index(lane, scope, site), site)

@@ -42,5 +42,8 @@ ARITY: dict[str, int] = {
     "convert": 1,
     "conj": 1,
     "tf32": 1,
+    "tf32_head": 1,
+    "tf32_rest": 2,
+    "tf32_finite": 2,
     **{name: row.arguments for name, row in MATH.items()},
 }

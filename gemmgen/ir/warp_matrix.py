@@ -35,7 +35,8 @@ class WarpAtom:
         short: what PTX calls the type that it multiplies.
         section: of the PTX ISA, with pictures of the fragments.
         digits: of the significand, what it multiplies by; fewer than `dtype` has where elements are rounded before.
-        products: how many of it make one product: with 3, an element is the sum of two terms.
+        products: how many of it make one product. With 3 an element is the sum of two, head and rest; the product of
+            both rests is left out.
     """
 
     name: str
@@ -77,12 +78,15 @@ class WarpAtom:
 
     @property
     def rounds(self) -> bool:
-        """Whether elements must be rounded before."""
+        """Whether elements must be rounded before, or taken apart."""
         return self.digits < self.dtype.digits
 
     @property
     def error(self) -> float:
         """How far a product of two elements may be off before it is summed, as a part of it."""
+        if self.products > 1:
+            # The rests' product, and what each rest loses: a head is off by 2^-11, a rest by as much of that.
+            return 3 * 0.25**self.digits
         return (1 + 0.5**self.digits) ** 2 - 1 if self.rounds else 0.0
 
     @property
@@ -113,6 +117,7 @@ WARP_ATOMS: tuple[WarpAtom, ...] = (
     WarpAtom("mma", BF16, "bf16", _DEEP, BF16.digits),
     WarpAtom("mma", F16, "f16", _DEEP, F16.digits),
     WarpAtom("mma_tf32", F32, "tf32", _FLAT, 11),
+    WarpAtom("mma_3xtf32", F32, "tf32", _FLAT, 11, products=3),
 )
 WARP_NAMES: tuple[str, ...] = tuple(dict.fromkeys(atom.name for atom in WARP_ATOMS))
 

@@ -119,12 +119,15 @@ class _Guard:
             place, size = move.src_index[1], move.src.shape[1]
             part = select(place < size, size - place, Const(0)) if move.width > 1 else Const(0)
             valid = select(fast, valid, part)
-        if slow is not None and move.src.contracted == 0:
-            valid = select(slow, valid, Const(0))
         name: Body = ()
+        if slow is not None and move.src.contracted == 0:
+            if not isinstance(valid, Const):
+                along = Var(f"{move.src.name}_fits")
+                name, valid = (Let(along, valid),), along
+            valid = select(slow, valid, Const(0))
         if not isinstance(valid, Const):
             inside = Var(f"{move.src.name}_inside")
-            name, valid = (Let(inside, valid),), inside
+            name, valid = (*name, Let(inside, valid)), inside
         whole: Body = (*name, replace(move, valid=None if is_const(valid, move.width) else valid))
         alignment = self._alignment(move, scope)
         if not alignment:

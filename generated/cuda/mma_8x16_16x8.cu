@@ -67,8 +67,9 @@ __device__ __forceinline__ void async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// Of A, eight rows and eight others, both as deep in K as 32 bytes, as four matrices: lane 8 q + i says where line i of
-// matrix q begins. Each lane gets two neighbours of a line of each. The others' registers come after those of the eight.
+// Of A, eight rows and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
+// says where line i of matrix q begins. Each lane gets two neighbours of a line of each,
+// first those of the eight, then those of the others.
 __device__ __forceinline__ void load_a4(__nv_bfloat16 *to, const __nv_bfloat16 *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
@@ -78,8 +79,8 @@ __device__ __forceinline__ void load_a4(__nv_bfloat16 *to, const __nv_bfloat16 *
                  : "r"(address) : "memory");
 }
 
-// Of B, eight columns and eight others, both as deep in K as 32 bytes, as four matrices: lane 8 q + i says where line i
-// of matrix q begins. Each lane gets two neighbours of a column of each.
+// Of B, eight columns and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
+// says where line i of matrix q begins. Each lane gets two neighbours of a column of each.
 __device__ __forceinline__ void load_b4_turned(__nv_bfloat16 *to, const __nv_bfloat16 *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
@@ -89,8 +90,8 @@ __device__ __forceinline__ void load_b4_turned(__nv_bfloat16 *to, const __nv_bfl
                  : "r"(address) : "memory");
 }
 
-// sums += a * b by a warp, 16 x 16 times 16 x 8. Of sums and a, a lane has two rows, `top` and `bottom`, eight
-// apart; of b it has a column.
+// sums += a * b by a warp, 16 x 16 times 16 x 8. Of sums and a, a lane has two rows, `top`
+// and `bottom`, eight apart; of b it has a column.
 __device__ __forceinline__ void mma_m16n8k16(float *top, float *bottom, const __nv_bfloat16 *a_top,
                                      const __nv_bfloat16 *a_bottom, const __nv_bfloat16 *b)
 {
@@ -162,10 +163,9 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int b_inside =
-                    b_k + i * 8 < k
-                        ? (col0 + b_col + 8 <= n ? 8 : col0 + b_col < n ? n - (col0 + b_col) : 0)
-                        : 0;
+                const int b_fits =
+                    col0 + b_col + 8 <= n ? 8 : col0 + b_col < n ? n - (col0 + b_col) : 0;
+                const int b_inside = b_k + i * 8 < k ? b_fits : 0;
                 async_copy8_inside(&b_shared[0][b_k + i * 8][b_col],
                     &b[(b_k + i * 8) * ldb + col0 + b_col], b_inside);
             }
@@ -194,10 +194,9 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int b_inside =
-                    b_k + i * 8 + 32 < k
-                        ? (col0 + b_col + 8 <= n ? 8 : col0 + b_col < n ? n - (col0 + b_col) : 0)
-                        : 0;
+                const int b_fits =
+                    col0 + b_col + 8 <= n ? 8 : col0 + b_col < n ? n - (col0 + b_col) : 0;
+                const int b_inside = b_k + i * 8 + 32 < k ? b_fits : 0;
                 async_copy8_inside(&b_shared[1][b_k + i * 8][b_col],
                     &b[(b_k + i * 8 + 32) * ldb + col0 + b_col], b_inside);
             }
@@ -227,10 +226,9 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int b_inside =
-                    b_k + i * 8 + 64 < k
-                        ? (col0 + b_col + 8 <= n ? 8 : col0 + b_col < n ? n - (col0 + b_col) : 0)
-                        : 0;
+                const int b_fits =
+                    col0 + b_col + 8 <= n ? 8 : col0 + b_col < n ? n - (col0 + b_col) : 0;
+                const int b_inside = b_k + i * 8 + 64 < k ? b_fits : 0;
                 async_copy8_inside(&b_shared[2][b_k + i * 8][b_col],
                     &b[(b_k + i * 8 + 64) * ldb + col0 + b_col], b_inside);
             }
@@ -276,11 +274,9 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
                 }
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    const int b_inside =
-                        k0 + b_k + i * 8 + 96 < k
-                            ? (col0 + b_col + 8 <= n ? 8 : col0
-                                + b_col < n ? n - (col0 + b_col) : 0)
-                            : 0;
+                    const int b_fits =
+                        col0 + b_col + 8 <= n ? 8 : col0 + b_col < n ? n - (col0 + b_col) : 0;
+                    const int b_inside = k0 + b_k + i * 8 + 96 < k ? b_fits : 0;
                     async_copy8_inside(&b_shared[next_slot][b_k + i * 8][b_col],
                         &b[(k0 + b_k + i * 8 + 96) * ldb + col0 + b_col], b_inside);
                 }

@@ -68,8 +68,9 @@ __device__ __forceinline__ float to_tf32(float value)
     return __uint_as_float(bits);
 }
 
-// Of A, eight rows and eight others, both as deep in K as 32 bytes, as four matrices: lane 8 q + i says where line i of
-// matrix q begins. Each lane gets an element of a line of each. The others' registers come after those of the eight.
+// Of A, eight rows and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
+// says where line i of matrix q begins. Each lane gets an element of a line of each,
+// first those of the eight, then those of the others.
 __device__ __forceinline__ void load_a4(float *to, const float *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
@@ -79,8 +80,8 @@ __device__ __forceinline__ void load_a4(float *to, const float *line)
                  : "r"(address) : "memory");
 }
 
-// sums += a * b by a warp, 16 x 8 times 8 x 8. Of sums and a, a lane has two rows, `top` and `bottom`, eight
-// apart; of b it has a column.
+// sums += a * b by a warp, 16 x 8 times 8 x 8. Of sums and a, a lane has two rows, `top`
+// and `bottom`, eight apart; of b it has a column.
 __device__ __forceinline__ void mma_m16n8k8(float *top, float *bottom, const float *a_top,
                                      const float *a_bottom, const float *b)
 {

@@ -171,8 +171,9 @@ __device__ __forceinline__ void kernels_await()
 }
 
 //: load_a4
-// Of A, eight rows and eight others, both as deep in K as 32 bytes, as four matrices: lane 8 q + i says where line i of
-// matrix q begins. Each lane gets PART of each. The others' registers come after those of the eight.
+// Of A, eight rows and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
+// says where line i of matrix q begins. Each lane gets PART of each,
+// first those of the eight, then those of the others.
 __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
@@ -183,8 +184,8 @@ __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
 }
 
 //: load_b2
-// Of B, eight columns as deep in K as 32 bytes, as two matrices: lane 8 q + i says where line i of matrix q begins.
-// Each lane gets PART of each.
+// Of B, eight columns, 32 bytes deep in K, as two matrices: lane 8 q + i says where line i of
+// matrix q begins. Each lane gets PART of each.
 __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
@@ -194,8 +195,8 @@ __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
 }
 
 //: load_b4
-// Of B, eight columns and eight others, both as deep in K as 32 bytes, as four matrices: lane 8 q + i says where line i
-// of matrix q begins. Each lane gets PART of each.
+// Of B, eight columns and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
+// says where line i of matrix q begins. Each lane gets PART of each.
 __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
 {
     unsigned *words = reinterpret_cast<unsigned *>(to);
@@ -214,9 +215,39 @@ __device__ __forceinline__ float to_tf32(float value)
     return __uint_as_float(bits);
 }
 
+//: has_rest
+// Whether the nearest number with 10 bits after the point is finite.
+__device__ __forceinline__ bool has_rest(float value)
+{
+    return fabsf(value) < 0x1.ffep127f;
+}
+
+//: head_in_tf32
+// A number with 10 bits after the point, the nearest one; of two as near, the larger.
+__device__ __forceinline__ float head_in_tf32(float value)
+{
+    const unsigned bits = __float_as_uint(value);
+    return __uint_as_float(has_rest(value) ? (bits + 0x1000u) & 0xffffe000u : bits);
+}
+
+//: rest_in_tf32
+// What a number has more than its head, with 10 bits after the point.
+__device__ __forceinline__ float rest_in_tf32(float value, float head)
+{
+    const unsigned bits = __float_as_uint(value - head);
+    return has_rest(value) ? __uint_as_float(bits & 0xffffe000u) : 0.0f;
+}
+
+//: finite_head
+// A number's head; 0 where it is not finite.
+__device__ __forceinline__ float finite_head(float value, float head)
+{
+    return has_rest(value) ? head : 0.0f;
+}
+
 //: mma
-// sums += a * b by a warp, 16 x DEPTH times DEPTH x 8. Of sums and a, a lane has two rows, `top` and `bottom`, eight
-// apart; of b it has a column.
+// sums += a * b by a warp, 16 x DEPTH times DEPTH x 8. Of sums and a, a lane has two rows, `top`
+// and `bottom`, eight apart; of b it has a column.
 __device__ __forceinline__ void FUNCTION(float *top, float *bottom, const ELEMENT *a_top,
                                      const ELEMENT *a_bottom, const ELEMENT *b)
 {

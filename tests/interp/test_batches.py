@@ -32,6 +32,7 @@ NAMES = {
     "mbarrier_8x8_2x16_split8": "sm_90",
     "mbarrier_8x8_2x16_atomic8": "sm_90",
     "mbarrier_8x16_8x8_slices4_packed": "sm_90",
+    "mma_3xtf32_8x8_16x16": "sm_90",
 }
 
 

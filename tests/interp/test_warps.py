@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
-from gemmgen import driver
+from gemmgen import driver, presets
 from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.expr import Var
 from gemmgen.ir.fault import KernelFault
@@ -21,6 +24,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Matrix, Problem, interpret, layouts
 
+COARSE = ("mma_tf32", "mma_3xtf32")
 SM_80 = TARGETS["sm_80"]
 SPEC = GemmSpec(dtype=BF16, c_dtype=F32)
 #: Steps of K that are fewer than the stages, as many, more, and parts of one.
@@ -129,3 +133,104 @@ def test_half_a_warp_multiplies_nothing(rng: np.random.Generator) -> None:
     broken = replace(kernel, body=map_body(kernel.body, guard))
     with pytest.raises(KernelFault, match="does not take part"):
         interpret(broken, SPEC, Problem.of(rng, SPEC, 32, 32, 32, 1.0, 0.0), 8)
+
+
+THREE = replace(defaults("mma_3xtf32", (2, 4), (16, 8)), stages=3)
+
+
+@pytest.mark.parametrize("spec", list(layouts(GemmSpec()))[::2], ids=lambda s: f"{s.a_order}-{s.b_order}")
+@pytest.mark.parametrize("across", [True, False])
+def test_three_products_are_as_good_as_float32(spec: GemmSpec, across: bool, rng: np.random.Generator) -> None:
+    """Within the bound of float32, and nearer than its sums in order."""
+    schedule = replace(THREE, across=across, register_stages=1 + across)
+    program = driver.lower_program(spec, schedule, SM_80)
+    for size, pad in (((33, 18, 19), 3), ((32, 36, 512), 4)):
+        problem = Problem.of(rng, spec, *size, 1.0, 0.0)
+        result = interpret(program, spec, problem, pad)
+        problem.check(result)
+        in_order = np.zeros(result.shape, np.float32)
+        for k in range(size[2]):
+            in_order += problem.a[:, k, None] * problem.b[k]
+        off, others = (np.linalg.norm(x - problem.expected) for x in (result, in_order))
+        assert off < others or size[2] < 64, "only where K is small may the rests that are left out show"
+
+
+def test_what_is_not_finite_goes_through_three_products(rng: np.random.Generator) -> None:
+    """As it goes through float32: also where it meets numbers that have no rest, and beside large finite ones."""
+    spec = GemmSpec()
+    problem = Problem.of(rng, spec, 20, 18, 21, 1.0, 0.0)
+    a, b = problem.a.copy(), problem.b.copy()
+    a[3, 12], a[5, 1], a[7, 20], a[9, 2] = np.inf, np.nan, -np.inf, 2.0**100
+    b[12, :4], b[20, 5] = (1.0, -2.0, 0.0, np.inf), 0.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+    result = interpret(driver.lower_program(spec, THREE, SM_80), spec, replace(problem, a=a, b=b))
+    finite = np.isfinite(expected)
+    assert np.array_equal(result[~finite], expected[~finite], equal_nan=True)
+    assert np.allclose(result[finite], expected[finite], rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.atom in COARSE])
+def test_presets_of_tf32(name: str, rng: np.random.Generator) -> None:
+    """Whole and ragged, lines on multiples of 16 bytes and not; their elements are TF32's."""
+    preset = presets.load(name)
+    program = driver.lower_program(preset.spec, preset.schedule, SM_80)
+    for size, pad in (((130, 140, 45), 3), ((128, 128, 64), 4), ((1, 1, 1), 0)):
+        problem = Problem.of(rng, preset.spec, *size, -1.5, 0.25)
+        problem = replace(problem, a=in_tf32(problem.a), b=in_tf32(problem.b))
+        problem.check(interpret(program, preset.spec, problem, pad))
+
+
+Drawn = TypeVar("Drawn")
+
+
+def one_of(draw: st.DrawFn, *values: Drawn) -> Drawn:
+    return draw(st.sampled_from(values))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[GemmSpec, Schedule, tuple[int, int, int], int]:
+    """A type, layouts, a schedule that is not refused, sizes and how much longer lines are than they need be."""
+    spec = GemmSpec(
+        dtype=one_of(draw, BF16, F16),
+        a_order=one_of(draw, "row", "col"),
+        b_order=one_of(draw, "row", "col"),
+        c_dtype=one_of(draw, None, F32),
+        ld_multiple=one_of(draw, 1, 8),
+        multiple_of=one_of(draw, (1, 1, 1), (1, 1, 32)),
+    )
+    a, b = (replace(small().a, packed=one_of(draw, False, False, True), pad=one_of(draw, 0, 8)) for _ in "ab")
+    schedule = small(
+        one_of(draw, 2, 3, 4),
+        tile=(one_of(draw, 2, 4), one_of(draw, 2, 4, 6)),
+        group=(one_of(draw, 8, 16), one_of(draw, 4, 8)),
+        k_step=one_of(draw, 32, 64),
+        across=draw(st.booleans()),
+        register_stages=2,
+        raster=one_of(draw, 0, 2),
+        split=one_of(draw, 1, 1, 3),
+        slices=one_of(draw, 1, 1, 2),
+        c_width=one_of(draw, 1, 2),
+        a=a,
+        b=b,
+    )
+    unit = spec.ld_multiple
+    size = draw(st.integers(1, 70)), draw(st.integers(1, 9)) * unit, draw(st.integers(1, 200))
+    k = -(-size[2] // 32) * 32 if spec.multiple_of[2] > 1 or unit > 1 else size[2]
+    m = -(-size[0] // unit) * unit
+    assume(not driver.refusals(spec, schedule, "cuda", SM_80))
+    return spec, schedule, (m, size[1], k), one_of(draw, 0, 8) if unit > 1 else one_of(draw, 0, 1, 3, 8)
+
+
+@given(requests(), st.integers(0, 2**32 - 1))
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+def test_what_is_not_refused_is_right(request: tuple[GemmSpec, Schedule, tuple[int, int, int], int], seed: int) -> None:
+    spec, schedule, (m, n, k), pad = request
+    problem = Problem.of(np.random.default_rng(seed), spec, m, n, k, 1.5, 0.25)
+    problem.check(interpret(driver.lower_program(spec, schedule, SM_80), spec, problem, pad))
+    driver.emit(spec, schedule, "cuda", SM_80)

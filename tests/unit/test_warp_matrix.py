@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from gemmgen.ir.visit import walk
 from gemmgen.ir.warp_matrix import LANES, WARP_ATOMS, WARP_NAMES, WarpAtom, line_atom
 from gemmgen.ir.warp_meaning import Numbers, multiply, places, significant
 from gemmgen.methods import defaults
+from gemmgen.names import name_problem
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
@@ -100,6 +102,7 @@ def test_what_can_be_turned() -> None:
     [
         ("mma_8x16_16x8", ("load_a4(", "load_b4_turned(", "m16n8k16.row.col.f32.bf16.bf16.f32", "x4.trans")),
         ("mma_tf32_8x16_16x8", ("load_a4(", "to_tf32(", "m16n8k8.row.col.f32.tf32.tf32.f32")),
+        ("mma_3xtf32_8x8_16x16", ("head_in_tf32(", "rest_in_tf32(", "part[2][2]")),
     ],
 )
 def test_instructions_by_name(preset: str, calls: tuple[str, ...]) -> None:
@@ -115,7 +118,11 @@ def test_instructions_by_name(preset: str, calls: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("spec", "schedule", "problem"),
     [
-        (GemmSpec(), MMA, "atom mma multiplies bfloat16, float16, not float32: use one of them, or atom mma_tf32"),
+        (
+            GemmSpec(),
+            MMA,
+            "not float32: use one of them, or atom mma_tf32 or mma_3xtf32 or fma",
+        ),
         (SPEC, defaults("mma_tf32"), "atom mma_tf32 multiplies float32, not bfloat16"),
         (GemmSpec(dtype=F64), MMA, "not float64: use one of them, or atom fma"),
         (SPEC, replace(MMA, warp=(4, 8)), "warp 4x8, but atom mma has 8 lines of 4 lanes: use warp 8x4"),
@@ -152,7 +159,16 @@ def test_who_has_none() -> None:
 
 def test_never_unless_asked_for() -> None:
     """No other atom is made of these, and each says what it is for."""
-    assert WARP_NAMES == ("mma", "mma_tf32")
-    assert all(atom.rounds == (atom.name == "mma_tf32") for atom in WARP_ATOMS)
-    assert {atom.dtype for atom in WARP_ATOMS if atom.name == "mma_tf32"} == {F32}
+    assert WARP_NAMES == ("mma", "mma_tf32", "mma_3xtf32")
+    assert all(atom.rounds == (atom.name != "mma") for atom in WARP_ATOMS)
+    assert {atom.dtype for atom in WARP_ATOMS if atom.name != "mma"} == {F32}
     assert all(atom.link.startswith("https://docs.nvidia.com/") for atom in WARP_ATOMS)
+
+
+@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.by_warps])
+def test_kernels_are_not_named_like_their_functions(name: str) -> None:
+    preset = presets.load(name)
+    text = driver.emit(replace(preset.spec, a_order="col"), preset.schedule, "cuda").text
+    functions = set(re.findall(r"__forceinline__ \w+ (\w+)\(", text))
+    assert len(functions) > 5
+    assert not [function for function in functions if name_problem(function) is None]

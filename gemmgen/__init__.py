@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gemmgen.choose import choose as choose
     from gemmgen.driver import emit as emit
     from gemmgen.errors import DeviceError as DeviceError
     from gemmgen.errors import DtypeError as DtypeError
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "choose": "choose",
     "emit": "driver",
     "gemm": "runtime.gemm",
     **dict.fromkeys(

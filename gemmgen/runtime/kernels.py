@@ -36,7 +36,7 @@ class Place:
 _places: Kept[tuple[str, Hashable, frozenset[str]], Place] = Kept(64)
 #: (backend, device as it was asked for, spec, sizes) -> the schedule.
 _choices: Kept[tuple[str, Hashable, GemmSpec, Shape], Schedule] = Kept(4096)
-#: The kernels themselves: compiled code, for which 128 MB would be much.
+#: The kernels themselves: compiled code, so fewer.
 _kernels: Kept[tuple[str, Hashable, GemmSpec, Schedule], Kernel] = Kept(256)
 
 

@@ -43,6 +43,8 @@ class GemmSpec:
         c_dtype: element type of C; None for A's and B's own, or int32 where they are int8.
         batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
             `stride_c` elements further on.
+        wide: whether leading dimensions are 64-bit integers, so that a matrix may span 2^31 elements and more; where
+            folded sizes need that, it is so anyway (`is_wide`).
     """
 
     m: int | None = None
@@ -58,6 +60,7 @@ class GemmSpec:
     ld_multiple: int = 1
     c_dtype: DType | None = None
     batched: bool = False
+    wide: bool = False
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -104,6 +107,12 @@ class GemmSpec:
         return self.c_dtype or RESULTS[self.dtype][0]
 
     @property
+    def is_wide(self) -> bool:
+        """Whether places in a matrix are counted in 64 bits."""
+        pairs = ((self.m, self.k), (self.k, self.n), (self.m, self.n))
+        return self.wide or any(x is not None and y is not None and x * y >= 2**31 for x, y in pairs)
+
+    @property
     def accumulator(self) -> DType:
         """The type that sums are made in; also that of alpha and beta."""
         return accumulator(self.dtype)
@@ -117,7 +126,8 @@ class GemmSpec:
             if order == "col"
         )
         batched = "a batch, whose matrices lie a stride apart" if self.batched else ""
-        return "; ".join(part for part in (self._types(), sizes, orders, batched) if part)
+        wide = "leading dimensions of 64 bits" if self.is_wide else ""
+        return "; ".join(part for part in (self._types(), sizes, orders, batched, wide) if part)
 
     def _types(self) -> str:
         """`float32`, or where other types come in, `float16, sums and C in float32`."""

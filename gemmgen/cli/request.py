@@ -143,6 +143,11 @@ class Request:
         typer.Option("--batched", help="Many products, their matrices a stride apart.", rich_help_panel=WHAT),
     ] = False
 
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="Matrices of 2^31 elements and more.", rich_help_panel=WHAT),
+    ] = False
+
     def resolve(self, more: Iterable[str] = (), backend: str = "opencl") -> tuple[GemmSpec, Schedule, Target]:
         """What the options mean.
 
@@ -179,7 +184,7 @@ class Request:
         promises = (self.multiple_of, self.ld_multiple)
         factors = (self.alpha, self.beta)
         known = build_spec(*sizes, self.dtype, self.layout, *factors, *promises, base=start, c_dtype=self.c_dtype)
-        return replace(known, batched=known.batched or self.batched)
+        return replace(known, batched=known.batched or self.batched, wide=known.wide or self.wide)
 
     def _schedule(self, base: Document | None) -> Schedule:
         from gemmgen.options import build_schedule

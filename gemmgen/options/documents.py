@@ -114,12 +114,17 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     m, n, k, alpha, beta = (str(table[key]) if key in table else None for key in ("m", "n", "k", "alpha", "beta"))
     try:
         dtype = str(table.get("dtype", "float32"))
-        batched = table.get("batched", False)
-        if not isinstance(batched, bool):
-            problems.append(f"batched = {batched!r} in [spec] is neither true nor false: give one of them")
-        c_dtype, layout, many = table.get("c_dtype"), ",".join(orders), batched is True
+        flags = {key: table.get(key, False) for key in ("batched", "wide")}
+        problems += (
+            f"{key} = {value!r} in [spec] is neither true nor false: give one of them"
+            for key, value in flags.items()
+            if not isinstance(value, bool)
+        )
+        batched, wide = (value is True for value in flags.values())
+        c_dtype, layout, many = table.get("c_dtype"), ",".join(orders), batched
         c_type = None if c_dtype is None else str(c_dtype)
-        return build_spec(m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple, many, c_dtype=c_type)
+        spec = build_spec(m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple, many, c_dtype=c_type)
+        return replace(spec, wide=wide)
     except SpecError as error:
         problems += error.problems
         return GemmSpec()

@@ -52,7 +52,7 @@ def build_spec(
     try:
         factor = alpha_beta[0], alpha_beta[1]
         sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result)
-        spec = replace(sized, batched=batched or base.batched)
+        spec = replace(sized, batched=batched or base.batched, wide=base.wide)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
     if problems:

@@ -109,7 +109,7 @@ class _Dpas(Plan):
                 ),
             ),
         )
-        pitch = Var(f"ld{name}")
+        pitch = self.pitch(name)
         listed = (self.m if name == "a" else self.n, self.k, matrix, pitch, to)
         return Kernel(
             name=f"{self.name}_pack_{name}",
@@ -174,7 +174,7 @@ class _Dpas(Plan):
             Update(tile, self.acc, self.alpha, self.beta, SCALAR),
         )
         words_of = (self.tiles_of("a", self.atom.a_word), self.tiles_of("b", I32))
-        params = (self.m, self.n, self.k, self.alpha, *words_of, self.beta, self.c, Var("ldc"))
+        params = (self.m, self.n, self.k, self.alpha, *words_of, self.beta, self.c, self.pitch("c"))
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),

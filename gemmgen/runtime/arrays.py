@@ -64,7 +64,7 @@ def check_gemm(
             dimension before these, and a and b have it where they are not one matrix for all.
         alpha, beta: real numbers; None for what is folded in the spec, else 1 and 0.
         kinds: what is wrong with the kinds of arrays; None for `check_kinds`.
-        span: elements that A and B must span less than.
+        span: elements that A and B must span less than; C as well, where it is more than 2^31.
 
     Raises: SpecError with every problem.
     """
@@ -86,7 +86,7 @@ def check_gemm(
     many = count if spec.batched else None
     view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, many)
     batch = {"batch_count": count} if spec.batched else {}
-    check_spans({"a": view_a, "b": view_b, "c": view_c}, {"a": span, "b": span})
+    check_spans({"a": view_a, "b": view_b, "c": view_c}, {"a": span, "b": span, "c": max(span, LIMIT)})
     return Request(
         inputs={"a": (cast(ArrayLike, a), view_a), "b": (cast(ArrayLike, b), view_b)},
         output=("c", cast("ArrayLike | None", c), view_c),

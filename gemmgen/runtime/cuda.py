@@ -107,7 +107,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in (("a", a), ("b", b), ("c", c))}
         found += self._misplaced(wrapped, "c")
         operands = wrapped["a"], wrapped["b"], wrapped["c"]
-        return check_gemm(self.source.spec, *operands, alpha, beta, kinds=lambda _: found)
+        return check_gemm(self.source.spec, *operands, alpha, beta, lambda _: found, self.source.span)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, stream: object = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.

@@ -146,7 +146,8 @@ class SyclKernel:
         self._expect("gemm")
         found: list[str] = []
         known = as_matrices({"a": a, "b": b, "c": c}, found)
-        return check_gemm(self.source.spec, known["a"], known["b"], known["c"], alpha, beta, kinds=lambda _: found)
+        a, b, c = (known[name] for name in "abc")
+        return check_gemm(self.source.spec, a, b, c, alpha, beta, lambda _: found, self.source.span)
 
     def _transposition(self, a: object, out: object) -> Request:
         self._expect("transpose")

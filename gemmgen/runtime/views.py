@@ -209,7 +209,7 @@ def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingPr
     limited = [(name, view, limits.get(name, LIMIT)) for name, view in views.items()]
     too_long: Iterable[str] = (
         f"{name} spans {view.span_of_one} elements (leading dimension {view.ld}), more than the {limit - 1} that "
-        "32-bit indices reach: multiply it in parts"
+        "32-bit indices reach: use GemmSpec(wide=True), --wide on the command line, or multiply it in parts"
         for name, view, limit in limited
         if view.span_of_one >= limit
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar, cast, overload
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime.arrays import Request
+from gemmgen.runtime.views import SpanError
 from gemmgen.source import Source
 
 #: An array of any library that the kernel takes; what goes in comes out.
@@ -35,6 +36,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
 
     Attributes:
         source: what was compiled.
+        wider: makes the twin that counts places in 64 bits; None where there is none.
         places: the keywords of a call that say where its work is queued.
     """
 
@@ -42,6 +44,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.wider: Callable[[], CallableKernel[Event, Queue, Before, Stream]] | None = None
 
     def __repr__(self) -> str:
         return f"<gemmgen kernel {self.source.name}>"
@@ -111,8 +114,15 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         for name in (name for name, there in given.items() if there and name not in self.places):
             raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {name!r}")
         self._expect("gemm")
-        request = self._request(a, b, c, alpha, beta)
-        result, event = self._run(request, Place(queue, wait_for, stream, return_event))
+        kernel: CallableKernel[Event, Queue, Before, Stream] = self
+        try:
+            request = self._request(a, b, c, alpha, beta)
+        except SpanError:
+            if self.wider is None:
+                raise
+            kernel = self.wider()
+            request = kernel._request(a, b, c, alpha, beta)
+        result, event = kernel._run(request, Place(queue, wait_for, stream, return_event))
         return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
 
     def _expect(self, operation: str) -> None:

@@ -23,6 +23,10 @@ LIMIT = 2**31
 _SHAPES = {2: "rows, cols", 3: "batch, rows, cols"}
 
 
+class SpanError(SpecError):
+    """Matrices that a kernel can't span, and nothing else that is wrong with a call."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """A matrix as it lies in memory: `slow` lines of `fast` neighbouring elements, `ld` elements apart.
@@ -205,7 +209,7 @@ def workspace_problem(name: str, elements: int) -> str:
 
 
 def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingProxyType({})) -> None:
-    """Raises: SpecError for each matrix that the kernel's 32-bit indices, or a lower limit of its own, can't span."""
+    """Raises: SpanError for each matrix that the kernel's 32-bit indices, or a lower limit of its own, can't span."""
     limited = [(name, view, limits.get(name, LIMIT)) for name, view in views.items()]
     too_long: Iterable[str] = (
         f"{name} spans {view.span_of_one} elements (leading dimension {view.ld}), more than the {limit - 1} that "
@@ -214,4 +218,4 @@ def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingPr
         if view.span_of_one >= limit
     )
     if problems := list(too_long):
-        raise SpecError(problems)
+        raise SpanError(problems)

@@ -12,7 +12,8 @@ import gemmgen
 from gemmgen import GemmSpec, presets
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import F16, I8
-from gemmgen.runtime.devices import DeviceInfo, type_of
+from gemmgen.runtime.devices import DeviceInfo, target_of, type_of
+from gemmgen.runtime.opencl import CompiledKernel
 from tests.device.naive import DEVICES
 
 Array = NDArray[np.generic]
@@ -53,8 +54,18 @@ def test_c_beyond_2_31_elements(device: DeviceInfo, rng: np.random.Generator) ->
     assert np.array_equal(c, a @ b + 1)
 
 
-def test_without_it_they_are_refused(device: DeviceInfo) -> None:
-    a = lines(3, 5, FAR, np.int8, device)
+def test_a_call_that_needs_it_gets_it(device: DeviceInfo, rng: np.random.Generator) -> None:
+    a, b = lines(3, 5, FAR, np.int8, device), rng.integers(-128, 128, (5, 4)).astype(np.int8)
+    a[...] = rng.integers(-128, 128, a.shape)
     gemm = gemmgen.compile(GemmSpec(dtype=I8), SCHEDULE, device=device.handle)
+    for _ in range(2):
+        assert np.array_equal(gemm(a, b), a.astype(np.int32) @ b.astype(np.int32))
+    assert gemm.source.span == 2**31
+    assert gemm.wider is not None and gemm.wider() is gemm.wider() and gemm.wider().source.span == 2**63
+
+
+def test_a_kernel_without_a_twin_refuses(device: DeviceInfo) -> None:
+    a = lines(3, 5, FAR, np.int8, device)
+    source = gemmgen.emit(GemmSpec(dtype=I8), SCHEDULE, target=target_of(device.handle))
     with pytest.raises(SpecError, match=r"a spans 2147483669 elements .* use GemmSpec\(wide=True\), --wide"):
-        gemm(a, np.zeros((5, 4), np.int8))
+        CompiledKernel.from_source(source, device)(a, np.zeros((5, 4), np.int8))

@@ -99,6 +99,8 @@ class _Operand:
 
 def _only_kernel(source: Source) -> EntryPoint:
     """Raises: ScheduleError for what a module does not launch."""
+    if source.operation == "gemm" and source.spec.is_wide:
+        raise ScheduleError("a Python module counts in 32 bits: leave out --wide, or use gemmgen.compile")
     if source.operation == "gemm" and source.spec.batched:
         raise ScheduleError("a Python module takes no batches: leave out --batched, or use gemmgen.compile")
     if source.operation == "gemm" and (source.spec.operands or source.spec.names_c):

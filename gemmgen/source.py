@@ -97,7 +97,9 @@ class Source:
 
 
 def span(kernel: Kernel) -> int:
-    """What A and B must span less than: 2^31 of what their 32-bit addresses count, elements or bytes."""
+    """What A and B must span less than: 2^31 of what their 32-bit addresses count, elements or bytes; or 2^63."""
+    if any(matrix.reach > 2**31 for matrix in kernel.matrices):
+        return 2**63
     moves = (s for s in walk(kernel.body) if isinstance(s, Move) and s.byte_place and s.src.space is Space.GLOBAL)
     return 2**31 // max((move.src.dtype.size for move in moves), default=1)
 

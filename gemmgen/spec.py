@@ -54,6 +54,8 @@ class GemmSpec:
             order, that is BLAS' operation C. Of real elements it means nothing.
         epilogue: functions of `gemmgen.epilogue` that elements of alpha * A * B + beta * C go through before they are
             stored, in order: `bias`, `clamp(0, 6)`, `expr: acc * 0.5 + col`.
+        wide: whether leading dimensions are 64-bit integers, so that a matrix may span 2^31 elements and more; where
+            folded sizes need that, it is so anyway (`is_wide`).
     """
 
     m: int | None = None
@@ -73,6 +75,7 @@ class GemmSpec:
     conj_a: bool = False
     conj_b: bool = False
     epilogue: tuple[str, ...] = ()
+    wide: bool = False
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -136,6 +139,12 @@ class GemmSpec:
         return self.c_dtype or RESULTS[self.dtype][0]
 
     @property
+    def is_wide(self) -> bool:
+        """Whether places in a matrix are counted in 64 bits."""
+        pairs = ((self.m, self.k), (self.k, self.n), (self.m, self.n))
+        return self.wide or any(x is not None and y is not None and x * y >= 2**31 for x, y in pairs)
+
+    @property
     def accumulator(self) -> DType:
         """The type that sums are made in; also that of alpha and beta."""
         return accumulator(self.dtype)
@@ -181,7 +190,8 @@ class GemmSpec:
         )
         how = "by arrays of the matrices' addresses" if self.listed else "whose matrices lie a stride apart"
         batched = f"a batch, {how}" if self.batched else ""
-        return "; ".join(part for part in (self._types(), sizes, orders, batched) if part)
+        wide = "leading dimensions of 64 bits" if self.is_wide else ""
+        return "; ".join(part for part in (self._types(), sizes, orders, batched, wide) if part)
 
     def _types(self) -> str:
         """`float32`, or where other types come in, `float16, sums and C in float32`."""

@@ -172,6 +172,10 @@ class Request:
             complete=complete_epilogues,
         ),
     ] = None
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="Matrices of 2^31 elements and more.", rich_help_panel=WHAT),
+    ] = False
 
     @property
     def is_open(self) -> bool:
@@ -217,7 +221,7 @@ class Request:
         known = (*sizes, self.dtype, self.layout, *factors, *promises)
         types = (self.c_dtype, self.conj)
         spec = build_spec(*known, self.batched, start, *types, self.epilogue)
-        return replace(spec, listed=spec.listed or self.listed)
+        return replace(spec, listed=spec.listed or self.listed, wide=spec.wide or self.wide)
 
     def _schedule(self, base: Document | None) -> Schedule:
         from gemmgen.options import build_schedule

@@ -158,6 +158,7 @@ def specs(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
         alpha=draw(st.sampled_from(alphas)),
         beta=draw(st.sampled_from(betas)),
         batched=draw(st.sampled_from([False, False, False, True])),
+        wide=draw(st.sampled_from([False, False, False, True])),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import I64, DType
 from gemmgen.ir.expr import Const, Expr, as_int
 
 
@@ -86,6 +86,11 @@ class Buffer:
     @property
     def shape(self) -> tuple[Expr, ...]:
         return self.layout.shape
+
+    @property
+    def reach(self) -> int:
+        """How many elements its places are counted by: 2^31, or as many as there can be."""
+        return 2**63 if any(stride.dtype == I64 for stride in self.layout.strides) else 2**31
 
     @property
     def extents(self) -> tuple[int, ...]:

@@ -332,10 +332,10 @@ class GlobalMemory(_Shared):
         self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site], data: Floats
     ) -> None:
         super().__init__(lanes, buffer, sizes, sites)
-        self._data, self._size = data, len(data)
+        self._data, self._size = data, min(len(data), buffer.reach)
         lanes.on_load(self._begin)
         # What nobody may write to cannot be raced for.
-        self._accesses = Accesses(self._size) if buffer.writable else None
+        self._accesses = Accesses(len(data)) if buffer.writable else None
 
     def _begin(self) -> None:
         """Where the groups that run next find it."""

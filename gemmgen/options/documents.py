@@ -128,14 +128,15 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     m, n, k, alpha, beta = (str(table[key]) if key in table else None for key in ("m", "n", "k", "alpha", "beta"))
     try:
         dtype = str(table.get("dtype", "float32"))
-        many, listed, *conj = (_flag(table, key, problems) for key in ("batched", "listed", "conj_a", "conj_b"))
+        flags = (_flag(table, key, problems) for key in ("batched", "listed", "wide", "conj_a", "conj_b"))
+        many, listed, wide, *conj = flags
         c_dtype, layout = table.get("c_dtype"), ",".join(orders)
         c_type = None if c_dtype is None else str(c_dtype)
         named = "".join(name for name, said in zip("ab", conj, strict=True) if said)
         then = _texts(table.get("epilogue", []), "epilogue", problems)
         known = (m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple)
         spec = build_spec(*known, many, c_dtype=c_type, conj=named, epilogue=then)
-        return replace(spec, listed=listed)
+        return replace(spec, listed=listed, wide=wide)
     except SpecError as error:
         problems += error.problems
         return GemmSpec()

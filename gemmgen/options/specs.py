@@ -59,7 +59,7 @@ def build_spec(
         conj_a, conj_b = conjugated
         then = base.epilogue if epilogue is None else tuple(epilogue)
         spec = replace(sized, batched=batched or base.batched, listed=base.listed, epilogue=then)
-        spec = replace(spec, conj_a=conj_a, conj_b=conj_b)
+        spec = replace(spec, conj_a=conj_a, conj_b=conj_b, wide=base.wide)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
     if problems:

@@ -147,6 +147,8 @@ def _reads(part: Stmt, main: For, around: For | None = None) -> _Reads | None:
         (part,) = part.body
     if not isinstance(part, Move) or not any(part.atom.lane_step) or part.byte_place is not None:
         return None
+    if part.src.reach > 2**31:
+        return None  # lanes hold 32 bits
     if part.atom.edge == "inside":
         return None  # one after the other as they lie: an address and constants
     axes = [axis for axis, place in enumerate(part.src_index) if main.var in walk_expr(place)]

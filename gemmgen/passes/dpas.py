@@ -110,7 +110,7 @@ class _Dpas(Plan):
                 ),
             ),
         )
-        pitch = Var(f"ld{name}")
+        pitch = self.pitch(name)
         listed = (self.m if name == "a" else self.n, self.k, matrix, pitch, to)
         return Kernel(
             name=f"{self.name}_pack_{name}",
@@ -175,7 +175,16 @@ class _Dpas(Plan):
             Update(tile, self.acc, self.alpha, self.beta, SCALAR, steps=epilogue.steps(self)),
         )
         words_of = (self.tiles_of("a", self.atom.a_word), self.tiles_of("b", I32))
-        params: list[Buffer | Expr] = [self.m, self.n, self.k, self.alpha, *words_of, self.beta, self.c, Var("ldc")]
+        params: list[Buffer | Expr] = [
+            self.m,
+            self.n,
+            self.k,
+            self.alpha,
+            *words_of,
+            self.beta,
+            self.c,
+            self.pitch("c"),
+        ]
         params += epilogue.parameters(self)
         return Kernel(
             name=self.name,

@@ -19,7 +19,7 @@ from gemmgen.ir.atoms import (
     block_read,
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import I64, DType
+from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, ceil_div, compare, number
 from gemmgen.ir.stmt import Advance, Body, Handover, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
@@ -98,10 +98,14 @@ class Plan(Positions):
         space = Space.IMAGE if operand is not None and operand.memory == "image" else Space.GLOBAL
         slow, fast = (rows, cols) if order == "row" else (cols, rows)
         axis = {"": None, "rows": int(order == "col"), "cols": int(order == "row")}[contracted]
-        layout = Layout.pitched(slow, fast, Var(f"ld{name}"))
+        layout = Layout.pitched(slow, fast, self.pitch(name))
         step = Var(f"stride_{name}", I64) if self.spec.batched and not self.spec.listed else None
         dtype = self.spec.result if name == "c" else self.spec.dtype
         return Buffer(name, dtype, space, layout, writable=name == "c", contracted=axis, step=step)
+
+    def pitch(self, name: str) -> Var:
+        """The leading dimension of a matrix; of 64 bits, so is every place that it is a factor of."""
+        return Var(f"ld{name}", I64 if self.spec.is_wide else I32)
 
     def given(self, name: str) -> Buffer:
         """An operand as the caller has it."""
@@ -354,7 +358,7 @@ class Plan(Positions):
 
     def promises(self) -> tuple[Expr, ...]:
         """What is known of leading dimensions, and of the steps of a batch."""
-        known = [Var(f"ld{name}") for name in "abc"]
+        known = [self.pitch(name) for name in "abc"]
         known += [Var(f"stride_{name}", I64) for name in "abc"] if self.spec.batched and not self.spec.listed else []
         promised = [(var, self.spec.ld_multiple) for var in known]
         promised += [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -93,19 +93,29 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
             allow; the first call that the twin is for compiles it, unless `.build()` has. 1 gives one kernel for all.
             OpenCL's and SYCL's vectors need no alignment, so that one kernel is as good as any.
 
+    Matrices that span 2^31 elements and more are multiplied by a twin that counts places in 64 bits; the first call
+    that needs it compiles it.
+
     Raises: SpecError, ScheduleError, DeviceError with every problem.
     """
     if spec is not None and not isinstance(spec, GemmSpec):
         raise SpecError(f"spec is of type {type(spec).__name__}: pass a GemmSpec, or None for float32 of any size")
     if schedule is not None and not isinstance(schedule, Schedule | str):
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
+    # The twins are made by the first call whose matrices need them.
     if backend == "cuda":
-        return _compile_cuda(spec, schedule, device, ld_multiple)
+        cuda = _compile_cuda(spec, schedule, device, ld_multiple)
+        cuda.wider = cache(lambda: _compile_cuda(replace(cuda.source.spec, wide=True), schedule, device, ld_multiple))
+        return cuda
     if backend == "sycl":
-        return _compile_sycl(spec, schedule, device, ld_multiple)
+        sycl = _compile_sycl(spec, schedule, device, ld_multiple)
+        sycl.wider = cache(lambda: _compile_sycl(replace(sycl.source.spec, wide=True), schedule, device, ld_multiple))
+        return sycl
     if backend != "opencl":
         raise DeviceError(f"backend {backend!r} cannot be run from Python: use one of {', '.join(RUNNABLE)}")
-    return _compile_opencl(spec, schedule, device, ld_multiple)
+    kernel = _compile_opencl(spec, schedule, device, ld_multiple)
+    kernel.wider = cache(lambda: _compile_opencl(replace(kernel.source.spec, wide=True), schedule, device, ld_multiple))
+    return kernel
 
 
 def promised(spec: GemmSpec | None, ld_multiple: int | None) -> GemmSpec:

@@ -71,7 +71,7 @@ def check_gemm(
             dimension before these, and a and b have it where they are not one matrix for all.
         alpha, beta: numbers, real where the elements are; None for what is folded in the spec, else 1 and 0.
         kinds: what is wrong with the kinds of arrays; None for `check_kinds`.
-        span: elements that A and B must span less than.
+        span: elements that A and B must span less than; C as well, where it is more than 2^31.
         operands: the epilogue's, by name.
 
     Raises: SpecError with every problem.
@@ -94,7 +94,7 @@ def check_gemm(
     many = _batch_count(cast(ArrayLike, a), cast(ArrayLike, b)) if spec.batched else None
     view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, many)
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
-    check_spans(known, {"a": span, "b": span})
+    check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
     if no_product := alpha_value == 0 or not view_a.cols:
         # As BLAS has it: neither matrix is read, so that a NaN there does not spread, nor one in alpha.
         alpha_value, view_a, view_b = 0.0, replace(view_a, cols=0), replace(view_b, rows=0)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Literal, Self, TypeVar, cast, overload
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.operands import expect_operands
+from gemmgen.runtime.views import SpanError
 from gemmgen.source import Source
 
 #: Scales C by beta where K is folded: compiled when it is first needed.
@@ -39,6 +40,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
 
     Attributes:
         source: what was compiled.
+        wider: makes the twin that counts places in 64 bits; None where there is none.
         places: the keywords of a call that say where its work is queued.
     """
 
@@ -47,6 +49,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     def __init__(self, source: Source) -> None:
         self.source = source
         self._scaler: Self | None = None
+        self.wider: Callable[[], CallableKernel[Event, Queue, Before, Stream]] | None = None
 
     def __repr__(self) -> str:
         return f"<gemmgen kernel {self.source.name}>"
@@ -124,8 +127,15 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {name!r}")
         expect_operands(type(self).__name__, operands)
         self._expect("gemm")
-        request = self._request(a, b, c, alpha, beta, operands)
-        result, event = self._serving(request)._run(request, Place(queue, wait_for, stream, return_event))
+        kernel: CallableKernel[Event, Queue, Before, Stream] = self
+        try:
+            request = self._request(a, b, c, alpha, beta, operands)
+        except SpanError:
+            if self.wider is None:
+                raise
+            kernel = self.wider()
+            request = kernel._request(a, b, c, alpha, beta, operands)
+        result, event = kernel._serving(request)._run(request, Place(queue, wait_for, stream, return_event))
         return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
 
     def _serving(self, request: Request) -> Self:

@@ -123,7 +123,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         found += self._misplaced(wrapped, "c")
         matrices = wrapped["a"], wrapped["b"], wrapped["c"]
         others = {name: wrapped[name] for name in operands}
-        return check_gemm(self.source.spec, *matrices, alpha, beta, kinds=lambda _: found, operands=others)
+        return check_gemm(self.source.spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, stream: object = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeVar, cast
@@ -24,7 +24,7 @@ from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_qu
 from gemmgen.runtime.sycl_build import check_device, content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
-from gemmgen.runtime.views import View, new_array, workspace_problem
+from gemmgen.runtime.views import SpanError, View, new_array, workspace_problem
 from gemmgen.source import EntryPoint, Source
 
 #: A NumPy array, or one that offers `__sycl_usm_array_interface__`; what goes in comes out.
@@ -41,10 +41,12 @@ class SyclKernel:
 
     Attributes:
         source: what was compiled, in the form `kernel`.
+        wider: makes the twin that counts places in 64 bits; None where there is none.
     """
 
     def __init__(self, source: Source, device: SyclDeviceLike = None) -> None:
         self.source = source
+        self.wider: Callable[[], SyclKernel] | None = None
         self._wish = device
         self._info: SyclDeviceInfo | None = None
         self._kernels: int | None = None
@@ -113,7 +115,13 @@ class SyclKernel:
         Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
         """
         expect_operands(type(self).__name__, operands)
-        result, _ = self._run(self._gemm(a, b, c, alpha, beta, operands), 1)
+        try:
+            request = self._gemm(a, b, c, alpha, beta, operands)
+        except SpanError:
+            if self.wider is None:
+                raise
+            return self.wider()(a, b, c, alpha=alpha, beta=beta, **operands)
+        result, _ = self._run(request, 1)
         return cast("Matrix", result)
 
     def transpose(self, a: Matrix, out: Matrix | None = None) -> Matrix:
@@ -165,7 +173,7 @@ class SyclKernel:
         found: list[str] = []
         known = as_matrices({"a": a, "b": b, "c": c, **operands}, found)
         matrices, others = (known["a"], known["b"], known["c"]), {name: known[name] for name in operands}
-        return check_gemm(self.source.spec, *matrices, alpha, beta, kinds=lambda _: found, operands=others)
+        return check_gemm(self.source.spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
 
     def _transposition(self, a: object, out: object) -> Request:
         self._expect("transpose")

@@ -23,6 +23,10 @@ LIMIT = 2**31
 _SHAPES = {2: "rows, cols", 3: "batch, rows, cols"}
 
 
+class SpanError(SpecError):
+    """Matrices that a kernel can't span, and nothing else that is wrong with a call."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """A matrix as it lies in memory: `slow` lines of `fast` neighbouring elements, `ld` elements apart.
@@ -211,13 +215,13 @@ def workspace_problem(name: str, elements: int) -> str:
 
 
 def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingProxyType({})) -> None:
-    """Raises: SpecError for each matrix that the kernel's 32-bit indices, or a lower limit of its own, can't span."""
+    """Raises: SpanError for each matrix that the kernel's 32-bit indices, or a lower limit of its own, can't span."""
     limited = [(name, view, limits.get(name, LIMIT)) for name, view in views.items()]
     too_long: Iterable[str] = (
         f"{name} spans {view.span_of_one} elements (leading dimension {view.ld}), more than the {limit - 1} that "
-        "32-bit indices reach: multiply it in parts"
+        "32-bit indices reach: use GemmSpec(wide=True), --wide on the command line, or multiply it in parts"
         for name, view, limit in limited
         if view.span_of_one >= limit
     )
     if problems := list(too_long):
-        raise SpecError(problems)
+        raise SpanError(problems)

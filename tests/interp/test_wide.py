@@ -1,0 +1,87 @@
+"""Places beyond 2^31 elements: counted in 64 bits where a spec says so or its sizes need it, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import I8
+from gemmgen.ir.fault import KernelFault
+from gemmgen.ir.interp import run
+from gemmgen.ir.target import TARGETS
+from gemmgen.module import render_module
+from gemmgen.options import read_document
+from gemmgen.spec import GemmSpec
+from tests.support.cli import printed
+
+#: Lines so far apart that the third one's places are no 32-bit integers; what lies between is never touched.
+FAR = 2**30 + 8
+NAMES = {"naive": "portable", "lds_8x8_16x16_k8_double": "portable", "smem_8x8_double": "sm_75"}
+
+
+def product(name: str, wide: bool) -> None:
+    """A of three lines, far apart, times a small B: exact."""
+    spec = GemmSpec(dtype=I8, wide=wide)
+    kernel = driver.lower(spec, presets.load(name).schedule, TARGETS[NAMES[name]])
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((3, 5), (5, 4)))
+    memory = np.zeros(2 * FAR + 5, np.int8)
+    for row in range(3):
+        memory[row * FAR : row * FAR + 5] = a[row]
+    c = np.zeros(12, np.int32)
+    known = {"m": 3, "n": 4, "k": 5, "alpha": 1, "beta": 0, "lda": FAR, "ldb": 4, "ldc": 4}
+    run(kernel, {**known, "a": memory, "b": b.reshape(-1), "c": c})
+    assert np.array_equal(c.reshape(3, 4), a.astype(np.int32) @ b)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_int32_offsets_past_2_31_elements(name: str) -> None:
+    """The interpreter counts no further than the kernel can."""
+    product(name, wide=True)
+    with pytest.raises(KernelFault, match=r"out-of-bounds: .* address [0-9]+ of 2147483648 elements"):
+        product(name, wide=False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "wide"),
+    [
+        (GemmSpec(), False),
+        (GemmSpec(wide=True), True),
+        (GemmSpec(m=46340, n=46340), False),
+        (GemmSpec(m=46341, n=46341), True),
+        (GemmSpec(m=1, n=1, k=2**31 - 2000), False),
+        (GemmSpec(m=8, k=2**28), True),
+    ],
+)
+@pytest.mark.parametrize("backend", ["opencl", "sycl", "cuda"])
+def test_chosen_only_where_sizes_need_it(spec: GemmSpec, wide: bool, backend: str) -> None:
+    source = driver.emit(spec, presets.load("lds_8x8_16x16_k8").schedule, backend)
+    pitches = {a.dtype for e in source.entry_points for a in e.arguments if a.name.startswith("ld")}
+    assert pitches == {"int64" if wide else "int32"}
+    assert source.span == (2**63 if wide else 2**31)
+    assert ("matrices of any span" in source.text) == wide
+    assert ("every matrix spans less than 2^31 elements" in source.text) != wide
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_preset_can_be_wide(name: str) -> None:
+    preset = presets.load(name)
+    backend = "cuda" if driver.refusals(preset.spec, preset.schedule) else "opencl"
+    source = driver.emit(replace(preset.spec, wide=True), preset.schedule, backend)
+    # Read by blocks at addresses that lanes hold, A and B must else span less than 2^29 elements.
+    assert source.span == 2**63
+
+
+def test_where_it_is_said() -> None:
+    assert "long lda" in printed("emit", "--preset", "naive", "--wide")
+    assert "int lda" in printed("emit", "--preset", "naive")
+    text = 'tile = "1x1"\ngroup = "8x8"\nk_step = 1\n[spec]\nwide = '
+    assert read_document(text + "true\n", "it").spec.wide
+    with pytest.raises(ScheduleError, match=r"wide = 3 in \[spec\] is neither true nor false"):
+        read_document(text + "3\n", "it")
+    with pytest.raises(ScheduleError, match="a Python module counts in 32 bits: leave out --wide"):
+        render_module(driver.emit(GemmSpec(wide=True), presets.load("naive").schedule))

@@ -8,7 +8,7 @@ from typing import Literal, cast
 from gemmgen.epilogue import OPERANDS, Applied, applied
 from gemmgen.errors import SpecError
 from gemmgen.fields import Kind, field_problems, is_whole
-from gemmgen.ir.dtypes import ALL_DTYPES, F32, MATRIX_DTYPES, RESULTS, DType, accumulator
+from gemmgen.ir.dtypes import ALL_DTYPES, F32, MATRIX_DTYPES, RESULTS, STORED, DType, accumulator
 
 Order = Literal["row", "col"]
 ORDERS: tuple[str, ...] = ("row", "col")
@@ -38,8 +38,8 @@ class GemmSpec:
 
     Attributes:
         m, n, k: sizes of A [m, k], B [k, n] and C [m, n]; None where they are run-time arguments.
-        dtype: element type of A and B. Products of 16-bit floats are summed in float32, those of int8 in int32, others
-            in their own type.
+        dtype: element type of A and B, in which they are multiplied. Products of 16-bit floats are summed in float32,
+            those of int8 in int32, others in their own type.
         a_order, b_order, c_order: `row` where the elements of a row are neighbours, else `col`.
         alpha, beta: folded into the source, or None where they are run-time arguments.
         multiple_of: what m, n and k are promised to be divisible by; guards fold away accordingly.
@@ -48,6 +48,8 @@ class GemmSpec:
         c_dtype: element type of C; None for A's and B's own, or int32 where they are int8.
         batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
             `stride_c` elements further on.
+        a_dtype, b_dtype: what A or B is stored in, where that is another type than `dtype`: its elements are converted
+            as they are loaded into registers.
         epilogue: functions of `gemmgen.epilogue` that elements of alpha * A * B + beta * C go through before they are
             stored, in order: `bias`, `clamp(0, 6)`, `expr: acc * 0.5 + col`.
     """
@@ -66,6 +68,8 @@ class GemmSpec:
     c_dtype: DType | None = None
     batched: bool = False
     epilogue: tuple[str, ...] = ()
+    a_dtype: DType | None = None
+    b_dtype: DType | None = None
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -104,6 +108,7 @@ class GemmSpec:
         if self.result not in RESULTS[self.dtype]:
             known = " or ".join(map(str, RESULTS[self.dtype]))
             problems.append(f"c_dtype {self.result} is no type of C where A and B are {self.dtype}: use {known}")
+        problems += self._storage_problems()
         sums = self.accumulator
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
             if value is None:
@@ -116,6 +121,24 @@ class GemmSpec:
             elif not sums.is_float and value != int(value):
                 problems.append(f"{name} = {value:g} is no whole number, but sums are {sums}: give one, or use float32")
         return problems
+
+    def _storage_problems(self) -> list[str]:
+        """Types that A or B can't be converted from; kernels have one function for loads that convert."""
+        known = STORED.get(self.dtype, ())
+        remedy = f"use {' or '.join(map(str, known))}" if known else "use dtype float32, which can"
+        others = {x: t for x in "ab" if (t := self.element(x)) != self.dtype}
+        problems = [
+            f"{x}_dtype {stored} is not converted to {self.dtype} in a load: {remedy}"
+            for x, stored in others.items()
+            if stored not in known
+        ]
+        if not problems and len(set(others.values())) > 1:
+            problems.append(f"a_dtype {self.a_dtype} and b_dtype {self.b_dtype} are two other types: store both in one")
+        return problems
+
+    def element(self, name: str) -> DType:
+        """What A (`a`) or B (`b`) is stored in."""
+        return {"a": self.a_dtype, "b": self.b_dtype}[name] or self.dtype
 
     @property
     def result(self) -> DType:
@@ -159,8 +182,9 @@ class GemmSpec:
 
     def _types(self) -> str:
         """`float32`, or where other types come in, `float16, sums and C in float32`."""
+        stored = "".join(f", {x.upper()} stored in {t}" for x in "ab" if (t := self.element(x)) != self.dtype)
         if self.accumulator == self.dtype:
-            return str(self.dtype)
+            return f"{self.dtype}{stored}"
         with_c = " and C" if self.result == self.accumulator else ""
         return f"{self.dtype}, sums{with_c} in {self.accumulator}"
 

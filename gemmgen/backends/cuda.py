@@ -145,7 +145,7 @@ class Cuda(CLike):
 
     def requirements(self) -> list[str]:
         alignment = self.alignment()
-        aligned = alignment > self.spec.dtype.size
+        aligned = alignment > min(self.spec.element(x).size for x in "ab")
         return [f"matrices that begin on multiples of {alignment} bytes"] if aligned else []
 
     def build_line(self) -> str:

@@ -100,8 +100,8 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_epilogue(spec)]
     return [
         ("Schedule", wrap(text, WIDTH)),
-        ("A", wrap(_way(schedule.a, spec.a_order, spec.dtype, target, words), WIDTH)),
-        ("B", wrap(_way(schedule.b, spec.b_order, spec.dtype, target, words), WIDTH)),
+        ("A", wrap(_way(schedule.a, spec.a_order, spec.element("a"), target, words), WIDTH)),
+        ("B", wrap(_way(schedule.b, spec.b_order, spec.element("b"), target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
         *_epilogue(spec),
     ]

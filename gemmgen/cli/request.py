@@ -135,6 +135,11 @@ class Request:
     c_dtype: Annotated[
         str | None, what("--c-dtype", metavar="TYPE", text="C's: float32 from 16 bits; else A's and B's, or int32.")
     ] = None
+    a_dtype: Annotated[
+        str | None,
+        what("--a-dtype", metavar="TYPE", text="What A is stored in, converted as it is loaded."),
+    ] = None
+    b_dtype: Annotated[str | None, what("--b-dtype", metavar="TYPE", text="The same of B.")] = None
     layout: Annotated[
         str | None, what("--layout", metavar="A[,B[,C]]", text="row or col, for all or for each: row,col.")
     ] = None
@@ -204,6 +209,7 @@ class Request:
             base=start,
             c_dtype=self.c_dtype,
             epilogue=self.epilogue,
+            stored=(self.a_dtype, self.b_dtype),
         )
         return replace(known, batched=known.batched or self.batched)
 

@@ -48,6 +48,8 @@ RESULTS: dict[DType, tuple[DType, ...]] = {
     BF16: (BF16, F32),
     I8: (I32,),
 }
+#: Element types -> others that A or B may be stored in, to be converted as they are loaded into registers.
+STORED: dict[DType, tuple[DType, ...]] = {F64: (F32,), F32: (F16, BF16, I8)}
 #: Element types that A and B can have, by name.
 MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}
 #: Element types that any matrix can have, by name.

@@ -127,8 +127,11 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
         c_dtype, layout, many = table.get("c_dtype"), ",".join(orders), batched is True
         c_type = None if c_dtype is None else str(c_dtype)
         then = _texts(table.get("epilogue", []), "epilogue", problems)
-        promises = (multiple_of, ld_multiple)
-        return build_spec(m, n, k, dtype, layout, alpha, beta, *promises, many, c_dtype=c_type, epilogue=then)
+        a_dtype, b_dtype = (str(table[key]) if key in table else None for key in ("a_dtype", "b_dtype"))
+        promises, types = (multiple_of, ld_multiple), (a_dtype, b_dtype)
+        return build_spec(
+            m, n, k, dtype, layout, alpha, beta, *promises, many, c_dtype=c_type, epilogue=then, stored=types
+        )
     except SpecError as error:
         problems += error.problems
         return GemmSpec()

@@ -20,6 +20,9 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         known = ", ".join(map(str, MATRIX_TYPES))
         yield f"atom dpas multiplies {known}, not {spec.dtype}: use one of them, or atom fma"
         return
+    for name in "ab":
+        if (stored := spec.element(name)) != spec.dtype:
+            yield f"{name}_dtype {stored}, but atom dpas takes A and B as they are: use atom fma, or leave it out"
     lanes = s.sub_group or 0
     if lanes not in LANES:
         yield f"sub_group = {lanes or 'none'}, but atom dpas has 8 lanes (Xe-HPG) or 16 (Xe-HPC): use one of them"

@@ -9,6 +9,7 @@ import pytest
 
 import gemmgen
 from gemmgen import driver, presets
+from gemmgen.ir.dtypes import I8
 from gemmgen.runtime.devices import DeviceInfo, target_of
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.schedule import Schedule
@@ -54,6 +55,19 @@ def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_weights_in_int8(device: DeviceInfo, rng: np.random.Generator) -> None:
+    """B is converted as it is loaded, by vectors and one by one."""
+    spec = GemmSpec(b_dtype=I8, epilogue=("scale",))
+    kernel = CompiledKernel.from_source(driver.emit(spec, SMALL, target=target_of(device.handle)), device)
+    for size in SIZES:
+        data = Finished.random(rng, spec, *size)
+        data.check(kernel(data.problem.a, data.problem.b, scale=data.operands["scale"]))
+    floats = np.ones((3, 3), np.float32)
+    with pytest.raises(gemmgen.SpecError, match="b has dtype float32, not int8"):
+        kernel(floats, floats, scale=floats[0])
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_batches_share_vectors(device: DeviceInfo, rng: np.random.Generator) -> None:
     """A residual is one for each product, or one for all."""
     spec = GemmSpec(epilogue=("bias", "residual", "relu"), batched=True)
@@ -85,3 +99,7 @@ def test_arrays_of_the_device(device: DeviceInfo, rng: np.random.Generator) -> N
 def test_sycl(rng: np.random.Generator) -> None:
     spec = GemmSpec(epilogue=EVERYTHING)
     check(gemmgen.compile(spec, replace(SMALL, split=3), backend="sycl"), spec, rng)
+    weights = GemmSpec(b_dtype=I8, epilogue=("scale",))
+    data = Finished.random(rng, weights, *SIZES[-1])
+    kernel = gemmgen.compile(weights, SMALL, backend="sycl")
+    data.check(kernel(data.problem.a, data.problem.b, scale=data.operands["scale"]))

@@ -207,7 +207,8 @@ class Check:
             operands = {name: array.astype(np.float64) for name, array in data.operands.items()}
             old = None if data.c is None else data.c.astype(np.float64)
             whole = finished(spec, Bounded(reference, bound), old, operands)
-            reference, bound = whole.value, whole.error
+            # An operand that is passed on as it is has no error.
+            reference, bound = whole.value, whole.error + (smallest(sums) if sums.is_float else 0)
         error = np.abs(result.astype(np.float64) - reference)
         error[~np.isfinite(error)] = np.inf
         if not sums.is_float:

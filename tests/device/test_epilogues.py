@@ -10,12 +10,16 @@ import pytest
 import gemmgen
 from gemmgen import driver, presets
 from gemmgen.ir.dtypes import I8
+from gemmgen.runtime.cuda import CudaKernel
+from gemmgen.runtime.cuda_devices import cuda_devices
+from gemmgen.runtime.cuda_devices import target_of as cuda_target
 from gemmgen.runtime.devices import DeviceInfo, target_of
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
 from tests.support import sycl
+from tests.support.cuda import why_no_gpu
 from tests.support.epilogues import Finished
 
 #: The elements of a work-item are computed in text of their own each, which compilers take their time over.
@@ -93,6 +97,20 @@ def test_arrays_of_the_device(device: DeviceInfo, rng: np.random.Generator) -> N
         kernel(a, b, bias=data.operands["bias"], residual=operands["residual"])
     with pytest.raises(TypeError, match="unexpected keyword argument 'biased'"):
         kernel(a, b, biased=operands["bias"])
+
+
+@pytest.mark.skipif(why_no_gpu() is not None, reason=str(why_no_gpu()))
+@pytest.mark.parametrize("schedule", [replace(SMALL, c_width=2), replace(SMALL, split=3)], ids=["vectors", "split"])
+def test_cuda(schedule: Schedule, rng: np.random.Generator) -> None:
+    import cupy
+
+    spec, info = GemmSpec(epilogue=EVERYTHING), cuda_devices()[0]
+    kernel = CudaKernel.from_source(driver.emit(spec, schedule, "cuda", cuda_target(info)), info)
+    for size in SIZES:
+        data = Finished.random(rng, spec, *size, -2.0, 3.0)
+        a, b, c = (cupy.asarray(x) for x in (data.problem.a, data.problem.b, data.problem.c))
+        operands = {name: cupy.asarray(x) for name, x in data.operands.items()}
+        data.check(kernel(a, b, c, alpha=-2.0, beta=3.0, **operands).get())
 
 
 @sycl.needs_device

@@ -50,6 +50,10 @@ class _Hop:
     loads: float
     how: str
 
+    def bytes(self, spec: GemmSpec) -> float:
+        """As they are stored."""
+        return self.elements * spec.element(self.operand[0]).size
+
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
@@ -59,9 +63,9 @@ class _Costs:
     fmas: int
     passed: int
 
-    def elements(self, *spaces: Space) -> float:
-        """How many elements it reads from these."""
-        return sum(hop.elements for hop in self.hops if hop.src.space in spaces)
+    def read(self, spec: GemmSpec, *spaces: Space) -> float:
+        """How many bytes it reads from these."""
+        return sum(hop.bytes(spec) for hop in self.hops if hop.src.space in spaces)
 
 
 def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
@@ -259,18 +263,18 @@ def _work(costs: _Costs, schedule: Schedule) -> list[str]:
 
 def _intensity(costs: _Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
     """Flops per byte at each level, a group's loads against a group's arithmetic."""
-    size, (rows, cols) = spec.dtype.size, schedule.block_tile
+    rows, cols = (extent * spec.element(x).size for x, extent in zip("ab", schedule.block_tile, strict=True))
     once = (rows + cols) * schedule.k_step / (schedule.group[0] * schedule.group[1])
     lines = ["flops per byte"]
     levels = (
         ("memory", once, "each element once: if caches serve all repeats"),
-        ("global", costs.elements(Space.GLOBAL, Space.IMAGE), "as loaded, repeats included"),
-        ("local", costs.elements(Space.LOCAL), "as read into registers"),
-        ("register", _into_registers(costs), "all that is brought into registers"),
+        ("global", costs.read(spec, Space.GLOBAL, Space.IMAGE), "as loaded, repeats included"),
+        ("local", costs.read(spec, Space.LOCAL), "as read into registers"),
+        ("register", _into_registers(costs, spec), "all that is brought into registers"),
     )
-    for name, elements, note in levels:
-        if elements:
-            lines.append(f"  {name:<8} {spec.dtype.flops * costs.fmas / (elements * size):7.2f}  {note}")
+    for name, read, note in levels:
+        if read:
+            lines.append(f"  {name:<8} {spec.dtype.flops * costs.fmas / read:7.2f}  {note}")
     return lines
 
 
@@ -285,8 +289,8 @@ def _account(spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
     return [title, *(f"  {part / total:4.0%}  {name}" for name, part in parts.items() if part), f"  {total:.3g} in all"]
 
 
-def _into_registers(costs: _Costs) -> float:
-    return sum(hop.elements for hop in costs.hops if hop.dst.space is Space.PRIVATE)
+def _into_registers(costs: _Costs, spec: GemmSpec) -> float:
+    return sum(hop.bytes(spec) for hop in costs.hops if hop.dst.space is Space.PRIVATE)
 
 
 # --- words ----------------------------------------------------------------------------------------

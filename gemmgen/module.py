@@ -111,7 +111,8 @@ def _only_kernel(source: Source) -> EntryPoint:
             "a Python module holds one kernel, but split, packed and dpas need more: use gemmgen.compile"
         )
     dtype = source.spec.dtype
-    if source.operation == "gemm" and (source.spec.result != dtype or dtype == BF16):
+    types = {source.spec.result, *map(source.spec.element, "ab")}
+    if source.operation == "gemm" and (types != {dtype} or dtype == BF16):
         raise ScheduleError(
             f"a Python module takes matrices of one type that NumPy has, not {source.spec.label()}: use gemmgen.compile"
         )

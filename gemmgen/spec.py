@@ -8,7 +8,7 @@ from typing import Literal, cast
 from gemmgen.epilogue import OPERANDS, Applied, applied
 from gemmgen.errors import SpecError
 from gemmgen.fields import Kind, field_problems, is_whole
-from gemmgen.ir.dtypes import ALL_DTYPES, F32, MATRIX_DTYPES, RESULTS, DType, accumulator
+from gemmgen.ir.dtypes import ALL_DTYPES, F32, MATRIX_DTYPES, RESULTS, STORED, DType, accumulator
 
 Order = Literal["row", "col"]
 ORDERS: tuple[str, ...] = ("row", "col")
@@ -38,8 +38,8 @@ class GemmSpec:
 
     Attributes:
         m, n, k: sizes of A [m, k], B [k, n] and C [m, n]; None where they are run-time arguments.
-        dtype: element type of A and B. Products of 16-bit floats are summed in float32, those of int8 in int32, others
-            in their own type.
+        dtype: element type of A and B, in which they are multiplied. Products of 16-bit floats are summed in float32,
+            those of int8 in int32, others in their own type.
         a_order, b_order, c_order: `row` where the elements of a row are neighbours, else `col`.
         alpha, beta: folded into the source, or None where they are run-time arguments; complex where the elements are.
         multiple_of: what m, n and k are promised to be divisible by; guards fold away accordingly.
@@ -52,6 +52,8 @@ class GemmSpec:
             `b_list` and `c_list`; by emitted launchers only, not from Python.
         conj_a, conj_b: whether A, and B, is conjugated element by element before it is multiplied; with the other
             order, that is BLAS' operation C. Of real elements it means nothing.
+        a_dtype, b_dtype: what A or B is stored in, where that is another type than `dtype`: its elements are converted
+            as they are loaded into registers.
         epilogue: functions of `gemmgen.epilogue` that elements of alpha * A * B + beta * C go through before they are
             stored, in order: `bias`, `clamp(0, 6)`, `expr: acc * 0.5 + col`.
         wide: whether leading dimensions are 64-bit integers, so that a matrix may span 2^31 elements and more; where
@@ -76,6 +78,8 @@ class GemmSpec:
     conj_b: bool = False
     epilogue: tuple[str, ...] = ()
     wide: bool = False
+    a_dtype: DType | None = None
+    b_dtype: DType | None = None
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -116,6 +120,7 @@ class GemmSpec:
         if self.result not in RESULTS[self.dtype]:
             known = " or ".join(map(str, RESULTS[self.dtype]))
             problems.append(f"c_dtype {self.result} is no type of C where A and B are {self.dtype}: use {known}")
+        problems += self._storage_problems()
         sums = self.accumulator
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
             if value is None:
@@ -132,6 +137,24 @@ class GemmSpec:
         if (self.alpha, self.beta) == (0, 1) and not self.epilogue:
             problems.append("alpha = 0 and beta = 1 leave C as it is: fold another factor, or launch nothing")
         return problems
+
+    def _storage_problems(self) -> list[str]:
+        """Types that A or B can't be converted from; kernels have one function for loads that convert."""
+        known = STORED.get(self.dtype, ())
+        remedy = f"use {' or '.join(map(str, known))}" if known else "use dtype float32, which can"
+        others = {x: t for x in "ab" if (t := self.element(x)) != self.dtype}
+        problems = [
+            f"{x}_dtype {stored} is not converted to {self.dtype} in a load: {remedy}"
+            for x, stored in others.items()
+            if stored not in known
+        ]
+        if not problems and len(set(others.values())) > 1:
+            problems.append(f"a_dtype {self.a_dtype} and b_dtype {self.b_dtype} are two other types: store both in one")
+        return problems
+
+    def element(self, name: str) -> DType:
+        """What A (`a`) or B (`b`) is stored in."""
+        return {"a": self.a_dtype, "b": self.b_dtype}[name] or self.dtype
 
     @property
     def result(self) -> DType:
@@ -195,8 +218,9 @@ class GemmSpec:
 
     def _types(self) -> str:
         """`float32`, or where other types come in, `float16, sums and C in float32`."""
+        stored = "".join(f", {x.upper()} stored in {t}" for x in "ab" if (t := self.element(x)) != self.dtype)
         if self.accumulator == self.dtype:
-            return str(self.dtype)
+            return f"{self.dtype}{stored}"
         with_c = " and C" if self.result == self.accumulator else ""
         return f"{self.dtype}, sums{with_c} in {self.accumulator}"
 

@@ -182,8 +182,8 @@ class Cuda(CLike):
 
     def requirements(self) -> list[str]:
         alignment = self.alignment()
-        element = self.spec.dtype
-        aligned = alignment > (element.real or element).size
+        elements = [self.spec.element(x) for x in "ab"]
+        aligned = alignment > min((element.real or element).size for element in elements)
         return [f"matrices that begin on multiples of {alignment} bytes"] if aligned else []
 
     def build_line(self) -> str:

@@ -32,8 +32,10 @@ CONVERSIONS: dict[tuple[str, str], str] = {
     ("bfloat16", "float32"): "bfloat16_to_float",
     ("float32", "bfloat16"): "float_to_bfloat16",
     ("int8", "int32"): "convert_int",
+    ("int8", "float32"): "convert_float",
     ("int32", "float32"): "convert_float",
     ("int32", "float64"): "convert_double",
+    ("float32", "float64"): "convert_double",
 }
 #: Those that are OpenCL's own.
 BUILT_IN = frozenset({"convert_int", "convert_float", "convert_double"})
@@ -120,8 +122,8 @@ class OpenCL(CLike):
             what = f"// {width} neighbouring elements, at any alignment."
             define = f"#define {verb}{width}(to, from)"
             lines += [what, f"{define} vstore{width}({_applied(function, width, f'vload{width}(0, from)')}, 0, to)", ""]
-        local = [m for m in self._from_local() if m.src.dtype.real is None]
-        for move in sorted({m.width: m for m in local}.values(), key=lambda m: m.width):
+        local = {(m.width, way(m)): m for m in self._from_local() if m.src.dtype.real is None}
+        for _, move in sorted(local.items()):
             width, function = move.width, _function(move.src.dtype, move.dst.dtype)
             size, vector = move.src.dtype.size * width, f"{self.types[move.src.dtype.name]}{width}"
             what = f"// {width} neighbouring elements of local memory, from a multiple of {size} bytes."

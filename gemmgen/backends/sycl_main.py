@@ -23,7 +23,7 @@ def program(kernel: Kernel, spec: GemmSpec, between: Sequence[tuple[str, str]]) 
 
     Raises: ScheduleError for what a program does not check.
     """
-    if spec.batched or spec.dtype != F32:
+    if spec.batched or {spec.dtype, *map(spec.element, "ab")} != {F32}:
         raise ScheduleError(f"form main checks single products of float32, not {spec.label()}: use form header")
     if spec.epilogue:
         raise ScheduleError(f"form main checks plain products, not {', '.join(spec.epilogue)}: use form header")

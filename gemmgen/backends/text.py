@@ -108,8 +108,8 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     read = replace(read, width=schedule.vector) if by_lines else read
     return [
         ("Schedule", wrap(text, WIDTH)),
-        ("A", wrap(_way(schedule.staged("a", spec.a_order), spec.a_order, spec.dtype, target, words), WIDTH)),
-        ("B", wrap(_way(read, spec.b_order, spec.dtype, target, words), WIDTH)),
+        ("A", wrap(_way(schedule.staged("a", spec.a_order), spec.a_order, spec.element("a"), target, words), WIDTH)),
+        ("B", wrap(_way(read, spec.b_order, spec.element("b"), target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
         *_epilogue(spec),
         *unread,

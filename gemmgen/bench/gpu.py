@@ -178,8 +178,8 @@ def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = 
 
     if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
         raise SpecError(f"{schedule.slug()} has alpha or beta folded in, but A * B is measured: leave them run-time")
-    if spec.operands or spec.names_c:
-        raise SpecError(f"{schedule.slug()} has an epilogue that takes arrays, but A * B is measured: leave it out")
+    if spec.operands or spec.names_c or spec.a_dtype or spec.b_dtype:
+        raise SpecError(f"{schedule.slug()} takes other arrays, but A * B of one type is measured: leave them out")
     spec = replace(spec, batched=problem.size.batch > 0)
     kernel = cuda_kernel(spec, schedule, problem.device, exact, strict)
     a, b = problem.operand(problem.a, spec.a_order), problem.operand(problem.b, spec.b_order)

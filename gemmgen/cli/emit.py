@@ -191,7 +191,7 @@ def _transpose(
     from gemmgen.options import build_spec
 
     how = "preset schedule_file method tile group k_step sets".split()
-    gemm_only = [*how, *"m n k multiple_of ld_multiple layout alpha beta c_dtype epilogue".split()]
+    gemm_only = [*how, *"m n k multiple_of ld_multiple layout alpha beta a_dtype b_dtype c_dtype epilogue".split()]
     given = (_option(name) for name in gemm_only if getattr(request, name) is not None)
     problems += (f"{option} means nothing to --kernel transpose: leave it out" for option in given)
     if request.name is not None and (problem := name_problem(request.name)):

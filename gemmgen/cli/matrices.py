@@ -45,9 +45,9 @@ class Matrices:
 
     def ordered(self, spec: GemmSpec) -> Self:
         """The same, in the spec's types, row- or column-major as it wants each."""
-        elements, result = numpy_dtype(spec.dtype), numpy_dtype(spec.result)
+        types, result = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(spec.result)
         c = None if self.c is None else ordered(cast("Matrix", self.c.astype(result, copy=False)), spec.c_order)
-        a, b = (cast("Matrix", x.astype(elements, copy=False)) for x in (self.a, self.b))
+        a, b = (cast("Matrix", x.astype(t, copy=False)) for x, t in zip((self.a, self.b), types, strict=True))
         typed = {name: cast("Matrix", self.operands[name].astype(result, copy=False)) for name in spec.operands}
         operands = {name: x if x.ndim == 1 else ordered(x, spec.c_order) for name, x in typed.items()}
         return type(self)(ordered(a, spec.a_order), ordered(b, spec.b_order), c, operands)
@@ -68,8 +68,8 @@ def load_or_random(
     """
     problems: list[str] = []
     spec = specs[0]
-    a = attempt(problems, _load, "--a", a_file, spec, check)
-    b = attempt(problems, _load, "--b", b_file, spec, check)
+    a = attempt(problems, _load, "a", a_file, spec, check)
+    b = attempt(problems, _load, "b", b_file, spec, check)
     problems += [
         f"-{axis} 0 leaves nothing to time: give 1 or more (gemmgen.gemm and compiled kernels do take 0)"
         for axis, text in zip("MNK", sizes, strict=True)
@@ -88,9 +88,10 @@ def load_or_random(
             "the rows of --b": b.shape[-2] if b is not None else None,
         },
     )
-    types = sorted({str(other.dtype) for other in specs})
-    if len(types) > 1 and (a_file or b_file):
-        problems.append(f"kernels of {' and '.join(types)} can't share a file's matrices: run them apart")
+    for x, file in (("a", a_file), ("b", b_file)):
+        types = sorted({str(other.element(x)) for other in specs})
+        if len(types) > 1 and file:
+            problems.append(f"kernels of {' and '.join(types)} can't share a file's matrices: run them apart")
     for units in {spec.multiple_of for spec in specs}:
         attempt(problems, GemmSpec, m, n, k, multiple_of=units)
     if problems:
@@ -98,8 +99,8 @@ def load_or_random(
     rng = np.random.default_rng(seed)
     given = [x.shape[0] for x in (a, b) if x is not None and x.ndim == 3]
     batch = () if count is None else (max(given, default=count),)
-    a = _random(rng, spec.dtype, (*batch, m, k)) if a is None else a
-    b = _random(rng, spec.dtype, (*batch, k, n)) if b is None else b
+    a = _random(rng, spec.element("a"), (*batch, m, k)) if a is None else a
+    b = _random(rng, spec.element("b"), (*batch, k, n)) if b is None else b
     c = _random(rng, spec.result, (*batch, m, n)) if any(s.beta or s.names_c for s in specs) else None
     shapes = {"n": (n,), "m": (m,), "mn": (*batch, m, n)}
     names = dict.fromkeys(name for other in specs for name in other.operands)
@@ -131,12 +132,13 @@ def ordered(matrix: Matrix, order: str) -> Matrix:
     return np.ascontiguousarray(matrix.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
-def _load(option: str, path: Path | None, spec: GemmSpec, check: bool) -> Matrix | None:
+def _load(name: str, path: Path | None, spec: GemmSpec, check: bool) -> Matrix | None:
     """A matrix from a file. Raises: UserError."""
     if path is None:
         return None
-    remedy = f"write it by numpy.save(path, matrix.astype('{spec.dtype}'))"
-    dtype = numpy_dtype(spec.dtype)
+    option, stored = f"--{name}", spec.element(name)
+    remedy = f"write it by numpy.save(path, matrix.astype('{stored}'))"
+    dtype = numpy_dtype(stored)
     try:
         content = np.load(path, allow_pickle=False)
     except OSError as error:
@@ -149,7 +151,7 @@ def _load(option: str, path: Path | None, spec: GemmSpec, check: bool) -> Matrix
     if content.dtype.kind == dtype.kind == "V" and content.dtype.itemsize == dtype.itemsize:
         content = content.view(dtype)  # a file of bfloat16 says only how long an element is
     if content.dtype != dtype:
-        problems.append(f"{option} {path} holds {content.dtype}, not {spec.dtype}: {remedy}")
+        problems.append(f"{option} {path} holds {content.dtype}, not {stored}: {remedy}")
     if content.ndim not in ((2, 3) if spec.batched else (2,)):
         remedy = "give --batch" if content.ndim == 3 else "reshape it to rows and columns"
         problems.append(f"{option} {path} has {content.ndim} dimensions, not 2: {remedy}")
@@ -223,7 +225,8 @@ class Check:
             operands = {name: array.astype(np.float64) for name, array in data.operands.items()}
             old = None if data.c is None else data.c.astype(np.float64)
             whole = finished(spec, Bounded(cast("NDArray[np.float64]", reference), bound), old, operands)
-            reference, bound = whole.value, whole.error
+            # An operand that is passed on as it is has no error.
+            reference, bound = whole.value, whole.error + (smallest(sums) if sums.is_float else 0)
         error = np.abs(result.astype(exact) - reference)
         error[~np.isfinite(error)] = np.inf
         if not sums.is_float:

@@ -138,6 +138,11 @@ class Request:
     c_dtype: Annotated[
         str | None, what("--c-dtype", metavar="TYPE", text="C's: float32 from 16 bits; else A's and B's, or int32.")
     ] = None
+    a_dtype: Annotated[
+        str | None,
+        what("--a-dtype", metavar="TYPE", text="What A is stored in, converted as it is loaded."),
+    ] = None
+    b_dtype: Annotated[str | None, what("--b-dtype", metavar="TYPE", text="The same of B.")] = None
     layout: Annotated[
         str | None, what("--layout", metavar="A[,B[,C]]", text="row or col, for all or for each: row,col.")
     ] = None
@@ -220,7 +225,7 @@ class Request:
         factors = (self.alpha, self.beta)
         known = (*sizes, self.dtype, self.layout, *factors, *promises)
         types = (self.c_dtype, self.conj)
-        spec = build_spec(*known, self.batched, start, *types, self.epilogue)
+        spec = build_spec(*known, self.batched, start, *types, self.epilogue, (self.a_dtype, self.b_dtype))
         return replace(spec, listed=spec.listed or self.listed, wide=spec.wide or self.wide)
 
     def _schedule(self, base: Document | None) -> Schedule:

@@ -61,6 +61,8 @@ RESULTS: dict[DType, tuple[DType, ...]] = {
     I32: (I32,),
     I64: (I64,),
 }
+#: Element types -> others that A or B may be stored in, to be converted as they are loaded into registers.
+STORED: dict[DType, tuple[DType, ...]] = {F64: (F32,), F32: (F16, BF16, I8)}
 #: Element types that A and B can have, by name.
 MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}
 #: Element types that any matrix can have, by name.

@@ -27,6 +27,7 @@ def build_spec(
     c_dtype: str | None = None,
     conj: str | None = None,
     epilogue: Sequence[str] | None = None,
+    stored: tuple[str | None, str | None] = (None, None),
 ) -> GemmSpec:
     """A spec from options as they are written; what is not given is as in `base`.
 
@@ -37,13 +38,8 @@ def build_spec(
     sizes = [_size(axis, text, problems) for axis, text in (("M", m), ("N", n), ("K", k))]
     units = base.multiple_of if multiple_of is None else _units(multiple_of, problems)
     lines = _size("leading dimensions' multiple", ld_multiple, problems) or base.ld_multiple
-    element, result = base.dtype, base.c_dtype
+    element, result, a_dtype, b_dtype = _types(base, dtype, c_dtype, stored, problems)
     orders = (base.a_order, base.b_order, base.c_order)
-    try:
-        element = base.dtype if dtype is None else parse_dtype(dtype)
-        result = base.c_dtype if c_dtype is None else parse_dtype(c_dtype, "c_dtype")
-    except SpecError as error:
-        problems += error.problems
     sums = accumulator(element)
     conjugated = (base.conj_a, base.conj_b) if conj is None else _conjugated(conj, problems)
     factors = [_factor(key, text, sums, problems) for key, text in (("alpha", alpha), ("beta", beta))]
@@ -59,12 +55,31 @@ def build_spec(
         conj_a, conj_b = conjugated
         then = base.epilogue if epilogue is None else tuple(epilogue)
         spec = replace(sized, batched=batched or base.batched, listed=base.listed, epilogue=then)
-        spec = replace(spec, conj_a=conj_a, conj_b=conj_b, wide=base.wide)
+        spec = replace(spec, conj_a=conj_a, conj_b=conj_b, wide=base.wide, a_dtype=a_dtype, b_dtype=b_dtype)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
     if problems:
         raise SpecError(problems)
     return spec
+
+
+def _types(
+    base: GemmSpec,
+    dtype: str | None,
+    c_dtype: str | None,
+    stored: tuple[str | None, str | None],
+    problems: list[str],
+) -> tuple[DType, DType | None, DType | None, DType | None]:
+    """The types of products, of C, and of A and B where they are stored in others."""
+    known = (base.dtype, base.c_dtype, base.a_dtype, base.b_dtype)
+    element, *others = known
+    try:
+        element = base.dtype if dtype is None else parse_dtype(dtype)
+        given = zip(("c_dtype", "a_dtype", "b_dtype"), (c_dtype, *stored), known[1:], strict=True)
+        others = [start if text is None else parse_dtype(text, key) for key, text, start in given]
+    except SpecError as error:
+        problems += error.problems
+    return element, others[0], others[1], others[2]
 
 
 def _size(axis: str, text: str | None, problems: list[str]) -> int | None:

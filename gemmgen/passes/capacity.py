@@ -32,10 +32,10 @@ def local_bytes(spec: GemmSpec, s: Schedule, target: Target) -> int:
     """Local memory of a group, in bytes."""
     total = 0
     a, b = s.staged("a", spec.a_order), s.staged("b", spec.b_order)
-    for o, rows, cols in ((a, s.block_tile[0], s.k_step), (b, s.k_step, s.block_tile[1])):
+    for x, o, rows, cols in (("a", a, s.block_tile[0], s.k_step), ("b", b, s.k_step, s.block_tile[1])):
         if o.memory == "local":
             slow, fast = (cols, rows) if o.transposed else (rows, cols)
-            total += s.stages * slow * (fast + o.pad) * spec.dtype.size
+            total += s.stages * slow * (fast + o.pad) * spec.element(x).size
     partial = s.slices * s.block_tile[0] * s.block_tile[1] * spec.accumulator.size if s.slices > 1 else 0
     both = max(total, partial) if "reused_local_memory" in target.features else total + partial
     return both + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
@@ -56,6 +56,6 @@ def register_bytes(spec: GemmSpec, s: Schedule) -> int:
     b = cols * max(depth, s.b.width if s.b.memory == "image" else 1) * s.register_stages
     via = 0
     if s.prefetch:
-        for o, count in ((s.a, s.block_tile[0] * s.k_step), (s.b, s.k_step * s.block_tile[1])):
-            via += -(-count // work_items) if o.memory == "local" else 0
-    return (rows * cols + a + b) * spec.accumulator.size + via * spec.dtype.size
+        for x, o, count in (("a", s.a, s.block_tile[0] * s.k_step), ("b", s.b, s.k_step * s.block_tile[1])):
+            via += -(-count // work_items) * spec.element(x).size if o.memory == "local" else 0
+    return (rows * cols + a + b) * spec.accumulator.size + via

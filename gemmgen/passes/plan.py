@@ -100,7 +100,7 @@ class Plan(Positions):
         axis = {"": None, "rows": int(order == "col"), "cols": int(order == "row")}[contracted]
         layout = Layout.pitched(slow, fast, self.pitch(name))
         step = Var(f"stride_{name}", I64) if self.spec.batched and not self.spec.listed else None
-        dtype = self.spec.result if name == "c" else self.spec.dtype
+        dtype = self.spec.result if name == "c" else self.spec.element(name)
         return Buffer(name, dtype, space, layout, writable=name == "c", contracted=axis, step=step)
 
     def pitch(self, name: str) -> Var:
@@ -138,7 +138,7 @@ class Plan(Positions):
         slow, fast = self.packed_axes(name)
         contracted = int((name == "a") != self.is_transposed(name))
         layout = Layout.pitched(self.whole(slow), self.whole(fast), self.named_whole(fast))
-        return Buffer(f"{name}_packed", self.spec.dtype, Space.GLOBAL, layout, writable, contracted)
+        return Buffer(f"{name}_packed", self.spec.element(name), Space.GLOBAL, layout, writable, contracted)
 
     @cached_property
     def a(self) -> Path:
@@ -178,14 +178,14 @@ class Plan(Positions):
         slow, fast = (cols, rows) if turned else (rows, cols)
         ring = (self.schedule.stages,) if self.schedule.stages > 1 else ()
         layout = Layout.packed(*ring, slow, fast, pad=operand.pad)
-        buffer = Buffer(f"{name}_shared", self.spec.dtype, Space.LOCAL, layout)
+        buffer = Buffer(f"{name}_shared", self.spec.element(name), Space.LOCAL, layout)
         origin = (Const(0),) * (len(ring) + 2)
         return Tile(buffer, origin, rows, cols, turned, self.pipe if ring else None)
 
     def _path(
         self, name: str, operand: Operand, matrix: Buffer, transposed: bool, staged: Tile | None, fragment: Fragment
     ) -> Path:
-        atom, width = self._fill_atom(operand, staged, fragment)
+        atom, width = self._fill_atom(operand, staged, fragment, matrix.dtype)
         if self.warp_atom is not None and staged is not None:
             atom, width = self._line_atom(name, staged, fragment)
         if atom is IMAGE_BLOCK_READ:
@@ -200,23 +200,25 @@ class Plan(Positions):
         registers = Registers(buffer, fragment, Const(0), self.register_pipe) if ring else Registers(buffer, fragment)
         return Path(name, matrix, transposed, staged, registers, atom, width, operand.share)
 
-    def _fill_atom(self, operand: Operand, staged: Tile | None, fragment: Fragment) -> tuple[CopyAtom, int]:
+    def _fill_atom(
+        self, operand: Operand, staged: Tile | None, fragment: Fragment, dtype: DType
+    ) -> tuple[CopyAtom, int]:
         """The instruction that fills registers, from wherever they are filled."""
         if operand.memory == "image":
             return IMAGE_BLOCK_READ, operand.width
         if operand.block:
             # Where a target has no block reads, lanes next to each other load what a block read would bring them.
-            has = self.target.reads_blocks(self.spec.dtype)
+            has = self.target.reads_blocks(dtype)
             return (block_read(self.schedule.sub_group or 1), operand.width) if has else (SCALAR, 1)
         width = operand.width
         if staged is not None:
             axis = fragment.rows if fragment.transposed else fragment.cols
             run = axis.run if axis.lanes > 1 else axis.values
-            width = next(w for w in (4, 2, 1) if run % w == 0 and w * self.spec.dtype.size <= VECTOR_BYTES)
+            width = next(w for w in (4, 2, 1) if run % w == 0 and w * dtype.size <= VECTOR_BYTES)
             between_rows = as_int(staged.buffer.layout.strides[-2])
             if width > 1 and between_rows is not None and between_rows % width == 0:
                 return ALIGNED_VECTOR, width
-        return self.vector(width, self.spec.dtype)
+        return self.vector(width, dtype)
 
     def _line_atom(self, name: str, staged: Tile, fragment: Fragment) -> tuple[CopyAtom, int]:
         """The instruction that fills an operand of a warp, and the elements that it brings a lane: two bands at once
@@ -230,9 +232,9 @@ class Plan(Positions):
     def stage_atom(self, path: Path, operand: Operand) -> tuple[CopyAtom, int]:
         """The instruction that fills local memory, and how many neighbours it moves."""
         if not operand.async_copy:
-            return self.vector(operand.width, self.spec.dtype)
+            return self.vector(operand.width, path.matrix.dtype)
         along = path.staged is not None and path.staged.transposed == path.transposed
-        return ASYNC_COPY, ASYNC_COPY.widest(operand.width, self.spec.dtype.size) if along else 1
+        return ASYNC_COPY, ASYNC_COPY.widest(operand.width, path.matrix.dtype.size) if along else 1
 
     def vector(self, width: int, dtype: DType) -> tuple[CopyAtom, int]:
         """The instruction of a single work-item that moves `width` neighbours, or as many as the target can."""
@@ -251,7 +253,7 @@ class Plan(Positions):
             return None
         work_items = self.schedule.all_work_items[0] * self.schedule.all_work_items[1]
         layout = Layout.packed(-(-path.staged.rows * path.staged.cols // (width * work_items)), width)
-        return Buffer(f"{path.name}_next", self.spec.dtype, Space.PRIVATE, layout)
+        return Buffer(f"{path.name}_next", path.matrix.dtype, Space.PRIVATE, layout)
 
     @cached_property
     def acc(self) -> Registers:

@@ -16,8 +16,12 @@ MOST_PARTS = 16
 
 def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with the spec's types, each with a remedy."""
-    yield from lacking(spec.dtype, target)
+    for dtype in dict.fromkeys((spec.dtype, spec.element("a"), spec.element("b"))):
+        yield from lacking(dtype, target)
     for name, operand, order in (("a", s.a, spec.a_order), ("b", s.b, spec.b_order)):
+        stored = spec.element(name)
+        if stored != spec.dtype and (s.a.block or s.b.block or operand.share):
+            yield f"{name}_dtype {stored} is converted by single work-items, not in block reads: use --method slm"
         if operand.memory == "image" and spec.dtype != F32:
             (rows, cols), (high, wide) = s.tile, s.group
             yield (
@@ -57,18 +61,19 @@ def _async(name: str, operand: Operand, order: Order, spec: GemmSpec, by_warps: 
     """Where a line's start is not known to be aligned, or lines become columns, elements are copied one by one; where
     warps multiply, by way of registers then.
     """
-    size = spec.dtype.size
+    dtype = spec.element(name)
+    size = dtype.size
     if ASYNC_COPY.moves(1, size) or by_warps:
         return
     listed = ", ".join(map(str, ASYNC_COPY.bytes))
     whole = f"{name}.async_copy moves {listed} bytes at a time"
     if operand.transposed != (order == "col"):
-        yield f"{whole}, but a transposed tile takes {spec.dtype} one by one: set {name}.transposed the other way"
+        yield f"{whole}, but a transposed tile takes {dtype} one by one: set {name}.transposed the other way"
     elif not ASYNC_COPY.moves(operand.width, size):
-        yield f"{whole}, not {operand.width} of {spec.dtype}: use {name}.width {max(ASYNC_COPY.bytes) // size}"
+        yield f"{whole}, not {operand.width} of {dtype}: use {name}.width {max(ASYNC_COPY.bytes) // size}"
     elif spec.ld_multiple % operand.width:
         yield (
-            f"{whole}, and lines that begin anywhere take {spec.dtype} one by one: promise --ld-multiple "
+            f"{whole}, and lines that begin anywhere take {dtype} one by one: promise --ld-multiple "
             f"{operand.width}, or use a schedule without async_copy"
         )
 

@@ -50,6 +50,9 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         yield f"vectors hold float32 or float64, not {spec.dtype}: use one of them, or vector 1"
     elif spec.dtype.needs is not None and spec.dtype.needs not in target.features:
         yield f"dtype {spec.dtype}, but target {target.name!r} has no {FEATURES[spec.dtype.needs]}: use dtype float32"
+    for name in "ab":
+        if (stored := spec.element(name)) != spec.dtype:
+            yield f"{name}_dtype {stored}, but vectors take A and B as they are: use vector 1, or leave it out"
     if spec.epilogue:
         yield "an epilogue, but work-items with vectors leave sums in C between blocks of K: use method slm, or naive"
     if spec.c_order == "col":

@@ -129,8 +129,8 @@ def _views(spec: GemmSpec, a: object, b: object, c: object, problems: list[str])
     return {
         name: check_view(name, value, orders[name], dtype, problems, f"a GemmSpec with {name}_order", ranks)
         for name, value, dtype, ranks in (
-            ("a", a, spec.dtype, inputs),
-            ("b", b, spec.dtype, inputs),
+            ("a", a, spec.element("a"), inputs),
+            ("b", b, spec.element("b"), inputs),
             ("c", c, spec.result, inputs[-1:]),
         )
         if is_array(value)

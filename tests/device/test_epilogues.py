@@ -9,12 +9,17 @@ import pytest
 
 import gemmgen
 from gemmgen import driver, presets
+from gemmgen.ir.dtypes import I8
+from gemmgen.runtime.cuda import CudaKernel
+from gemmgen.runtime.cuda_devices import cuda_devices
+from gemmgen.runtime.cuda_devices import target_of as cuda_target
 from gemmgen.runtime.devices import DeviceInfo, target_of
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
 from tests.support import sycl
+from tests.support.cuda import why_no_gpu
 from tests.support.epilogues import Finished
 
 #: The elements of a work-item are computed in text of their own each, which compilers take their time over.
@@ -54,6 +59,19 @@ def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_weights_in_int8(device: DeviceInfo, rng: np.random.Generator) -> None:
+    """B is converted as it is loaded, by vectors and one by one."""
+    spec = GemmSpec(b_dtype=I8, epilogue=("scale",))
+    kernel = CompiledKernel.from_source(driver.emit(spec, SMALL, target=target_of(device.handle)), device)
+    for size in SIZES:
+        data = Finished.random(rng, spec, *size)
+        data.check(kernel(data.problem.a, data.problem.b, scale=data.operands["scale"]))
+    floats = np.ones((3, 3), np.float32)
+    with pytest.raises(gemmgen.SpecError, match="b has dtype float32, not int8"):
+        kernel(floats, floats, scale=floats[0])
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_batches_share_vectors(device: DeviceInfo, rng: np.random.Generator) -> None:
     """A residual is one for each product, or one for all."""
     spec = GemmSpec(epilogue=("bias", "residual", "relu"), batched=True)
@@ -81,7 +99,25 @@ def test_arrays_of_the_device(device: DeviceInfo, rng: np.random.Generator) -> N
         kernel(a, b, biased=operands["bias"])
 
 
+@pytest.mark.skipif(why_no_gpu() is not None, reason=str(why_no_gpu()))
+@pytest.mark.parametrize("schedule", [replace(SMALL, c_width=2), replace(SMALL, split=3)], ids=["vectors", "split"])
+def test_cuda(schedule: Schedule, rng: np.random.Generator) -> None:
+    import cupy
+
+    spec, info = GemmSpec(epilogue=EVERYTHING), cuda_devices()[0]
+    kernel = CudaKernel.from_source(driver.emit(spec, schedule, "cuda", cuda_target(info)), info)
+    for size in SIZES:
+        data = Finished.random(rng, spec, *size, -2.0, 3.0)
+        a, b, c = (cupy.asarray(x) for x in (data.problem.a, data.problem.b, data.problem.c))
+        operands = {name: cupy.asarray(x) for name, x in data.operands.items()}
+        data.check(kernel(a, b, c, alpha=-2.0, beta=3.0, **operands).get())
+
+
 @sycl.needs_device
 def test_sycl(rng: np.random.Generator) -> None:
     spec = GemmSpec(epilogue=EVERYTHING)
     check(gemmgen.compile(spec, replace(SMALL, split=3), backend="sycl"), spec, rng)
+    weights = GemmSpec(b_dtype=I8, epilogue=("scale",))
+    data = Finished.random(rng, weights, *SIZES[-1])
+    kernel = gemmgen.compile(weights, SMALL, backend="sycl")
+    data.check(kernel(data.problem.a, data.problem.b, scale=data.operands["scale"]))

@@ -9,7 +9,8 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.epilogue import FUNCTIONS
-from gemmgen.ir.dtypes import BF16, F16, F64, I8, DType
+from gemmgen.errors import ScheduleError, SpecError
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.support.epilogues import Finished
@@ -76,6 +77,41 @@ def test_each_type(dtype: DType, width: int, rng: np.random.Generator) -> None:
     whole = ("bias", "expr: max(abs(acc) - row, 3) if acc != residual else -col", "relu")
     spec = GemmSpec(dtype=dtype, epilogue=LONG[:-1] if dtype.is_float else whole)
     check(spec, small(c_width=width), rng, (11, 14, 6))
+
+
+@pytest.mark.parametrize(
+    "name", ["naive", "lds_8x8_16x16_k8", "smem_8x8_double", "smem_8x8_double_packed", "async_4x4_8x16"]
+)
+@pytest.mark.parametrize("stored", [{"a_dtype": I8}, {"b_dtype": BF16}, {"a_dtype": F16, "b_dtype": F16}], ids=str)
+def test_operands_stored_in_another_type(name: str, stored: dict[str, DType], rng: np.random.Generator) -> None:
+    schedule = replace(presets.load(name).schedule, name=None)
+    spec = GemmSpec(epilogue=("scale", "row_scale"), **stored)  # type: ignore[arg-type]
+    if schedule.asynchronous:
+        with pytest.raises(ScheduleError, match="async_copy moves 4, 8, 16 bytes at a time"):
+            driver.emit(spec, schedule, "cuda")
+        return
+    check(spec, schedule, rng, (37, 22, 11))
+
+
+def test_float64_of_float32(rng: np.random.Generator) -> None:
+    check(GemmSpec(dtype=F64, b_dtype=F32), small(), rng, (11, 14, 6))
+
+
+def test_what_is_not_converted() -> None:
+    for dtype, stored, words in (
+        (F16, {"a_dtype": I8}, "a_dtype int8 is not converted to float16 in a load: use dtype float32, which can"),
+        (
+            F32,
+            {"b_dtype": F64},
+            "b_dtype float64 is not converted to float32 in a load: use float16 or bfloat16 or int8",
+        ),
+        (F32, {"a_dtype": F16, "b_dtype": I8}, "a_dtype float16 and b_dtype int8 are two other types"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            GemmSpec(dtype=dtype, **stored)  # type: ignore[arg-type]
+    for name in ("L3_SIMD_16x2_1x8", "sg16_block_16x2"):
+        with pytest.raises(ScheduleError, match="a_dtype int8 is converted by single work-items"):
+            driver.emit(GemmSpec(a_dtype=I8), presets.load(name).schedule)
 
 
 def test_matrix_instructions(rng: np.random.Generator) -> None:

@@ -69,7 +69,7 @@ class Problem:
                 return cast("Matrix", rng.standard_normal((rows, cols)).astype(numpy_dtype(dtype)))
             return cast("Matrix", rng.integers(-128, 128, (rows, cols)).astype(numpy_dtype(dtype)))
 
-        a, b, c = draw(spec.dtype, m, k), draw(spec.dtype, k, n), draw(spec.result, m, n)
+        a, b, c = draw(spec.element("a"), m, k), draw(spec.element("b"), k, n), draw(spec.result, m, n)
         return Problem(a, b, c, alpha, beta, spec)
 
     @staticmethod

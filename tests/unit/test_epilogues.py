@@ -235,6 +235,15 @@ def test_run_with_random_operands() -> None:
     assert "through the epilogue" in text
 
 
+def test_stored_types_by_option_and_file(tmp_path: Path) -> None:
+    text = printed("emit", "--method", "naive", "--b-dtype", "int8")
+    assert "float32, B stored in int8" in text
+    file = tmp_path / "s.toml"
+    file.write_text('method = "naive"\n[spec]\nb_dtype = "int8"\n')
+    assert printed("emit", "--schedule", file) == text
+    assert "b_dtype 'int7' is not one of float64" in refused("emit", "--b-dtype", "int7")
+
+
 # --- calls ----------------------------------------------------------------------------------------
 
 

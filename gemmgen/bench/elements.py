@@ -30,8 +30,8 @@ def plain(matrix: object) -> object:
     """Its numbers as a CuPy array of a type that CuPy computes with."""
     import cupy
 
-    if hasattr(matrix, "__cuda_array_interface__") and not hasattr(matrix, "data_ptr"):
-        return cupy.asarray(matrix)
+    if isinstance(matrix, cupy.ndarray):
+        return matrix
     import torch
 
     assert isinstance(matrix, torch.Tensor)

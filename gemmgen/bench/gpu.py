@@ -128,6 +128,8 @@ class Graphed:
         # A graph knows addresses only: what lies there must live as long.
         self._operands: object = launch, c
         with translated(problem.device.name), cupy.cuda.Device(problem.device.number):
+            # Matrices may still be on their way, on streams that this one does not wait for.
+            cupy.cuda.Device(problem.device.number).synchronize()
             with problem.stream:
                 launch()
             # Of the whole GPU: torch has streams of its own.

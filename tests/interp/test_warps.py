@@ -139,9 +139,9 @@ THREE = replace(defaults("mma_3xtf32", (2, 4), (16, 8)), stages=3)
 
 
 @pytest.mark.parametrize("spec", list(layouts(GemmSpec()))[::2], ids=lambda s: f"{s.a_order}-{s.b_order}")
-@pytest.mark.parametrize("across", [True, False])
-def test_three_products_are_as_good_as_float32(spec: GemmSpec, across: bool, rng: np.random.Generator) -> None:
+def test_three_products_are_as_good_as_float32(spec: GemmSpec, rng: np.random.Generator) -> None:
     """Within the bound of float32, and nearer than its sums in order."""
+    across = spec.a_order == spec.b_order
     schedule = replace(THREE, across=across, register_stages=1 + across)
     program = driver.lower_program(spec, schedule, SM_80)
     for size, pad in (((33, 18, 19), 3), ((32, 36, 512), 4)):
@@ -224,7 +224,7 @@ def requests(draw: st.DrawFn) -> tuple[GemmSpec, Schedule, tuple[int, int, int],
 
 @given(requests(), st.integers(0, 2**32 - 1))
 @settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Literal
 
 from gemmgen import driver, presets
 from gemmgen.errors import LoweringError, ScheduleError
@@ -19,6 +22,7 @@ ARGUMENTS = ("m", "n", "k", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc")
 TURN_ARGUMENTS = ("rows", "cols", "a", "lda", "b", "ldb")
 #: Lanes of the kernel that turns a matrix around.
 TURN_BLOCK = 16
+LARGEST_BLOCK = 2**16
 #: Kernels count rows and columns beyond the last one, up to a block further.
 LARGEST_SPAN = 2**30
 
@@ -28,16 +32,16 @@ class Choice:
     """A preset of the library.
 
     Attributes:
-        for_gpu: whether it is for GPUs alone, because others have a better one.
+        device: what it is for, where others have a better one; named as in C.
     """
 
     preset: str
-    for_gpu: bool = False
+    device: Literal["ANY", "GPU", "CPU"] = "ANY"
 
 
 #: The best first: a device takes the first one that it can run. With Intel's sub-groups; through local memory; for
 #: whatever is left, CPUs above all, where barriers cost more than they bring.
-CHOICES = (Choice("sg16_block_16x2"), Choice("smem_8x8_double", for_gpu=True), Choice("tile_8x8"))
+CHOICES = (Choice("sg16_block_16x2"), Choice("smem_8x8_double", "GPU"), Choice("tile_8x8"))
 #: Of complex numbers, which sub-groups don't pass around. It is the quickest to build of those about as fast on a CPU.
 COMPLEX_CHOICES = (Choice("vec4_4x4"),)
 
@@ -47,6 +51,7 @@ class Kernel:
     """A kernel as the library holds it; the fields are those of its C twin.
 
     Attributes:
+        block: rows and columns of the result that `groups` (down, across) of them share.
         lines: the text, a C string literal for each of its lines.
         span: elements that matrices must span less than.
     """
@@ -55,9 +60,10 @@ class Kernel:
     options: str
     extensions: str
     local_bytes: int
-    for_gpu: bool
+    device: str
     group: tuple[int, int]
     block: tuple[int, int]
+    groups: tuple[int, int]
     lines: tuple[str, ...]
     span: int
 
@@ -158,41 +164,53 @@ def _gemm(routine: Routine, choice: Choice, schedule: Schedule, spec: GemmSpec, 
         ("runs several kernels, and the library launches one", len(source.entry_points) > 1),
         ("reads images, and the library passes buffers", any(x.kind == "image" for x in entry.arguments)),
         ("needs matrices aligned, and a program's are not", source.alignment > spec.dtype.size),
-        ("numbers its groups in one line, and the library launches a grid", schedule.raster > 0),
     ):
         if there:
             raise ScheduleError(f"preset {choice.preset} {problem}: use one such as {CHOICES[-1].preset}")
-    return _kernel(source, entry, ARGUMENTS, schedule.block_tile, choice.for_gpu)
+    return _kernel(source, entry, ARGUMENTS, "mn", choice.device)
 
 
 def _turn(routine: Routine) -> Kernel:
     """The kernel that turns a matrix around."""
     name = f"{routine.letter}transpose"
     source = driver.emit_transpose(GemmSpec(dtype=routine.dtype), TURN_BLOCK, name=name)
-    return _kernel(source, source.entry_points[0], TURN_ARGUMENTS, (TURN_BLOCK, TURN_BLOCK), for_gpu=False)
+    return _kernel(source, source.entry_points[0], TURN_ARGUMENTS, ("rows", "cols"), "ANY")
 
 
-def _kernel(
-    source: Source, entry: EntryPoint, arguments: tuple[str, ...], block: tuple[int, int], for_gpu: bool
-) -> Kernel:
+def _kernel(source: Source, entry: EntryPoint, arguments: tuple[str, ...], axes: Sequence[str], device: str) -> Kernel:
     taken = tuple(argument.name for argument in entry.arguments)
     if taken != arguments:
         raise LoweringError(f"{entry.name} takes {', '.join(taken)}; the exported library sets {', '.join(arguments)}")
-    rows, cols = (1000, 1001)
-    sizes = {"m": rows, "n": cols, "k": 1, "rows": rows, "cols": cols}
-    if entry.groups(sizes) != (1, -(-rows // block[0]), -(-cols // block[1])):
-        raise LoweringError(f"{entry.name} is not launched with a group for each {block[0]}x{block[1]} of its result")
+    (rows, down), (cols, across) = (block_of(entry, axes, axis) for axis in (0, 1))
     return Kernel(
         name=entry.name,
         options=" ".join(source.build_options),
         extensions="".join(f"{extension} " for extension in extensions(source.text)),
         local_bytes=entry.local_bytes,
-        for_gpu=for_gpu,
+        device=device,
         group=entry.group,
-        block=block,
+        block=(rows, cols),
+        groups=(down, across),
         lines=tuple(map(literal, source.text.splitlines())),
         span=min(source.span, LARGEST_SPAN),
     )
+
+
+def block_of(entry: EntryPoint, axes: Sequence[str], axis: int) -> tuple[int, int]:
+    """How many rows (columns) of the result some groups share, and how many groups. Raises: ScheduleError."""
+
+    def count(size: int, other: int = 1) -> int:
+        sizes = (size, other) if axis == 0 else (other, size)
+        return entry.groups({"k": 1, **dict(zip(axes, sizes, strict=True))})[1 + axis]
+
+    groups = count(1)
+    block = bisect_right(range(1, LARGEST_BLOCK), groups, key=count)
+    probes = ((1, 7), (block, 5000), (block + 1, 1), (12345, 6), (99999, 54321))
+    if any(count(size, other) != -(-size // block) * groups for size, other in probes):
+        raise ScheduleError(
+            f"{entry.name} is launched with a grid that is no number of groups for each block of C: use another preset"
+        )
+    return block, groups
 
 
 def literal(line: str) -> str:

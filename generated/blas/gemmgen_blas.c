@@ -373,9 +373,10 @@ struct kernel {
     const char *name, *text, *options;
     const char *extensions;  // what the device must have, a blank after each
     uint64_t local_bytes;
-    bool for_gpu;                      // others have a better one
+    enum { ANY, GPU, CPU } device;     // where it is of use: others may have a better one
     size_t group_rows, group_columns;  // work-items of a group
-    size_t block_rows, block_columns;  // elements of the result that a group computes
+    size_t block_rows, block_columns;  // elements of the result that some groups compute:
+    size_t groups_down, groups_across;
     cl_kernel built;
     bool unusable;
 };
@@ -608,8 +609,8 @@ static bool build(struct kernel *kernel)
 static bool is_ready(struct kernel *kernel)
 {
     if (kernel->built == NULL && !kernel->unusable) {
-        const bool fits = (device.is_gpu || !kernel->for_gpu) &&
-                          kernel->local_bytes <= device.local_bytes &&
+        const bool is_meant = kernel->device == ANY || (kernel->device == GPU) == device.is_gpu;
+        const bool fits = is_meant && kernel->local_bytes <= device.local_bytes &&
                           has_extensions(kernel->extensions);
         kernel->unusable = !fits || !build(kernel);
     }
@@ -739,7 +740,8 @@ static bool launch(struct kernel *kernel, int rows, int columns, cl_event *done)
     const size_t down = ((size_t)rows + kernel->block_rows - 1) / kernel->block_rows;
     const size_t across = ((size_t)columns + kernel->block_columns - 1) / kernel->block_columns;
     const size_t group[2] = {kernel->group_columns, kernel->group_rows};
-    const size_t all[2] = {across * group[0], down * group[1]};
+    const size_t all[2] = {across * kernel->groups_across * group[0],
+                           down * kernel->groups_down * group[1]};
     return device.cl.EnqueueNDRangeKernel(device.queue, kernel->built, 2, NULL, all, group, 0, NULL,
                                           done) == CL_SUCCESS;
 }
@@ -1371,11 +1373,13 @@ static struct kernel sgemm_nn_sg16_block_16x2 = {
     .options = "-cl-std=CL2.0",
     .extensions = "cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
     .block_columns = 32,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// sgemm_nn_sg16_block_16x2: C = alpha * A * B + beta * C; float32\n"
         "//\n"
@@ -1543,11 +1547,13 @@ static struct kernel stranspose = {
     .options = "-cl-std=CL2.0",
     .extensions = "cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
     .block_columns = 16,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// stranspose: B = transpose of A; float32\n"
         "//\n"
@@ -1630,11 +1636,13 @@ static struct kernel sgemm_tn_sg16_block_16x2 = {
     .options = "-cl-std=CL2.0",
     .extensions = "cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
     .block_columns = 32,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// sgemm_tn_sg16_block_16x2: C = alpha * A * B + beta * C; float32; A col-major\n"
         "//\n"
@@ -1808,11 +1816,13 @@ static struct kernel sgemm_nn_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 16640,
-    .for_gpu = true,
+    .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// sgemm_nn_smem_8x8_double: C = alpha * A * B + beta * C; float32\n"
         "//\n"
@@ -2023,11 +2033,13 @@ static struct kernel sgemm_nt_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 16640,
-    .for_gpu = true,
+    .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// sgemm_nt_smem_8x8_double: C = alpha * A * B + beta * C; float32; B col-major\n"
         "//\n"
@@ -2237,11 +2249,13 @@ static struct kernel sgemm_tn_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 16640,
-    .for_gpu = true,
+    .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// sgemm_tn_smem_8x8_double: C = alpha * A * B + beta * C; float32; A col-major\n"
         "//\n"
@@ -2453,11 +2467,13 @@ static struct kernel sgemm_tt_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 16640,
-    .for_gpu = true,
+    .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// sgemm_tt_smem_8x8_double: C = alpha * A * B + beta * C; float32; A col-major, B col-major\n"
         "//\n"
@@ -2668,11 +2684,13 @@ static struct kernel sgemm_nn_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// sgemm_nn_tile_8x8: C = alpha * A * B + beta * C; float32\n"
         "//\n"
@@ -2803,11 +2821,13 @@ static struct kernel sgemm_nt_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// sgemm_nt_tile_8x8: C = alpha * A * B + beta * C; float32; B col-major\n"
         "//\n"
@@ -2921,11 +2941,13 @@ static struct kernel sgemm_tn_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// sgemm_tn_tile_8x8: C = alpha * A * B + beta * C; float32; A col-major\n"
         "//\n"
@@ -3061,11 +3083,13 @@ static struct kernel sgemm_tt_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// sgemm_tt_tile_8x8: C = alpha * A * B + beta * C; float32; A col-major, B col-major\n"
         "//\n"
@@ -3196,11 +3220,13 @@ static struct kernel dgemm_nn_sg16_block_16x2 = {
     .options = "-cl-std=CL2.0",
     .extensions = "cl_khr_fp64 cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
     .block_columns = 32,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dgemm_nn_sg16_block_16x2: C = alpha * A * B + beta * C; float64\n"
         "//\n"
@@ -3316,11 +3342,13 @@ static struct kernel dtranspose = {
     .options = "-cl-std=CL2.0",
     .extensions = "cl_khr_fp64 cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
     .block_columns = 16,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dtranspose: B = transpose of A; float64\n"
         "//\n"
@@ -3404,11 +3432,13 @@ static struct kernel dgemm_tn_sg16_block_16x2 = {
     .options = "-cl-std=CL2.0",
     .extensions = "cl_khr_fp64 cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
     .block_columns = 32,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dgemm_tn_sg16_block_16x2: C = alpha * A * B + beta * C; float64; A col-major\n"
         "//\n"
@@ -3524,11 +3554,13 @@ static struct kernel dgemm_nn_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 33280,
-    .for_gpu = true,
+    .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dgemm_nn_smem_8x8_double: C = alpha * A * B + beta * C; float64\n"
         "//\n"
@@ -3744,11 +3776,13 @@ static struct kernel dgemm_nt_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 33280,
-    .for_gpu = true,
+    .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dgemm_nt_smem_8x8_double: C = alpha * A * B + beta * C; float64; B col-major\n"
         "//\n"
@@ -3964,11 +3998,13 @@ static struct kernel dgemm_tn_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 33280,
-    .for_gpu = true,
+    .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dgemm_tn_smem_8x8_double: C = alpha * A * B + beta * C; float64; A col-major\n"
         "//\n"
@@ -4184,11 +4220,13 @@ static struct kernel dgemm_tt_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 33280,
-    .for_gpu = true,
+    .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dgemm_tt_smem_8x8_double: C = alpha * A * B + beta * C; float64; A col-major, B col-major\n"
         "//\n"
@@ -4404,11 +4442,13 @@ static struct kernel dgemm_nn_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dgemm_nn_tile_8x8: C = alpha * A * B + beta * C; float64\n"
         "//\n"
@@ -4542,11 +4582,13 @@ static struct kernel dgemm_nt_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dgemm_nt_tile_8x8: C = alpha * A * B + beta * C; float64; B col-major\n"
         "//\n"
@@ -4663,11 +4705,13 @@ static struct kernel dgemm_tn_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dgemm_tn_tile_8x8: C = alpha * A * B + beta * C; float64; A col-major\n"
         "//\n"
@@ -4806,11 +4850,13 @@ static struct kernel dgemm_tt_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
     .block_columns = 128,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// dgemm_tt_tile_8x8: C = alpha * A * B + beta * C; float64; A col-major, B col-major\n"
         "//\n"
@@ -4944,11 +4990,13 @@ static struct kernel cgemm_nn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// cgemm_nn_vec4_4x4: C = alpha * A * B + beta * C; complex64\n"
         "//\n"
@@ -5088,11 +5136,13 @@ static struct kernel cgemm_nt_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// cgemm_nt_vec4_4x4: C = alpha * A * B + beta * C; complex64; B col-major\n"
         "//\n"
@@ -5221,11 +5271,13 @@ static struct kernel cgemm_nc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// cgemm_nc_vec4_4x4: C = alpha * A * conj(B) + beta * C; complex64; B col-major\n"
         "//\n"
@@ -5360,11 +5412,13 @@ static struct kernel cgemm_tn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// cgemm_tn_vec4_4x4: C = alpha * A * B + beta * C; complex64; A col-major\n"
         "//\n"
@@ -5503,11 +5557,13 @@ static struct kernel cgemm_tt_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// cgemm_tt_vec4_4x4: C = alpha * A * B + beta * C; complex64; A col-major, B col-major\n"
         "//\n"
@@ -5647,11 +5703,13 @@ static struct kernel cgemm_tc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// cgemm_tc_vec4_4x4: C = alpha * A * conj(B) + beta * C; complex64; A col-major, B col-major\n"
         "//\n"
@@ -5797,11 +5855,13 @@ static struct kernel cgemm_cn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// cgemm_cn_vec4_4x4: C = alpha * conj(A) * B + beta * C; complex64; A col-major\n"
         "//\n"
@@ -5946,11 +6006,13 @@ static struct kernel cgemm_ct_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// cgemm_ct_vec4_4x4: C = alpha * conj(A) * B + beta * C; complex64; A col-major, B col-major\n"
         "//\n"
@@ -6096,11 +6158,13 @@ static struct kernel cgemm_cc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// cgemm_cc_vec4_4x4: C = alpha * conj(A) * conj(B) + beta * C; complex64; A col-major, B col-major\n"
         "//\n"
@@ -6246,11 +6310,13 @@ static struct kernel zgemm_nn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// zgemm_nn_vec4_4x4: C = alpha * A * B + beta * C; complex128\n"
         "//\n"
@@ -6392,11 +6458,13 @@ static struct kernel zgemm_nt_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// zgemm_nt_vec4_4x4: C = alpha * A * B + beta * C; complex128; B col-major\n"
         "//\n"
@@ -6527,11 +6595,13 @@ static struct kernel zgemm_nc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// zgemm_nc_vec4_4x4: C = alpha * A * conj(B) + beta * C; complex128; B col-major\n"
         "//\n"
@@ -6668,11 +6738,13 @@ static struct kernel zgemm_tn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// zgemm_tn_vec4_4x4: C = alpha * A * B + beta * C; complex128; A col-major\n"
         "//\n"
@@ -6813,11 +6885,13 @@ static struct kernel zgemm_tt_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// zgemm_tt_vec4_4x4: C = alpha * A * B + beta * C; complex128; A col-major, B col-major\n"
         "//\n"
@@ -6959,11 +7033,13 @@ static struct kernel zgemm_tc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// zgemm_tc_vec4_4x4: C = alpha * A * conj(B) + beta * C; complex128; A col-major, B col-major\n"
         "//\n"
@@ -7111,11 +7187,13 @@ static struct kernel zgemm_cn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// zgemm_cn_vec4_4x4: C = alpha * conj(A) * B + beta * C; complex128; A col-major\n"
         "//\n"
@@ -7262,11 +7340,13 @@ static struct kernel zgemm_ct_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// zgemm_ct_vec4_4x4: C = alpha * conj(A) * B + beta * C; complex128; A col-major, B col-major\n"
         "//\n"
@@ -7414,11 +7494,13 @@ static struct kernel zgemm_cc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
-    .for_gpu = false,
+    .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
     .block_columns = 64,
+    .groups_down = 1,
+    .groups_across = 1,
     .text =
         "// zgemm_cc_vec4_4x4: C = alpha * conj(A) * conj(B) + beta * C; complex128; A col-major, B col-major\n"
         "//\n"

@@ -6,9 +6,10 @@ struct kernel {
     const char *name, *text, *options;
     const char *extensions;  // what the device must have, a blank after each
     uint64_t local_bytes;
-    bool for_gpu;                      // others have a better one
+    enum { ANY, GPU, CPU } device;     // where it is of use: others may have a better one
     size_t group_rows, group_columns;  // work-items of a group
-    size_t block_rows, block_columns;  // elements of the result that a group computes
+    size_t block_rows, block_columns;  // elements of the result that some groups compute:
+    size_t groups_down, groups_across;
     cl_kernel built;
     bool unusable;
 };
@@ -241,8 +242,8 @@ static bool build(struct kernel *kernel)
 static bool is_ready(struct kernel *kernel)
 {
     if (kernel->built == NULL && !kernel->unusable) {
-        const bool fits = (device.is_gpu || !kernel->for_gpu) &&
-                          kernel->local_bytes <= device.local_bytes &&
+        const bool is_meant = kernel->device == ANY || (kernel->device == GPU) == device.is_gpu;
+        const bool fits = is_meant && kernel->local_bytes <= device.local_bytes &&
                           has_extensions(kernel->extensions);
         kernel->unusable = !fits || !build(kernel);
     }

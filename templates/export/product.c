@@ -122,7 +122,8 @@ static bool launch(struct kernel *kernel, int rows, int columns, cl_event *done)
     const size_t down = ((size_t)rows + kernel->block_rows - 1) / kernel->block_rows;
     const size_t across = ((size_t)columns + kernel->block_columns - 1) / kernel->block_columns;
     const size_t group[2] = {kernel->group_columns, kernel->group_rows};
-    const size_t all[2] = {across * group[0], down * group[1]};
+    const size_t all[2] = {across * kernel->groups_across * group[0],
+                           down * kernel->groups_down * group[1]};
     return device.cl.EnqueueNDRangeKernel(device.queue, kernel->built, 2, NULL, all, group, 0, NULL,
                                           done) == CL_SUCCESS;
 }

@@ -150,6 +150,53 @@ def test_wrong_parameters_are_told_in_order_and_return(library: Path) -> None:
     ]
 
 
+RACING = """
+#include <pthread.h>
+#include <stdio.h>
+enum { THREADS = 4, N = 16, LD = N * THREADS };
+extern void cblas_dgemm(int, int, int, int, int, int, double, const double *, int, const double *,
+                        int, double, double *, int);
+static double a[N * N], b[N * LD], c[N * LD];
+static int wrong[THREADS];
+static void *work(void *argument)
+{
+    const int number = (int)(long)argument;
+    for (int round = 1; round <= 2000; ++round) {
+        /* Small integers: every sum is exact. */
+        cblas_dgemm(101, 111, 111, N, N, N, round, a, N, b + number * N, LD, 0, c + number * N, LD);
+        for (int i = 0; i < N; ++i) {
+            for (int j = 0; j < N; ++j) {
+                wrong[number] += c[i * LD + number * N + j] != (double)round * (i + 1) * N * (number + 1);
+            }
+        }
+    }
+    return NULL;
+}
+int main(void)
+{
+    pthread_t threads[THREADS];
+    int sum = 0;
+    for (int i = 0; i < N; ++i) {
+        for (int j = 0; j < N; ++j) {
+            a[i * N + j] = i + 1;
+        }
+        for (int j = 0; j < LD; ++j) {
+            b[i * LD + j] = j / N + 1;
+        }
+    }
+    for (long t = 0; t < THREADS; ++t) {
+        pthread_create(&threads[t], NULL, work, (void *)t);
+    }
+    for (int t = 0; t < THREADS; ++t) {
+        pthread_join(threads[t], NULL);
+        sum += wrong[t];
+    }
+    printf("%d wrong\\n", sum);
+    return 0;
+}
+"""
+
+
 OWN_XERBLA = """
 #include <stdio.h>
 #include <string.h>
@@ -171,14 +218,25 @@ int main(void)
 """
 
 
+def built(library: Path, folder: Path, text: str) -> Path:
+    """A program in C that is linked with the library."""
+    (folder / "program.c").write_text(text)
+    linked = [f"-L{library.parent}", "-lgemmgen_blas", f"-Wl,-rpath,{library.parent}", "-lpthread"]
+    result = run([*compiler_command(), "-O1", "-o", folder / "program", folder / "program.c", *linked], {})
+    assert result.returncode == 0, result.stderr
+    return folder / "program"
+
+
 def test_a_linked_program_has_its_own_xerbla(library: Path, tmp_path: Path) -> None:
-    program = tmp_path / "program.c"
-    program.write_text(OWN_XERBLA)
-    linked = [f"-L{library.parent}", "-lgemmgen_blas", f"-Wl,-rpath,{library.parent}"]
-    built = run([*compiler_command(), "-o", tmp_path / "program", program, *linked], {})
-    assert built.returncode == 0, built.stderr
-    result = run([tmp_path / "program"], {})
+    result = run([built(library, tmp_path, OWN_XERBLA)], {})
     assert (result.returncode, result.stdout, result.stderr) == (0, "mine: SGEMM  8\n", "")
+
+
+@needs_intel
+def test_threads_race_for_the_device(library: Path, tmp_path: Path) -> None:
+    result = run([built(library, tmp_path, RACING)], on_cpu())
+    assert (result.returncode, result.stdout) == (0, "0 wrong\n"), result.stdout + result.stderr
+    assert "loops" not in result.stderr
 
 
 @needs_intel

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError, UserError
 from gemmgen.export.compiler import compiler_command, shared_library
-from gemmgen.export.kernels import CHOICES, COMPLEX_CHOICES, Choice, kernels_of, literal
+from gemmgen.export.kernels import CHOICES, COMPLEX_CHOICES, Choice, block_of, kernels_of, literal
 from gemmgen.export.routines import ROUTINES
+from gemmgen.spec import GemmSpec
 from tests.support.blas import source
 from tests.support.cli import gemmgen, printed, refused
 
@@ -79,6 +82,16 @@ def test_refuses_presets_that_it_cannot_launch(preset: str, reason: str) -> None
     with pytest.raises(ScheduleError) as caught:
         kernels_of(ROUTINES[0], (Choice(preset),))
     assert any(reason in problem for problem in caught.value.problems), caught.value.problems
+
+
+def test_launches_are_groups_for_blocks_of_c() -> None:
+    for choice in (*CHOICES, *COMPLEX_CHOICES):
+        schedule = presets.load(choice.preset).schedule
+        kernels = [k for k in kernels_of(ROUTINES[0], (choice,))[0] if k.name.endswith(choice.preset)]
+        assert {(k.block, k.groups) for k in kernels} == {(schedule.block_tile, (1, 1))}
+    in_line = driver.emit(GemmSpec(), replace(presets.load("smem_8x8").schedule, raster=8)).entry_points[0]
+    with pytest.raises(ScheduleError, match="no number of groups for each block of C"):
+        block_of(in_line, "mn", 0)
 
 
 def test_presets_must_serve_every_type() -> None:

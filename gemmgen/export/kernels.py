@@ -33,15 +33,23 @@ class Choice:
 
     Attributes:
         device: what it is for, where others have a better one; named as in C.
+        letters: the routines that it is for.
     """
 
     preset: str
     device: Literal["ANY", "GPU", "CPU"] = "ANY"
+    letters: str = "sdcz"
 
 
-#: The best first: a device takes the first one that it can run. With Intel's sub-groups; through local memory; for
-#: whatever is left, CPUs above all, where barriers cost more than they bring.
-CHOICES = (Choice("sg16_block_16x2"), Choice("smem_8x8_double", "GPU"), Choice("tile_8x8"))
+#: The best first: a device takes the first one that it can run. By vectors of a CPU's own; with Intel's sub-groups;
+#: through local memory; for whatever is left, where barriers cost more than they bring.
+CHOICES = (
+    Choice("cpu_6x64_copied", "CPU", "s"),
+    Choice("cpu_6x16_v8_copied", "CPU"),
+    Choice("sg16_block_16x2"),
+    Choice("smem_8x8_double", "GPU"),
+    Choice("tile_8x8"),
+)
 #: Of complex numbers, which sub-groups don't pass around. It is the quickest to build of those about as fast on a CPU.
 COMPLEX_CHOICES = (Choice("vec4_4x4"),)
 
@@ -51,6 +59,7 @@ class Kernel:
     """A kernel as the library holds it; the fields are those of its C twin.
 
     Attributes:
+        vector_bytes: of vectors that the device must have natively; 0 for any.
         block: rows and columns of the result that `groups` (down, across) of them share.
         lines: the text, a C string literal for each of its lines.
         span: elements that matrices must span less than.
@@ -60,6 +69,7 @@ class Kernel:
     options: str
     extensions: str
     local_bytes: int
+    vector_bytes: int
     device: str
     group: tuple[int, int]
     block: tuple[int, int]
@@ -107,7 +117,8 @@ def kernels_of(
     recipes: list[Recipe] = []
     problems: list[str] = []
     ways = WAYS if routine.complex else WAYS[:2]
-    for choice in choices or (COMPLEX_CHOICES if routine.complex else CHOICES):
+    table = COMPLEX_CHOICES if routine.complex else CHOICES
+    for choice in choices or tuple(choice for choice in table if routine.letter in choice.letters):
         for way_a, way_b in product(ways, ways):
             try:
                 recipe, needed = _recipe(routine, choice, way_a, way_b)
@@ -167,7 +178,8 @@ def _gemm(routine: Routine, choice: Choice, schedule: Schedule, spec: GemmSpec, 
     ):
         if there:
             raise ScheduleError(f"preset {choice.preset} {problem}: use one such as {CHOICES[-1].preset}")
-    return _kernel(source, entry, ARGUMENTS, "mn", choice.device)
+    vector_bytes = schedule.vector * spec.dtype.size if schedule.vector > 1 else 0
+    return _kernel(source, entry, ARGUMENTS, "mn", choice.device, vector_bytes)
 
 
 def _turn(routine: Routine) -> Kernel:
@@ -177,7 +189,14 @@ def _turn(routine: Routine) -> Kernel:
     return _kernel(source, source.entry_points[0], TURN_ARGUMENTS, ("rows", "cols"), "ANY")
 
 
-def _kernel(source: Source, entry: EntryPoint, arguments: tuple[str, ...], axes: Sequence[str], device: str) -> Kernel:
+def _kernel(
+    source: Source,
+    entry: EntryPoint,
+    arguments: tuple[str, ...],
+    axes: Sequence[str],
+    device: str,
+    vector_bytes: int = 0,
+) -> Kernel:
     taken = tuple(argument.name for argument in entry.arguments)
     if taken != arguments:
         raise LoweringError(f"{entry.name} takes {', '.join(taken)}; the exported library sets {', '.join(arguments)}")
@@ -187,6 +206,7 @@ def _kernel(source: Source, entry: EntryPoint, arguments: tuple[str, ...], axes:
         options=" ".join(source.build_options),
         extensions="".join(f"{extension} " for extension in extensions(source.text)),
         local_bytes=entry.local_bytes,
+        vector_bytes=vector_bytes,
         device=device,
         group=entry.group,
         block=(rows, cols),

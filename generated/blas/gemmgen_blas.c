@@ -70,6 +70,7 @@ enum {
     CL_DEVICE_NAME = 0x102B,
     CL_DRIVER_VERSION = 0x102D,
     CL_DEVICE_VERSION = 0x102F,
+    CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT = 0x103A,
     CL_DEVICE_EXTENSIONS = 0x1030,
     CL_DEVICE_SVM_CAPABILITIES = 0x1053,
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM = 1 << 2,
@@ -165,7 +166,7 @@ static struct {
     cl_command_queue queue;
     bool is_gpu;
     bool in_place;  // kernels reach any memory of the process
-    uint64_t local_bytes;
+    uint64_t local_bytes, vector_bytes;
     char *extensions;  // a blank before and after each
     struct workspace workspaces[2];
 } device;
@@ -356,6 +357,8 @@ static bool open_device(void)
         cl->SetKernelArgSVMPointer != NULL && (shared & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) != 0;
     device.is_gpu = device_number(cl, device.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU;
     device.local_bytes = device_number(cl, device.id, CL_DEVICE_LOCAL_MEM_SIZE);
+    device.vector_bytes =
+        sizeof(float) * device_number(cl, device.id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
     device.state = OPEN;
     if (settings.verbose) {
         char *name = device_text(cl, device.id, CL_DEVICE_NAME);
@@ -372,7 +375,7 @@ static bool open_device(void)
 struct kernel {
     const char *name, *text, *options;
     const char *extensions;  // what the device must have, a blank after each
-    uint64_t local_bytes;
+    uint64_t local_bytes, vector_bytes;  // what it takes of local memory, and of native vectors
     enum { ANY, GPU, CPU } device;     // where it is of use: others may have a better one
     size_t group_rows, group_columns;  // work-items of a group
     size_t block_rows, block_columns;  // elements of the result that some groups compute:
@@ -611,6 +614,7 @@ static bool is_ready(struct kernel *kernel)
     if (kernel->built == NULL && !kernel->unusable) {
         const bool is_meant = kernel->device == ANY || (kernel->device == GPU) == device.is_gpu;
         const bool fits = is_meant && kernel->local_bytes <= device.local_bytes &&
+                          kernel->vector_bytes <= device.vector_bytes &&
                           has_extensions(kernel->extensions);
         kernel->unusable = !fits || !build(kernel);
     }
@@ -1062,7 +1066,7 @@ static void fortran_gemm(const struct type *type, const char *transa, const char
 // Fortran passes the lengths of its two strings behind the other arguments; callers clean up after
 // themselves, so that a function which takes no notice of them can be called with or without.
 
-static const struct recipe sgemm_recipes[13];
+static const struct recipe sgemm_recipes[21];
 
 static bool s_equals(const void *element, int number)
 {
@@ -1135,7 +1139,7 @@ void cblas_sgemm(int layout, int transa, int transb, int m, int n, int k, float 
                &beta, c, ldc);
 }
 
-static const struct recipe dgemm_recipes[13];
+static const struct recipe dgemm_recipes[17];
 
 static bool d_equals(const void *element, int number)
 {
@@ -1368,11 +1372,1058 @@ void cblas_zgemm(int layout, int transa, int transb, int m, int n, int k, const 
 // As gemmgen emits them. In their names n says that a matrix lies row by row, t column by
 // column, c the same with its elements conjugated: A's letter, then B's.
 
+static struct kernel sgemm_nn_cpu_6x64_copied = {
+    .name = "sgemm_nn_cpu_6x64_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "",
+    .local_bytes = 0,
+    .vector_bytes = 64,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// sgemm_nn_cpu_6x64_copied: C = alpha * A * B + beta * C; float32\n"
+        "//\n"
+        "// Schedule   6x64 of C at a time, in vectors of 16, up to 86x4 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 512 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of 16 elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void sgemm_nn_cpu_6x64_copied(int m, int n, int k, float alpha,\n"
+        "                                       __global const float *restrict a, int lda,\n"
+        "                                       __global const float *restrict b, int ldb, float beta,\n"
+        "                                       __global float *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 63) / 64 + blocks_across - 1) / blocks_across * 64;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    float16 b_block[4][512][4];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 512) {\n"
+        "        const int k_depth = min(512, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 512 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 64) {\n"
+        "                const int panel = (col0 - col_begin) / 64;\n"
+        "                #pragma unroll\n"
+        "                for (int j = 0; j < 4; ++j) {\n"
+        "                    if (col0 + j * 16 + 16 <= n) {\n"
+        "                        b_block[panel][k0][j] =\n"
+        "                            vload16(0, &b[(k_block + k0) * ldb + col0 + j * 16]);\n"
+        "                    } else {\n"
+        "                        #pragma unroll\n"
+        "                        for (int e = 0; e < 16; ++e) {\n"
+        "                            ((float *)b_block[panel][k0])[j * 16 + e] =\n"
+        "                                b[(k_block + k0) * ldb + min(col0 + j * 16 + e, n - 1)];\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const float beta_now = k_block == 0 ? beta : 1.0f;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 64) {\n"
+        "            const int panel = (col0 - col_begin) / 64;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                float16 acc[6][4];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 4; ++j) {\n"
+        "                        acc[i][j] = 0.0f;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    float16 b_frag[4];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 4; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    float a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            acc[i][j] = fma((float16)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 64 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            float16 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0f) {\n"
+        "                                float16 c_old = vload16(0, &c[(row0 + i) * ldc + col0 + j * 16]);\n"
+        "                                c_values = fma((float16)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore16(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 16]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    float c_part[6][64];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            vstore16(acc[i][j], 0, &c_part[i][j * 16]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(64, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0f ? alpha * c_part[i][j]\n"
+        "                                                 : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                     alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
+static struct kernel sgemm_nt_cpu_6x64_copied = {
+    .name = "sgemm_nt_cpu_6x64_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "",
+    .local_bytes = 0,
+    .vector_bytes = 64,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// sgemm_nt_cpu_6x64_copied: C = alpha * A * B + beta * C; float32; B col-major\n"
+        "//\n"
+        "// Schedule   6x64 of C at a time, in vectors of 16, up to 86x4 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 512 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of single elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void sgemm_nt_cpu_6x64_copied(int m, int n, int k, float alpha,\n"
+        "                                       __global const float *restrict a, int lda,\n"
+        "                                       __global const float *restrict b, int ldb, float beta,\n"
+        "                                       __global float *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 63) / 64 + blocks_across - 1) / blocks_across * 64;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    float16 b_block[4][512][4];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 512) {\n"
+        "        const int k_depth = min(512, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 512 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 64) {\n"
+        "                const int panel = (col0 - col_begin) / 64;\n"
+        "                for (int j = 0; j < 64; ++j) {\n"
+        "                    ((float *)b_block[panel][k0])[j] = b[min(col0 + j, n - 1) * ldb + k_block + k0];\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const float beta_now = k_block == 0 ? beta : 1.0f;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 64) {\n"
+        "            const int panel = (col0 - col_begin) / 64;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                float16 acc[6][4];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 4; ++j) {\n"
+        "                        acc[i][j] = 0.0f;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    float16 b_frag[4];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 4; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    float a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            acc[i][j] = fma((float16)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 64 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            float16 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0f) {\n"
+        "                                float16 c_old = vload16(0, &c[(row0 + i) * ldc + col0 + j * 16]);\n"
+        "                                c_values = fma((float16)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore16(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 16]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    float c_part[6][64];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            vstore16(acc[i][j], 0, &c_part[i][j * 16]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(64, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0f ? alpha * c_part[i][j]\n"
+        "                                                 : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                     alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
+static struct kernel sgemm_tn_cpu_6x64_copied = {
+    .name = "sgemm_tn_cpu_6x64_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "",
+    .local_bytes = 0,
+    .vector_bytes = 64,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// sgemm_tn_cpu_6x64_copied: C = alpha * A * B + beta * C; float32; A col-major\n"
+        "//\n"
+        "// Schedule   6x64 of C at a time, in vectors of 16, up to 86x4 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 512 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of 16 elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void sgemm_tn_cpu_6x64_copied(int m, int n, int k, float alpha,\n"
+        "                                       __global const float *restrict a, int lda,\n"
+        "                                       __global const float *restrict b, int ldb, float beta,\n"
+        "                                       __global float *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 63) / 64 + blocks_across - 1) / blocks_across * 64;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    float16 b_block[4][512][4];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 512) {\n"
+        "        const int k_depth = min(512, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 512 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 64) {\n"
+        "                const int panel = (col0 - col_begin) / 64;\n"
+        "                #pragma unroll\n"
+        "                for (int j = 0; j < 4; ++j) {\n"
+        "                    if (col0 + j * 16 + 16 <= n) {\n"
+        "                        b_block[panel][k0][j] =\n"
+        "                            vload16(0, &b[(k_block + k0) * ldb + col0 + j * 16]);\n"
+        "                    } else {\n"
+        "                        #pragma unroll\n"
+        "                        for (int e = 0; e < 16; ++e) {\n"
+        "                            ((float *)b_block[panel][k0])[j * 16 + e] =\n"
+        "                                b[(k_block + k0) * ldb + min(col0 + j * 16 + e, n - 1)];\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const float beta_now = k_block == 0 ? beta : 1.0f;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 64) {\n"
+        "            const int panel = (col0 - col_begin) / 64;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                float16 acc[6][4];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 4; ++j) {\n"
+        "                        acc[i][j] = 0.0f;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    float16 b_frag[4];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 4; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    float a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[(k_block + k0) * lda + min(row0 + i, m - 1)];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            acc[i][j] = fma((float16)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 64 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            float16 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0f) {\n"
+        "                                float16 c_old = vload16(0, &c[(row0 + i) * ldc + col0 + j * 16]);\n"
+        "                                c_values = fma((float16)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore16(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 16]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    float c_part[6][64];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            vstore16(acc[i][j], 0, &c_part[i][j * 16]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(64, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0f ? alpha * c_part[i][j]\n"
+        "                                                 : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                     alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
+static struct kernel sgemm_tt_cpu_6x64_copied = {
+    .name = "sgemm_tt_cpu_6x64_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "",
+    .local_bytes = 0,
+    .vector_bytes = 64,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// sgemm_tt_cpu_6x64_copied: C = alpha * A * B + beta * C; float32; A col-major, B col-major\n"
+        "//\n"
+        "// Schedule   6x64 of C at a time, in vectors of 16, up to 86x4 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 512 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of single elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void sgemm_tt_cpu_6x64_copied(int m, int n, int k, float alpha,\n"
+        "                                       __global const float *restrict a, int lda,\n"
+        "                                       __global const float *restrict b, int ldb, float beta,\n"
+        "                                       __global float *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 63) / 64 + blocks_across - 1) / blocks_across * 64;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    float16 b_block[4][512][4];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 512) {\n"
+        "        const int k_depth = min(512, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 512 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 64) {\n"
+        "                const int panel = (col0 - col_begin) / 64;\n"
+        "                for (int j = 0; j < 64; ++j) {\n"
+        "                    ((float *)b_block[panel][k0])[j] = b[min(col0 + j, n - 1) * ldb + k_block + k0];\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const float beta_now = k_block == 0 ? beta : 1.0f;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 64) {\n"
+        "            const int panel = (col0 - col_begin) / 64;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                float16 acc[6][4];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 4; ++j) {\n"
+        "                        acc[i][j] = 0.0f;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    float16 b_frag[4];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 4; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    float a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[(k_block + k0) * lda + min(row0 + i, m - 1)];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            acc[i][j] = fma((float16)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 64 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            float16 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0f) {\n"
+        "                                float16 c_old = vload16(0, &c[(row0 + i) * ldc + col0 + j * 16]);\n"
+        "                                c_values = fma((float16)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore16(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 16]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    float c_part[6][64];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 4; ++j) {\n"
+        "                            vstore16(acc[i][j], 0, &c_part[i][j * 16]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(64, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0f ? alpha * c_part[i][j]\n"
+        "                                                 : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                     alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
+static struct kernel sgemm_nn_cpu_6x16_v8_copied = {
+    .name = "sgemm_nn_cpu_6x16_v8_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "",
+    .local_bytes = 0,
+    .vector_bytes = 32,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// sgemm_nn_cpu_6x16_v8_copied: C = alpha * A * B + beta * C; float32\n"
+        "//\n"
+        "// Schedule   6x16 of C at a time, in vectors of 8, up to 86x16 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 384 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of 8 elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void sgemm_nn_cpu_6x16_v8_copied(int m, int n, int k, float alpha,\n"
+        "                                          __global const float *restrict a, int lda,\n"
+        "                                          __global const float *restrict b, int ldb, float beta,\n"
+        "                                          __global float *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 15) / 16 + blocks_across - 1) / blocks_across * 16;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    float8 b_block[16][384][2];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 384) {\n"
+        "        const int k_depth = min(384, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 384 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "                const int panel = (col0 - col_begin) / 16;\n"
+        "                #pragma unroll\n"
+        "                for (int j = 0; j < 2; ++j) {\n"
+        "                    if (col0 + j * 8 + 8 <= n) {\n"
+        "                        b_block[panel][k0][j] = vload8(0, &b[(k_block + k0) * ldb + col0 + j * 8]);\n"
+        "                    } else {\n"
+        "                        #pragma unroll\n"
+        "                        for (int e = 0; e < 8; ++e) {\n"
+        "                            ((float *)b_block[panel][k0])[j * 8 + e] =\n"
+        "                                b[(k_block + k0) * ldb + min(col0 + j * 8 + e, n - 1)];\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const float beta_now = k_block == 0 ? beta : 1.0f;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "            const int panel = (col0 - col_begin) / 16;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                float8 acc[6][2];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        acc[i][j] = 0.0f;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    float8 b_frag[2];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    float a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            acc[i][j] = fma((float8)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 16 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            float8 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0f) {\n"
+        "                                float8 c_old = vload8(0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                                c_values = fma((float8)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore8(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    float c_part[6][16];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            vstore8(acc[i][j], 0, &c_part[i][j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(16, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0f ? alpha * c_part[i][j]\n"
+        "                                                 : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                     alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
+static struct kernel sgemm_nt_cpu_6x16_v8_copied = {
+    .name = "sgemm_nt_cpu_6x16_v8_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "",
+    .local_bytes = 0,
+    .vector_bytes = 32,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// sgemm_nt_cpu_6x16_v8_copied: C = alpha * A * B + beta * C; float32; B col-major\n"
+        "//\n"
+        "// Schedule   6x16 of C at a time, in vectors of 8, up to 86x16 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 384 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of single elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void sgemm_nt_cpu_6x16_v8_copied(int m, int n, int k, float alpha,\n"
+        "                                          __global const float *restrict a, int lda,\n"
+        "                                          __global const float *restrict b, int ldb, float beta,\n"
+        "                                          __global float *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 15) / 16 + blocks_across - 1) / blocks_across * 16;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    float8 b_block[16][384][2];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 384) {\n"
+        "        const int k_depth = min(384, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 384 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "                const int panel = (col0 - col_begin) / 16;\n"
+        "                for (int j = 0; j < 16; ++j) {\n"
+        "                    ((float *)b_block[panel][k0])[j] = b[min(col0 + j, n - 1) * ldb + k_block + k0];\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const float beta_now = k_block == 0 ? beta : 1.0f;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "            const int panel = (col0 - col_begin) / 16;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                float8 acc[6][2];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        acc[i][j] = 0.0f;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    float8 b_frag[2];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    float a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            acc[i][j] = fma((float8)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 16 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            float8 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0f) {\n"
+        "                                float8 c_old = vload8(0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                                c_values = fma((float8)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore8(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    float c_part[6][16];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            vstore8(acc[i][j], 0, &c_part[i][j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(16, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0f ? alpha * c_part[i][j]\n"
+        "                                                 : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                     alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
+static struct kernel sgemm_tn_cpu_6x16_v8_copied = {
+    .name = "sgemm_tn_cpu_6x16_v8_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "",
+    .local_bytes = 0,
+    .vector_bytes = 32,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// sgemm_tn_cpu_6x16_v8_copied: C = alpha * A * B + beta * C; float32; A col-major\n"
+        "//\n"
+        "// Schedule   6x16 of C at a time, in vectors of 8, up to 86x16 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 384 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of 8 elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void sgemm_tn_cpu_6x16_v8_copied(int m, int n, int k, float alpha,\n"
+        "                                          __global const float *restrict a, int lda,\n"
+        "                                          __global const float *restrict b, int ldb, float beta,\n"
+        "                                          __global float *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 15) / 16 + blocks_across - 1) / blocks_across * 16;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    float8 b_block[16][384][2];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 384) {\n"
+        "        const int k_depth = min(384, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 384 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "                const int panel = (col0 - col_begin) / 16;\n"
+        "                #pragma unroll\n"
+        "                for (int j = 0; j < 2; ++j) {\n"
+        "                    if (col0 + j * 8 + 8 <= n) {\n"
+        "                        b_block[panel][k0][j] = vload8(0, &b[(k_block + k0) * ldb + col0 + j * 8]);\n"
+        "                    } else {\n"
+        "                        #pragma unroll\n"
+        "                        for (int e = 0; e < 8; ++e) {\n"
+        "                            ((float *)b_block[panel][k0])[j * 8 + e] =\n"
+        "                                b[(k_block + k0) * ldb + min(col0 + j * 8 + e, n - 1)];\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const float beta_now = k_block == 0 ? beta : 1.0f;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "            const int panel = (col0 - col_begin) / 16;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                float8 acc[6][2];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        acc[i][j] = 0.0f;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    float8 b_frag[2];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    float a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[(k_block + k0) * lda + min(row0 + i, m - 1)];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            acc[i][j] = fma((float8)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 16 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            float8 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0f) {\n"
+        "                                float8 c_old = vload8(0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                                c_values = fma((float8)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore8(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    float c_part[6][16];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            vstore8(acc[i][j], 0, &c_part[i][j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(16, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0f ? alpha * c_part[i][j]\n"
+        "                                                 : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                     alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
+static struct kernel sgemm_tt_cpu_6x16_v8_copied = {
+    .name = "sgemm_tt_cpu_6x16_v8_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "",
+    .local_bytes = 0,
+    .vector_bytes = 32,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// sgemm_tt_cpu_6x16_v8_copied: C = alpha * A * B + beta * C; float32; A col-major, B col-major\n"
+        "//\n"
+        "// Schedule   6x16 of C at a time, in vectors of 8, up to 86x16 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 384 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of single elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void sgemm_tt_cpu_6x16_v8_copied(int m, int n, int k, float alpha,\n"
+        "                                          __global const float *restrict a, int lda,\n"
+        "                                          __global const float *restrict b, int ldb, float beta,\n"
+        "                                          __global float *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 15) / 16 + blocks_across - 1) / blocks_across * 16;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    float8 b_block[16][384][2];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 384) {\n"
+        "        const int k_depth = min(384, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 384 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "                const int panel = (col0 - col_begin) / 16;\n"
+        "                for (int j = 0; j < 16; ++j) {\n"
+        "                    ((float *)b_block[panel][k0])[j] = b[min(col0 + j, n - 1) * ldb + k_block + k0];\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const float beta_now = k_block == 0 ? beta : 1.0f;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "            const int panel = (col0 - col_begin) / 16;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                float8 acc[6][2];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        acc[i][j] = 0.0f;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    float8 b_frag[2];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    float a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[(k_block + k0) * lda + min(row0 + i, m - 1)];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            acc[i][j] = fma((float8)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 16 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            float8 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0f) {\n"
+        "                                float8 c_old = vload8(0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                                c_values = fma((float8)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore8(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    float c_part[6][16];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            vstore8(acc[i][j], 0, &c_part[i][j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(16, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0f ? alpha * c_part[i][j]\n"
+        "                                                 : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                     alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
 static struct kernel sgemm_nn_sg16_block_16x2 = {
     .name = "sgemm_nn_sg16_block_16x2",
     .options = "-cl-std=CL2.0",
     .extensions = "cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
@@ -1388,6 +2439,7 @@ static struct kernel sgemm_nn_sg16_block_16x2 = {
         "// A          buffer, block reads, passed around the sub-group by shuffles\n"
         "// B          buffer, block reads of 2 segments\n"
         "// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 15) / 16}\n"
         "// Needs      cl_intel_subgroups, sub-groups of 16\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL2.0\", ...)\n"
@@ -1547,6 +2599,7 @@ static struct kernel stranspose = {
     .options = "-cl-std=CL2.0",
     .extensions = "cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
@@ -1636,6 +2689,7 @@ static struct kernel sgemm_tn_sg16_block_16x2 = {
     .options = "-cl-std=CL2.0",
     .extensions = "cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
@@ -1651,6 +2705,7 @@ static struct kernel sgemm_tn_sg16_block_16x2 = {
         "// A          buffer, block reads, passed around the sub-group by shuffles\n"
         "// B          buffer, block reads of 2 segments\n"
         "// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 15) / 16}\n"
         "// Needs      cl_intel_subgroups, sub-groups of 16\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL2.0\", ...)\n"
@@ -1816,6 +2871,7 @@ static struct kernel sgemm_nn_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 16640,
+    .vector_bytes = 0,
     .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
@@ -1832,6 +2888,7 @@ static struct kernel sgemm_nn_smem_8x8_double = {
         "// A          buffer, loads of 4 elements, through local memory, transposed, rows padded by 4\n"
         "// B          buffer, loads of 4 elements, through local memory\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Needs      16,640 bytes of local memory\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
@@ -2033,6 +3090,7 @@ static struct kernel sgemm_nt_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 16640,
+    .vector_bytes = 0,
     .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
@@ -2049,6 +3107,7 @@ static struct kernel sgemm_nt_smem_8x8_double = {
         "// A          buffer, loads of 4 elements, through local memory, transposed, rows padded by 4\n"
         "// B          buffer, loads of 4 elements, through local memory\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Needs      16,640 bytes of local memory\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
@@ -2249,6 +3308,7 @@ static struct kernel sgemm_tn_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 16640,
+    .vector_bytes = 0,
     .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
@@ -2265,6 +3325,7 @@ static struct kernel sgemm_tn_smem_8x8_double = {
         "// A          buffer, loads of 4 elements, through local memory, transposed, rows padded by 4\n"
         "// B          buffer, loads of 4 elements, through local memory\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Needs      16,640 bytes of local memory\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
@@ -2467,6 +3528,7 @@ static struct kernel sgemm_tt_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 16640,
+    .vector_bytes = 0,
     .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
@@ -2483,6 +3545,7 @@ static struct kernel sgemm_tt_smem_8x8_double = {
         "// A          buffer, loads of 4 elements, through local memory, transposed, rows padded by 4\n"
         "// B          buffer, loads of 4 elements, through local memory\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Needs      16,640 bytes of local memory\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
@@ -2684,6 +3747,7 @@ static struct kernel sgemm_nn_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -2699,6 +3763,7 @@ static struct kernel sgemm_nn_tile_8x8 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -2821,6 +3886,7 @@ static struct kernel sgemm_nt_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -2836,6 +3902,7 @@ static struct kernel sgemm_nt_tile_8x8 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -2941,6 +4008,7 @@ static struct kernel sgemm_tn_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -2956,6 +4024,7 @@ static struct kernel sgemm_tn_tile_8x8 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -3083,6 +4152,7 @@ static struct kernel sgemm_tt_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -3098,6 +4168,7 @@ static struct kernel sgemm_tt_tile_8x8 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -3215,11 +4286,544 @@ static struct kernel sgemm_tt_tile_8x8 = {
         "}\n",
 };
 
+static struct kernel dgemm_nn_cpu_6x16_v8_copied = {
+    .name = "dgemm_nn_cpu_6x16_v8_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "cl_khr_fp64 ",
+    .local_bytes = 0,
+    .vector_bytes = 64,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// dgemm_nn_cpu_6x16_v8_copied: C = alpha * A * B + beta * C; float64\n"
+        "//\n"
+        "// Schedule   6x16 of C at a time, in vectors of 8, up to 86x16 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 384 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of 8 elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void dgemm_nn_cpu_6x16_v8_copied(int m, int n, int k, double alpha,\n"
+        "                                          __global const double *restrict a, int lda,\n"
+        "                                          __global const double *restrict b, int ldb, double beta,\n"
+        "                                          __global double *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 15) / 16 + blocks_across - 1) / blocks_across * 16;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    double8 b_block[16][384][2];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 384) {\n"
+        "        const int k_depth = min(384, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 384 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "                const int panel = (col0 - col_begin) / 16;\n"
+        "                #pragma unroll\n"
+        "                for (int j = 0; j < 2; ++j) {\n"
+        "                    if (col0 + j * 8 + 8 <= n) {\n"
+        "                        b_block[panel][k0][j] = vload8(0, &b[(k_block + k0) * ldb + col0 + j * 8]);\n"
+        "                    } else {\n"
+        "                        #pragma unroll\n"
+        "                        for (int e = 0; e < 8; ++e) {\n"
+        "                            ((double *)b_block[panel][k0])[j * 8 + e] =\n"
+        "                                b[(k_block + k0) * ldb + min(col0 + j * 8 + e, n - 1)];\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const double beta_now = k_block == 0 ? beta : 1.0;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "            const int panel = (col0 - col_begin) / 16;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                double8 acc[6][2];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        acc[i][j] = 0.0;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    double8 b_frag[2];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    double a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            acc[i][j] = fma((double8)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 16 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            double8 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0) {\n"
+        "                                double8 c_old = vload8(0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                                c_values = fma((double8)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore8(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    double c_part[6][16];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            vstore8(acc[i][j], 0, &c_part[i][j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(16, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0 ? alpha * c_part[i][j]\n"
+        "                                                : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                    alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
+static struct kernel dgemm_nt_cpu_6x16_v8_copied = {
+    .name = "dgemm_nt_cpu_6x16_v8_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "cl_khr_fp64 ",
+    .local_bytes = 0,
+    .vector_bytes = 64,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// dgemm_nt_cpu_6x16_v8_copied: C = alpha * A * B + beta * C; float64; B col-major\n"
+        "//\n"
+        "// Schedule   6x16 of C at a time, in vectors of 8, up to 86x16 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 384 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of single elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void dgemm_nt_cpu_6x16_v8_copied(int m, int n, int k, double alpha,\n"
+        "                                          __global const double *restrict a, int lda,\n"
+        "                                          __global const double *restrict b, int ldb, double beta,\n"
+        "                                          __global double *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 15) / 16 + blocks_across - 1) / blocks_across * 16;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    double8 b_block[16][384][2];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 384) {\n"
+        "        const int k_depth = min(384, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 384 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "                const int panel = (col0 - col_begin) / 16;\n"
+        "                for (int j = 0; j < 16; ++j) {\n"
+        "                    ((double *)b_block[panel][k0])[j] =\n"
+        "                        b[min(col0 + j, n - 1) * ldb + k_block + k0];\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const double beta_now = k_block == 0 ? beta : 1.0;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "            const int panel = (col0 - col_begin) / 16;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                double8 acc[6][2];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        acc[i][j] = 0.0;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    double8 b_frag[2];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    double a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            acc[i][j] = fma((double8)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 16 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            double8 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0) {\n"
+        "                                double8 c_old = vload8(0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                                c_values = fma((double8)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore8(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    double c_part[6][16];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            vstore8(acc[i][j], 0, &c_part[i][j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(16, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0 ? alpha * c_part[i][j]\n"
+        "                                                : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                    alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
+static struct kernel dgemm_tn_cpu_6x16_v8_copied = {
+    .name = "dgemm_tn_cpu_6x16_v8_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "cl_khr_fp64 ",
+    .local_bytes = 0,
+    .vector_bytes = 64,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// dgemm_tn_cpu_6x16_v8_copied: C = alpha * A * B + beta * C; float64; A col-major\n"
+        "//\n"
+        "// Schedule   6x16 of C at a time, in vectors of 8, up to 86x16 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 384 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of 8 elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void dgemm_tn_cpu_6x16_v8_copied(int m, int n, int k, double alpha,\n"
+        "                                          __global const double *restrict a, int lda,\n"
+        "                                          __global const double *restrict b, int ldb, double beta,\n"
+        "                                          __global double *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 15) / 16 + blocks_across - 1) / blocks_across * 16;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    double8 b_block[16][384][2];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 384) {\n"
+        "        const int k_depth = min(384, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 384 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "                const int panel = (col0 - col_begin) / 16;\n"
+        "                #pragma unroll\n"
+        "                for (int j = 0; j < 2; ++j) {\n"
+        "                    if (col0 + j * 8 + 8 <= n) {\n"
+        "                        b_block[panel][k0][j] = vload8(0, &b[(k_block + k0) * ldb + col0 + j * 8]);\n"
+        "                    } else {\n"
+        "                        #pragma unroll\n"
+        "                        for (int e = 0; e < 8; ++e) {\n"
+        "                            ((double *)b_block[panel][k0])[j * 8 + e] =\n"
+        "                                b[(k_block + k0) * ldb + min(col0 + j * 8 + e, n - 1)];\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const double beta_now = k_block == 0 ? beta : 1.0;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "            const int panel = (col0 - col_begin) / 16;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                double8 acc[6][2];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        acc[i][j] = 0.0;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    double8 b_frag[2];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    double a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[(k_block + k0) * lda + min(row0 + i, m - 1)];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            acc[i][j] = fma((double8)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 16 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            double8 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0) {\n"
+        "                                double8 c_old = vload8(0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                                c_values = fma((double8)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore8(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    double c_part[6][16];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            vstore8(acc[i][j], 0, &c_part[i][j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(16, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0 ? alpha * c_part[i][j]\n"
+        "                                                : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                    alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
+static struct kernel dgemm_tt_cpu_6x16_v8_copied = {
+    .name = "dgemm_tt_cpu_6x16_v8_copied",
+    .options = "-cl-std=CL1.2",
+    .extensions = "cl_khr_fp64 ",
+    .local_bytes = 0,
+    .vector_bytes = 64,
+    .device = CPU,
+    .group_rows = 1,
+    .group_columns = 1,
+    .block_rows = 1032,
+    .block_columns = 256,
+    .groups_down = 2,
+    .groups_across = 1,
+    .text =
+        "// dgemm_tt_cpu_6x16_v8_copied: C = alpha * A * B + beta * C; float64; A col-major, B col-major\n"
+        "//\n"
+        "// Schedule   6x16 of C at a time, in vectors of 8, up to 86x16 of those per work-item, one after\n"
+        "//            the other, groups in multiples of 2x1, 384 along K at a time\n"
+        "// A          buffer, loads of single elements\n"
+        "// B          buffer, loads of single elements, through a copy of a block in private memory\n"
+        "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
+        "// Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}\n"
+        "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
+        "\n"
+        "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+        "\n"
+        "__attribute__((reqd_work_group_size(1, 1, 1)))\n"
+        "__kernel void dgemm_tt_cpu_6x16_v8_copied(int m, int n, int k, double alpha,\n"
+        "                                          __global const double *restrict a, int lda,\n"
+        "                                          __global const double *restrict b, int ldb, double beta,\n"
+        "                                          __global double *restrict c, int ldc)\n"
+        "{\n"
+        "    const int blocks_down = (m + 1031) / 1032 * 2;\n"
+        "    const int blocks_across = (n + 255) / 256;\n"
+        "    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;\n"
+        "    const int row_begin = min(m, (int)get_group_id(1) * rows_each);\n"
+        "    const int row_end = min(m, row_begin + rows_each);\n"
+        "    const int cols_each = ((n + 15) / 16 + blocks_across - 1) / blocks_across * 16;\n"
+        "    const int col_begin = min(n, (int)get_group_id(0) * cols_each);\n"
+        "    const int col_end = min(n, col_begin + cols_each);\n"
+        "\n"
+        "    double8 b_block[16][384][2];\n"
+        "    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 384) {\n"
+        "        const int k_depth = min(384, k - k_block);\n"
+        "\n"
+        "        // A block of B, up to 384 deep, in the order that it is read in.\n"
+        "        for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "            for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "                const int panel = (col0 - col_begin) / 16;\n"
+        "                for (int j = 0; j < 16; ++j) {\n"
+        "                    ((double *)b_block[panel][k0])[j] =\n"
+        "                        b[min(col0 + j, n - 1) * ldb + k_block + k0];\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "\n"
+        "        // Sums wait in C from one block of K to the next.\n"
+        "        const double beta_now = k_block == 0 ? beta : 1.0;\n"
+        "        for (int col0 = col_begin; col0 < col_end; col0 += 16) {\n"
+        "            const int panel = (col0 - col_begin) / 16;\n"
+        "            for (int row0 = row_begin; row0 < row_end; row0 += 6) {\n"
+        "                double8 acc[6][2];\n"
+        "                #pragma unroll\n"
+        "                for (int i = 0; i < 6; ++i) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        acc[i][j] = 0.0;\n"
+        "                    }\n"
+        "                }\n"
+        "                for (int k0 = 0; k0 < k_depth; ++k0) {\n"
+        "                    double8 b_frag[2];\n"
+        "                    #pragma unroll\n"
+        "                    for (int j = 0; j < 2; ++j) {\n"
+        "                        b_frag[j] = b_block[panel][k0][j];\n"
+        "                    }\n"
+        "                    double a_frag[6];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        a_frag[i] = a[(k_block + k0) * lda + min(row0 + i, m - 1)];\n"
+        "                    }\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            acc[i][j] = fma((double8)(a_frag[i]), b_frag[j], acc[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "\n"
+        "                // C = alpha * A * B + beta * C; C is not read where beta is zero.\n"
+        "                if (row0 + 6 <= m && col0 + 16 <= n) {\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            double8 c_values = alpha * acc[i][j];\n"
+        "                            if (beta_now != 0.0) {\n"
+        "                                double8 c_old = vload8(0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                                c_values = fma((double8)(beta_now), c_old, c_values);\n"
+        "                            }\n"
+        "                            vstore8(c_values, 0, &c[(row0 + i) * ldc + col0 + j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                } else {\n"
+        "                    // At the edge of C, element by element.\n"
+        "                    double c_part[6][16];\n"
+        "                    #pragma unroll\n"
+        "                    for (int i = 0; i < 6; ++i) {\n"
+        "                        #pragma unroll\n"
+        "                        for (int j = 0; j < 2; ++j) {\n"
+        "                            vstore8(acc[i][j], 0, &c_part[i][j * 8]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                    for (int i = 0; i < min(6, m - row0); ++i) {\n"
+        "                        for (int j = 0; j < min(16, n - col0); ++j) {\n"
+        "                            c[(row0 + i) * ldc + col0 + j] =\n"
+        "                                beta_now == 0.0 ? alpha * c_part[i][j]\n"
+        "                                                : fma(beta_now, c[(row0 + i) * ldc + col0 + j],\n"
+        "                                                    alpha * c_part[i][j]);\n"
+        "                        }\n"
+        "                    }\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "    }\n"
+        "}\n",
+};
+
 static struct kernel dgemm_nn_sg16_block_16x2 = {
     .name = "dgemm_nn_sg16_block_16x2",
     .options = "-cl-std=CL2.0",
     .extensions = "cl_khr_fp64 cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
@@ -3235,6 +4839,7 @@ static struct kernel dgemm_nn_sg16_block_16x2 = {
         "// A          buffer, loads of single elements, passed around the sub-group by shuffles\n"
         "// B          buffer, loads of single elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 15) / 16}\n"
         "// Needs      cl_intel_subgroups, sub-groups of 16\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL2.0\", ...)\n"
@@ -3342,6 +4947,7 @@ static struct kernel dtranspose = {
     .options = "-cl-std=CL2.0",
     .extensions = "cl_khr_fp64 cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
@@ -3432,6 +5038,7 @@ static struct kernel dgemm_tn_sg16_block_16x2 = {
     .options = "-cl-std=CL2.0",
     .extensions = "cl_khr_fp64 cl_intel_subgroups cl_intel_required_subgroup_size ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 1,
     .group_columns = 16,
@@ -3447,6 +5054,7 @@ static struct kernel dgemm_tn_sg16_block_16x2 = {
         "// A          buffer, loads of single elements, passed around the sub-group by shuffles\n"
         "// B          buffer, loads of single elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 15) / 16}\n"
         "// Needs      cl_intel_subgroups, sub-groups of 16\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL2.0\", ...)\n"
@@ -3554,6 +5162,7 @@ static struct kernel dgemm_nn_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 33280,
+    .vector_bytes = 0,
     .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
@@ -3570,6 +5179,7 @@ static struct kernel dgemm_nn_smem_8x8_double = {
         "// A          buffer, loads of 4 elements, through local memory, transposed, rows padded by 4\n"
         "// B          buffer, loads of 4 elements, through local memory\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Needs      33,280 bytes of local memory\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
@@ -3776,6 +5386,7 @@ static struct kernel dgemm_nt_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 33280,
+    .vector_bytes = 0,
     .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
@@ -3792,6 +5403,7 @@ static struct kernel dgemm_nt_smem_8x8_double = {
         "// A          buffer, loads of 4 elements, through local memory, transposed, rows padded by 4\n"
         "// B          buffer, loads of 4 elements, through local memory\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Needs      33,280 bytes of local memory\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
@@ -3998,6 +5610,7 @@ static struct kernel dgemm_tn_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 33280,
+    .vector_bytes = 0,
     .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
@@ -4014,6 +5627,7 @@ static struct kernel dgemm_tn_smem_8x8_double = {
         "// A          buffer, loads of 4 elements, through local memory, transposed, rows padded by 4\n"
         "// B          buffer, loads of 4 elements, through local memory\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Needs      33,280 bytes of local memory\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
@@ -4220,6 +5834,7 @@ static struct kernel dgemm_tt_smem_8x8_double = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 33280,
+    .vector_bytes = 0,
     .device = GPU,
     .group_rows = 16,
     .group_columns = 16,
@@ -4236,6 +5851,7 @@ static struct kernel dgemm_tt_smem_8x8_double = {
         "// A          buffer, loads of 4 elements, through local memory, transposed, rows padded by 4\n"
         "// B          buffer, loads of 4 elements, through local memory\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Needs      33,280 bytes of local memory\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
@@ -4442,6 +6058,7 @@ static struct kernel dgemm_nn_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -4457,6 +6074,7 @@ static struct kernel dgemm_nn_tile_8x8 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -4582,6 +6200,7 @@ static struct kernel dgemm_nt_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -4597,6 +6216,7 @@ static struct kernel dgemm_nt_tile_8x8 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -4705,6 +6325,7 @@ static struct kernel dgemm_tn_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -4720,6 +6341,7 @@ static struct kernel dgemm_tn_tile_8x8 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -4850,6 +6472,7 @@ static struct kernel dgemm_tt_tile_8x8 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -4865,6 +6488,7 @@ static struct kernel dgemm_tt_tile_8x8 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -4990,6 +6614,7 @@ static struct kernel cgemm_nn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -5005,6 +6630,7 @@ static struct kernel cgemm_nn_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -5136,6 +6762,7 @@ static struct kernel cgemm_nt_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -5151,6 +6778,7 @@ static struct kernel cgemm_nt_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -5271,6 +6899,7 @@ static struct kernel cgemm_nc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -5286,6 +6915,7 @@ static struct kernel cgemm_nc_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -5412,6 +7042,7 @@ static struct kernel cgemm_tn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -5427,6 +7058,7 @@ static struct kernel cgemm_tn_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -5557,6 +7189,7 @@ static struct kernel cgemm_tt_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -5572,6 +7205,7 @@ static struct kernel cgemm_tt_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -5703,6 +7337,7 @@ static struct kernel cgemm_tc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -5718,6 +7353,7 @@ static struct kernel cgemm_tc_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -5855,6 +7491,7 @@ static struct kernel cgemm_cn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -5870,6 +7507,7 @@ static struct kernel cgemm_cn_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -6006,6 +7644,7 @@ static struct kernel cgemm_ct_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -6021,6 +7660,7 @@ static struct kernel cgemm_ct_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -6158,6 +7798,7 @@ static struct kernel cgemm_cc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -6173,6 +7814,7 @@ static struct kernel cgemm_cc_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -6310,6 +7952,7 @@ static struct kernel zgemm_nn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -6325,6 +7968,7 @@ static struct kernel zgemm_nn_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -6458,6 +8102,7 @@ static struct kernel zgemm_nt_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -6473,6 +8118,7 @@ static struct kernel zgemm_nt_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -6595,6 +8241,7 @@ static struct kernel zgemm_nc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -6610,6 +8257,7 @@ static struct kernel zgemm_nc_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -6738,6 +8386,7 @@ static struct kernel zgemm_tn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -6753,6 +8402,7 @@ static struct kernel zgemm_tn_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -6885,6 +8535,7 @@ static struct kernel zgemm_tt_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -6900,6 +8551,7 @@ static struct kernel zgemm_tt_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -7033,6 +8685,7 @@ static struct kernel zgemm_tc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -7048,6 +8701,7 @@ static struct kernel zgemm_tc_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -7187,6 +8841,7 @@ static struct kernel zgemm_cn_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -7202,6 +8857,7 @@ static struct kernel zgemm_cn_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -7340,6 +8996,7 @@ static struct kernel zgemm_ct_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -7355,6 +9012,7 @@ static struct kernel zgemm_ct_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -7494,6 +9152,7 @@ static struct kernel zgemm_cc_vec4_4x4 = {
     .options = "-cl-std=CL1.2",
     .extensions = "cl_khr_fp64 ",
     .local_bytes = 0,
+    .vector_bytes = 0,
     .device = ANY,
     .group_rows = 16,
     .group_columns = 16,
@@ -7509,6 +9168,7 @@ static struct kernel zgemm_cc_vec4_4x4 = {
         "// A          buffer, loads of 4 elements\n"
         "// B          buffer, loads of 4 elements\n"
         "// Sizes      any m, n, k; every matrix spans less than 2^31 elements\n"
+        "// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0\n"
         "// Launch     local size {16, 16}, global size {(n + 63) / 64 * 16, (m + 63) / 64 * 16}\n"
         "// Build      clBuildProgram(..., \"-cl-std=CL1.2\", ...)\n"
         "\n"
@@ -7643,7 +9303,15 @@ static struct kernel zgemm_cc_vec4_4x4 = {
         "}\n",
 };
 
-static const struct recipe sgemm_recipes[13] = {
+static const struct recipe sgemm_recipes[21] = {
+    {AS_IS, AS_IS, &sgemm_nn_cpu_6x64_copied, NULL, NULL},
+    {AS_IS, TRANSPOSED, &sgemm_nt_cpu_6x64_copied, NULL, NULL},
+    {TRANSPOSED, AS_IS, &sgemm_tn_cpu_6x64_copied, NULL, NULL},
+    {TRANSPOSED, TRANSPOSED, &sgemm_tt_cpu_6x64_copied, NULL, NULL},
+    {AS_IS, AS_IS, &sgemm_nn_cpu_6x16_v8_copied, NULL, NULL},
+    {AS_IS, TRANSPOSED, &sgemm_nt_cpu_6x16_v8_copied, NULL, NULL},
+    {TRANSPOSED, AS_IS, &sgemm_tn_cpu_6x16_v8_copied, NULL, NULL},
+    {TRANSPOSED, TRANSPOSED, &sgemm_tt_cpu_6x16_v8_copied, NULL, NULL},
     {AS_IS, AS_IS, &sgemm_nn_sg16_block_16x2, NULL, NULL},
     {AS_IS, TRANSPOSED, &sgemm_nn_sg16_block_16x2, NULL, &stranspose},
     {TRANSPOSED, AS_IS, &sgemm_tn_sg16_block_16x2, NULL, NULL},
@@ -7659,7 +9327,11 @@ static const struct recipe sgemm_recipes[13] = {
     {AS_IS, AS_IS, NULL, NULL, NULL},
 };
 
-static const struct recipe dgemm_recipes[13] = {
+static const struct recipe dgemm_recipes[17] = {
+    {AS_IS, AS_IS, &dgemm_nn_cpu_6x16_v8_copied, NULL, NULL},
+    {AS_IS, TRANSPOSED, &dgemm_nt_cpu_6x16_v8_copied, NULL, NULL},
+    {TRANSPOSED, AS_IS, &dgemm_tn_cpu_6x16_v8_copied, NULL, NULL},
+    {TRANSPOSED, TRANSPOSED, &dgemm_tt_cpu_6x16_v8_copied, NULL, NULL},
     {AS_IS, AS_IS, &dgemm_nn_sg16_block_16x2, NULL, NULL},
     {AS_IS, TRANSPOSED, &dgemm_nn_sg16_block_16x2, NULL, &dtranspose},
     {TRANSPOSED, AS_IS, &dgemm_tn_sg16_block_16x2, NULL, NULL},

@@ -16,7 +16,7 @@ static struct {
     cl_command_queue queue;
     bool is_gpu;
     bool in_place;  // kernels reach any memory of the process
-    uint64_t local_bytes;
+    uint64_t local_bytes, vector_bytes;
     char *extensions;  // a blank before and after each
     struct workspace workspaces[2];
 } device;
@@ -207,6 +207,8 @@ static bool open_device(void)
         cl->SetKernelArgSVMPointer != NULL && (shared & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) != 0;
     device.is_gpu = device_number(cl, device.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU;
     device.local_bytes = device_number(cl, device.id, CL_DEVICE_LOCAL_MEM_SIZE);
+    device.vector_bytes =
+        sizeof(float) * device_number(cl, device.id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
     device.state = OPEN;
     if (settings.verbose) {
         char *name = device_text(cl, device.id, CL_DEVICE_NAME);

@@ -5,7 +5,7 @@
 struct kernel {
     const char *name, *text, *options;
     const char *extensions;  // what the device must have, a blank after each
-    uint64_t local_bytes;
+    uint64_t local_bytes, vector_bytes;  // what it takes of local memory, and of native vectors
     enum { ANY, GPU, CPU } device;     // where it is of use: others may have a better one
     size_t group_rows, group_columns;  // work-items of a group
     size_t block_rows, block_columns;  // elements of the result that some groups compute:
@@ -244,6 +244,7 @@ static bool is_ready(struct kernel *kernel)
     if (kernel->built == NULL && !kernel->unusable) {
         const bool is_meant = kernel->device == ANY || (kernel->device == GPU) == device.is_gpu;
         const bool fits = is_meant && kernel->local_bytes <= device.local_bytes &&
+                          kernel->vector_bytes <= device.vector_bytes &&
                           has_extensions(kernel->extensions);
         kernel->unusable = !fits || !build(kernel);
     }

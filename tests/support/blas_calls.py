@@ -166,6 +166,13 @@ def pair(library: ctypes.CDLL) -> None:
         check(library, Call("s", ROW, ops, (33, 20, 35), (1, 2, 3)), rng)
 
 
+def real(library: ctypes.CDLL) -> None:
+    """A product of each pair of ops, of one type."""
+    rng = np.random.default_rng(7)
+    for ops, layout in product(("NN", "NT", "TN", "TT"), (ROW, COLUMN)):
+        check(library, Call("s", layout, ops, (33, 20, 35), (1, 2, 3), 1.5, 0.5), rng)
+
+
 def threads(library: ctypes.CDLL) -> None:
     """Many products at once, each into columns of its own of one C, whose lines they share."""
     count, repeats, m, n, k = 8, 50, 33, 16, 40
@@ -232,7 +239,7 @@ def wrong(library: ctypes.CDLL) -> None:
     assert np.all(c == 3)
 
 
-TASKS = {task.__name__: task for task in (everything, complex_numbers, few, pair, threads, fork, wrong)}
+TASKS = {task.__name__: task for task in (everything, complex_numbers, few, pair, real, threads, fork, wrong)}
 
 if __name__ == "__main__":
     TASKS[sys.argv[1]](ctypes.CDLL(sys.argv[2]))

@@ -9,7 +9,8 @@ from typing import Literal
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, Workspace
-from gemmgen.ir.stmt import Handover, Move
+from gemmgen.ir.meetings import Handover
+from gemmgen.ir.stmt import Move
 from gemmgen.ir.visit import evaluate, walk
 from gemmgen.spec import GemmSpec
 

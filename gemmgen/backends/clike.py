@@ -18,26 +18,8 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Load, Var, compare, convert, number
 from gemmgen.ir.kernel import Kernel, Workspace
-from gemmgen.ir.stmt import (
-    Advance,
-    Alloc,
-    AsyncGroup,
-    Barrier,
-    Block,
-    Body,
-    Comment,
-    For,
-    Handover,
-    If,
-    Let,
-    Mbarrier,
-    Meeting,
-    Move,
-    Multiply,
-    Point,
-    Stmt,
-    Store,
-)
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
+from gemmgen.ir.stmt import Advance, Alloc, Block, Body, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import walk
 from gemmgen.spec import GemmSpec

@@ -16,7 +16,8 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Var, as_int
-from gemmgen.ir.stmt import Alloc, AsyncGroup, Handover, Mbarrier, Move, Multiply, Stmt
+from gemmgen.ir.meetings import AsyncGroup, Handover, Mbarrier
+from gemmgen.ir.stmt import Alloc, Move, Multiply, Stmt
 from gemmgen.ir.visit import idle_without, local_bytes, walk
 
 WARP = 32

@@ -17,7 +17,8 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Workspace
-from gemmgen.ir.stmt import Alloc, Barrier, For, Move
+from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.stmt import Alloc, For, Move
 from gemmgen.ir.visit import idle_without, uses_calls, walk
 
 #: Built-in ids -> how a work-item asks for them; SYCL counts dimensions from the slowest.

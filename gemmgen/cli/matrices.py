@@ -70,13 +70,7 @@ def load_or_random(
     spec = specs[0]
     a = attempt(problems, _load, "a", a_file, spec, check)
     b = attempt(problems, _load, "b", b_file, spec, check)
-    problems += [
-        f"-{axis} 0 leaves nothing to time: give 1 or more (gemmgen.gemm and compiled kernels do take 0)"
-        for axis, text in zip("MNK", sizes, strict=True)
-        if text == "0"
-    ]
-    rows, cols, depth = (None if text == "0" else text for text in sizes)
-    asked = attempt(problems, build_spec, rows, cols, depth) or GemmSpec()
+    asked = _asked(sizes, problems)
     m = _agree("M", problems, {"-M": asked.m, "the rows of --a": a.shape[-2] if a is not None else None})
     n = _agree("N", problems, {"-N": asked.n, "the columns of --b": b.shape[-1] if b is not None else None})
     k = _agree(
@@ -105,6 +99,17 @@ def load_or_random(
     shapes = {"n": (n,), "m": (m,), "mn": (*batch, m, n)}
     names = dict.fromkeys(name for other in specs for name in other.operands)
     return Matrices(a, b, c, {name: _random(rng, spec.result, shapes[OPERANDS[name].axes]) for name in names})
+
+
+def _asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
+    """The sizes that are given, as a spec's."""
+    problems += [
+        f"-{axis} 0 leaves nothing to time: give 1 or more (gemmgen.gemm and compiled kernels do take 0)"
+        for axis, text in zip("MNK", sizes, strict=True)
+        if text == "0"
+    ]
+    rows, cols, depth = (None if text == "0" else text for text in sizes)
+    return attempt(problems, build_spec, rows, cols, depth) or GemmSpec()
 
 
 def _agree(axis: str, problems: list[str], said: dict[str, int | None]) -> int:

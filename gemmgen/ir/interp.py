@@ -26,28 +26,11 @@ from gemmgen.ir.flights import Flight, Flights
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value, agreed
 from gemmgen.ir.matrix_meaning import matrix_step, neighbour
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.phases import Phases, runs
-from gemmgen.ir.stmt import (
-    Advance,
-    Alloc,
-    AsyncGroup,
-    Barrier,
-    Block,
-    Body,
-    Comment,
-    For,
-    Handover,
-    If,
-    Let,
-    Mbarrier,
-    Move,
-    Multiply,
-    Point,
-    Stmt,
-    Store,
-)
+from gemmgen.ir.stmt import Advance, Alloc, Block, Body, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
 from gemmgen.ir.visit import evaluate
 from gemmgen.ir.warp_meaning import load_step
 

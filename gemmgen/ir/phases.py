@@ -8,7 +8,8 @@ from gemmgen.ir.expr import Call, Const, Expr, Var, as_int
 from gemmgen.ir.flights import Flight
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import place_of
-from gemmgen.ir.stmt import AsyncGroup, For, Let, Mbarrier
+from gemmgen.ir.meetings import AsyncGroup, Mbarrier
+from gemmgen.ir.stmt import For, Let
 from gemmgen.ir.visit import map_expr, walk
 
 

@@ -8,22 +8,18 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
-    AsyncGroup,
-    Barrier,
     Block,
     Body,
     Comment,
     Copy,
     Fill,
     For,
-    Handover,
     If,
     Let,
-    Mbarrier,
-    Meeting,
     Mma,
     Move,
     Multiply,

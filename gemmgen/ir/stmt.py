@@ -13,12 +13,7 @@ from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.matrix import MatrixAtom
-from gemmgen.ir.meetings import AsyncGroup as AsyncGroup
-from gemmgen.ir.meetings import Barrier as Barrier
-from gemmgen.ir.meetings import Handover as Handover
-from gemmgen.ir.meetings import Mbarrier as Mbarrier
-from gemmgen.ir.meetings import MbarrierVerb as MbarrierVerb
-from gemmgen.ir.meetings import Meeting as Meeting
+from gemmgen.ir.meetings import Meeting
 from gemmgen.ir.steps import Step
 from gemmgen.ir.warp_matrix import WarpAtom
 

@@ -11,25 +11,21 @@ from gemmgen.ir.calls import call_problems
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
 from gemmgen.ir.scopes import Scope as _Scope
 from gemmgen.ir.show import headline, show_expr
 from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
-    AsyncGroup,
-    Barrier,
     Block,
     Body,
     Comment,
     Copy,
     Fill,
     For,
-    Handover,
     If,
     Let,
-    Mbarrier,
-    Meeting,
     Mma,
     Move,
     Multiply,

@@ -27,6 +27,7 @@ from gemmgen.ir.expr import (
     sub,
 )
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import Handover, Mbarrier
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
@@ -34,10 +35,8 @@ from gemmgen.ir.stmt import (
     Body,
     Copy,
     For,
-    Handover,
     If,
     Let,
-    Mbarrier,
     Mma,
     Move,
     Multiply,

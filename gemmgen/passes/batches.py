@@ -18,23 +18,8 @@ from dataclasses import dataclass, field, replace
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import BOOL, I32
 from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, compare, minimum, select
-from gemmgen.ir.stmt import (
-    Advance,
-    Alloc,
-    Barrier,
-    Body,
-    Comment,
-    Copy,
-    For,
-    If,
-    Let,
-    Mbarrier,
-    MbarrierVerb,
-    Pipe,
-    Point,
-    Stmt,
-    Store,
-)
+from gemmgen.ir.meetings import Barrier, Mbarrier, MbarrierVerb
+from gemmgen.ir.stmt import Advance, Alloc, Body, Comment, Copy, For, If, Let, Pipe, Point, Stmt, Store
 from gemmgen.ir.visit import map_body, map_body_exprs, map_expr, substitute
 from gemmgen.passes.positions import LOCAL_INDEX, SLICE
 from gemmgen.passes.slots import Across, Parts, across_in, in_slot, whole_or_part

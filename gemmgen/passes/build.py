@@ -8,24 +8,8 @@ from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
-from gemmgen.ir.stmt import (
-    Alloc,
-    Barrier,
-    Body,
-    Comment,
-    Copy,
-    Fill,
-    For,
-    If,
-    Let,
-    Mma,
-    PipeOp,
-    Stage,
-    Stmt,
-    Sum,
-    Tile,
-    Update,
-)
+from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Let, Mma, PipeOp, Stage, Stmt, Sum, Tile, Update
 from gemmgen.ir.target import Target
 from gemmgen.passes import epilogue
 from gemmgen.passes.dpas import build_dpas

@@ -175,17 +175,8 @@ class _Dpas(Plan):
             Update(tile, self.acc, self.alpha, self.beta, SCALAR, steps=epilogue.steps(self)),
         )
         words_of = (self.tiles_of("a", self.atom.a_word), self.tiles_of("b", I32))
-        params: list[Buffer | Expr] = [
-            self.m,
-            self.n,
-            self.k,
-            self.alpha,
-            *words_of,
-            self.beta,
-            self.c,
-            self.pitch("c"),
-        ]
-        params += epilogue.parameters(self)
+        params: list[Buffer | Expr] = [self.m, self.n, self.k, self.alpha, *words_of]
+        params += [self.beta, self.c, self.pitch("c"), *epilogue.parameters(self)]
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Load, Var, both, ceil_div, number, select
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Barrier, Body, Comment, For, If, Let, Stmt, Store
+from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stmt, Store
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import BATCH, BATCH_COUNT, BLOCK, LOCAL_COL, LOCAL_ROW, call
 

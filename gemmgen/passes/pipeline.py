@@ -19,23 +19,8 @@ from functools import partial
 
 from gemmgen.ir.expr import Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import (
-    AsyncGroup,
-    Barrier,
-    Body,
-    Copy,
-    For,
-    Handover,
-    If,
-    Let,
-    Mbarrier,
-    Mma,
-    Pipe,
-    PipeOp,
-    Registers,
-    Stage,
-    Stmt,
-)
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier
+from gemmgen.ir.stmt import Body, Copy, For, If, Let, Mma, Pipe, PipeOp, Registers, Stage, Stmt
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute
 from gemmgen.passes.batches import lower_batches
 from gemmgen.passes.slots import Across, Parts, across_in, by_elements, in_slot, pipe_of, split, whole_or_part

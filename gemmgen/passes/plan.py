@@ -21,7 +21,8 @@ from gemmgen.ir.atoms import (
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, ceil_div, compare, number
-from gemmgen.ir.stmt import Advance, Body, Handover, Pipe, Registers, Sync, Tile
+from gemmgen.ir.meetings import Handover
+from gemmgen.ir.stmt import Advance, Body, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, WIDE, line_atom
 from gemmgen.passes.positions import BATCH, BATCH_COUNT, LANE, SUM_COL, SUM_ROW, WARP_COL, Positions

@@ -90,18 +90,32 @@ def check_gemm(
     problems += pitch_problems(views, spec.ld_multiple)
     if problems:
         raise SpecError(problems)
+    matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)
+    return _request(spec, matrices, views, others, (alpha_value, beta_value), span)
+
+
+def _request(
+    spec: GemmSpec,
+    matrices: tuple[ArrayLike, ArrayLike, ArrayLike | None],
+    views: Mapping[str, View | None],
+    others: Mapping[str, tuple[ArrayLike, View]],
+    factors: tuple[complex, complex],
+    span: int,
+) -> Request:
+    """The request of checked arguments. Raises: SpanError."""
+    (a, b, c), (alpha_value, beta_value) = matrices, factors
     view_a, view_b = cast(View, views["a"]), cast(View, views["b"])
-    many = _batch_count(cast(ArrayLike, a), cast(ArrayLike, b)) if spec.batched else None
+    many = _batch_count(a, b) if spec.batched else None
     view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, many)
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
     if no_product := alpha_value == 0 or not view_a.cols:
         # As BLAS has it: neither matrix is read, so that a NaN there does not spread, nor one in alpha.
         alpha_value, view_a, view_b = 0.0, replace(view_a, cols=0), replace(view_b, rows=0)
-    inputs = {"a": (cast(ArrayLike, a), view_a), "b": (cast(ArrayLike, b), view_b), **others}
+    inputs = {"a": (a, view_a), "b": (b, view_b), **others}
     return Request(
         inputs=inputs,
-        output=("c", cast("ArrayLike | None", c), view_c),
+        output=("c", c, view_c),
         sizes={"m": view_a.rows, "n": view_b.cols, "k": view_a.cols, **({} if many is None else {"batch_count": many})},
         scalars={"alpha": alpha_value, "beta": beta_value},
         loads_output=beta_value != 0 or spec.names_c,

@@ -127,16 +127,27 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {name!r}")
         expect_operands(type(self).__name__, operands)
         self._expect("gemm")
-        kernel: CallableKernel[Event, Queue, Before, Stream] = self
+        kernel, request = self._reaching(a, b, c, alpha, beta, operands)
+        result, event = kernel._serving(request)._run(request, Place(queue, wait_for, stream, return_event))
+        return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
+
+    def _reaching(
+        self,
+        a: object,
+        b: object,
+        c: object,
+        alpha: complex | None,
+        beta: complex | None,
+        operands: Mapping[str, object],
+    ) -> tuple[CallableKernel[Event, Queue, Before, Stream], Request]:
+        """The kernel whose places reach all of the matrices: this one or its twin, and the request, checked."""
         try:
-            request = self._request(a, b, c, alpha, beta, operands)
+            return self, self._request(a, b, c, alpha, beta, operands)
         except SpanError:
             if self.wider is None:
                 raise
             kernel = self.wider()
-            request = kernel._request(a, b, c, alpha, beta, operands)
-        result, event = kernel._serving(request)._run(request, Place(queue, wait_for, stream, return_event))
-        return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
+            return kernel, kernel._request(a, b, c, alpha, beta, operands)
 
     def _serving(self, request: Request) -> Self:
         """The kernel that computes a request: this one, or one that scales C where this one's K is folded."""

@@ -12,7 +12,8 @@ from gemmgen import driver, presets
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import AsyncGroup, Barrier, Body, Stmt
+from gemmgen.ir.meetings import AsyncGroup, Barrier
+from gemmgen.ir.stmt import Body, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.visit import map_body
 from gemmgen.schedule import Schedule

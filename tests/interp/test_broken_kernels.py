@@ -14,17 +14,8 @@ from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, compare
 from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import (
-    Alloc,
-    Barrier,
-    Body,
-    For,
-    If,
-    Let,
-    Move,
-    Stmt,
-    Store,
-)
+from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.stmt import Alloc, Body, For, If, Let, Move, Stmt, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 

@@ -13,7 +13,8 @@ from gemmgen.ir.buffer import Space
 from gemmgen.ir.expr import Const, Select, as_int
 from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Advance, Alloc, Barrier, Body, If, Let, Mbarrier, Move, Point, Stmt
+from gemmgen.ir.meetings import Barrier, Mbarrier
+from gemmgen.ir.stmt import Advance, Alloc, Body, If, Let, Move, Point, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import map_body, walk

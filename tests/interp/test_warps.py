@@ -15,8 +15,9 @@ from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.expr import Var
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.numeric import tf32
-from gemmgen.ir.stmt import Barrier, Body, If, Multiply, Stmt
+from gemmgen.ir.stmt import Body, If, Multiply, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.visit import map_body
 from gemmgen.methods import defaults

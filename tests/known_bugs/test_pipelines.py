@@ -16,8 +16,9 @@ from gemmgen.ir.expr import Const, Var, compare
 from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Program
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Mbarrier
 from gemmgen.ir.numeric import poison
-from gemmgen.ir.stmt import AsyncGroup, Barrier, Body, For, If, Let, Mbarrier, Stmt
+from gemmgen.ir.stmt import Body, For, If, Let, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute, walk
 from gemmgen.schedule import Schedule

@@ -9,7 +9,8 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.errors import LoweringError
 from gemmgen.ir.expr import Load
-from gemmgen.ir.stmt import Body, Handover, Move, Stmt
+from gemmgen.ir.meetings import Handover
+from gemmgen.ir.stmt import Body, Move, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import exprs, walk, walk_expr

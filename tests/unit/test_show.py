@@ -12,19 +12,17 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import BOOL, F32, I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Mbarrier
 from gemmgen.ir.show import headline, show, show_expr, show_stmt
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
-    AsyncGroup,
-    Barrier,
     Comment,
     Copy,
     Fill,
     For,
     If,
     Let,
-    Mbarrier,
     Mma,
     Move,
     Pipe,

@@ -13,9 +13,9 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import BOOL, F32, I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import (
     Alloc,
-    Barrier,
     Comment,
     Copy,
     Fill,

@@ -8,6 +8,7 @@
 // A          global memory, asynchronous copies of 4 elements, to shared memory, rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory, rows padded by 8
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (16, 16), grid ((m + 127) / 128 * ((n + 127) / 128), 1)
 // Needs      107,520 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
@@ -437,6 +438,9 @@ extern "C" cudaError_t mma_3xtf32_8x8_16x16_launch(int m, int n, int k, float al
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
         mma_3xtf32_8x8_16x16, cudaFuncAttributeMaxDynamicSharedMemorySize, 107520);

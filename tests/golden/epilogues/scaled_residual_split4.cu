@@ -13,6 +13,7 @@
 // Takes      scale: an element for each column of C
 //            row_scale: an element for each row of C
 //            residual: an element for each element of C, stored as C is
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     scaled_residual_split4: block (8, 8), grid ((m + 31) / 32 * ((n + 31) / 32) * 4, 1)
 //            scaled_residual_split4_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
 // Needs      a workspace of m * n * 4 elements
@@ -157,6 +158,9 @@ extern "C" cudaError_t scaled_residual_split4_launch(int m, int n, int k, float 
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     {
         const dim3 grid((m + 31) / 32 * ((n + 31) / 32) * 4, 1);

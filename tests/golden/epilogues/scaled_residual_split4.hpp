@@ -13,6 +13,7 @@
 // Takes      scale: an element for each column of C
 //            row_scale: an element for each row of C
 //            residual: an element for each element of C, stored as C is
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     scaled_residual_split4: local range {8, 8}, global range {8, (m + 31) / 32 * ((n + 31)
 //                / 32) * 32}
 //            scaled_residual_split4_total: local range {1, 256}, global range {1, m * ((n + 255) /
@@ -180,6 +181,9 @@ inline sycl::event scaled_residual_split4(sycl::queue &queue, int m, int n, int 
 {
     if (m < 1 || n < 1) {
         return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
     }
     const sycl::event product = queue.submit([&](sycl::handler &handler) {
         const sycl::range<2> group(8, 8);

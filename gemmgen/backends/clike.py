@@ -295,6 +295,14 @@ class CLike(Expressions, ABC):
         return "".join(f"[{extent}]" for extent in (*outer, last // buffer.vector) if extent > 1)
 
 
+def rounds(loop: For) -> int:
+    """How often the body of a loop runs that is to be unrolled."""
+    start, stop = as_int(loop.start), as_int(loop.stop)
+    if start is None or stop is None:
+        raise LoweringError(f"the loop over {loop.var.name} is to be unrolled, but its bounds are no numbers")
+    return -(-(stop - start) // loop.step)
+
+
 def way(move: Move) -> Literal["copy", "load", "store"]:
     """Whether a move changes the elements' type, and in which direction: to that of registers or to that of memory."""
     if move.src.dtype == move.dst.dtype:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import CLike, Words, way
+from gemmgen.backends.cuda_launcher import awaited, grid, launcher
 from gemmgen.backends.cuda_matrix import MATRIX_CALLS, functions, load, multiply
 from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import section, sections
@@ -18,7 +19,7 @@ from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Var, as_int
 from gemmgen.ir.meetings import AsyncGroup, Handover, Mbarrier
 from gemmgen.ir.stmt import Alloc, Move, Multiply, Stmt
-from gemmgen.ir.visit import idle_without, local_bytes, walk
+from gemmgen.ir.visit import local_bytes, walk
 
 WARP = 32
 #: CUDA's dimensions by number, 0 the fastest.
@@ -72,14 +73,8 @@ class Cuda(CLike):
         matrix, listed = param.addresses or param, "" if param.addresses is None else "const *"
         const = "" if matrix.writable else "const "
         # What the kernel before still writes may not be taken for constant, and be read too early.
-        restrict = "" if param.name in self._awaited else restrict
+        restrict = "" if param.name in awaited(self.kernel) else restrict
         return f"{const}{self.types[matrix.dtype.name]} *{listed}{restrict}{param.name}"
-
-    @property
-    def _awaited(self) -> set[str]:
-        """The matrices that the kernels before write while this one begins."""
-        awaits = (s for s in walk(self.kernel.body) if isinstance(s, Handover))
-        return {buffer.name for step in awaits for buffer in step.buffers}
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses, PTX among them."""
@@ -100,83 +95,13 @@ class Cuda(CLike):
         return [line for copy in sorted(found, key=_Copy.order) for line in copy.lines(self.types)]
 
     def postlude(self, kernels: Sequence[Self]) -> str:
-        """The launcher; NVRTC, which compiles for the device alone, does not see it."""
+        """The launcher."""
         params = [*(self._param(p, "") for p in self.kernel.launcher_params), "cudaStream_t stream"]
-        empty = " || ".join(f"{var.name} < 1" for var in self.kernel.extents)
-        what = f"the kernel{'s' if len(kernels) > 1 else ''} on a stream; matrices"
-        skips, what = self.no_product(), what + (" and the arrays of their addresses" if self.spec.listed else "")
-        lines = [
-            "#ifndef __CUDACC_RTC__",
-            f"// Queues {what} are in the device's memory.",
-            *wrapped(f'extern "C" cudaError_t {self.kernel.name}_launch(', params),
-            "{",
-            *([f"    if ({empty}) {{", "        return cudaSuccess;", "    }"] if empty else []),
-            *([f"    if ({skips}) {{", "        k = 0; // so that A and B are not read", "    }"] if skips else []),
-        ]
-        for i, printer in enumerate(kernels):
-            # CUDA refuses a grid of no blocks.
-            opening = "    if (k > 0) {" if idle_without(printer.kernel, Var("k")) else "    {"
-            lines += [opening] if len(kernels) > 1 else []
-            inner = printer.launching(last=i + 1 == len(kernels))
-            lines += [f"    {line}" for line in inner] if len(kernels) > 1 else inner
-            lines += ["    }"] if len(kernels) > 1 else []
-        return "\n".join([*lines, "}", "#endif"]) + "\n"
-
-    def launching(self, last: bool) -> list[str]:
-        """The statements that launch this kernel, and end the launcher with what came of it."""
-        rows, cols = self.kernel.group
-        arguments = f"        {', '.join(p.name for p in self.kernel.given)}"
-        taken = "return" if last else "const cudaError_t launched ="
-        if self._awaited:
-            launch = [*self._early(), f"    {taken} cudaLaunchKernelEx(&config, {self.kernel.name},", f"{arguments});"]
-        else:
-            launch = [
-                f"    {self.kernel.name}<<<grid, block, {self.dynamic_bytes()}, stream>>>(",
-                f"{arguments});",
-                f"    {taken} cudaGetLastError();",
-            ]
-        return [
-            *self._permission(),
-            f"    const dim3 grid({self._grid()});",
-            f"    const dim3 block({cols}, {rows});",
-            *launch,
-            *([] if last else ["    if (launched != cudaSuccess) {", "        return launched;", "    }"]),
-        ]
-
-    def _early(self) -> list[str]:
-        """What a launch is told that may begin while the kernel before ends."""
-        config = {"gridDim": "grid", "blockDim": "block", "dynamicSmemBytes": self.dynamic_bytes(), "stream": "stream"}
-        return [
-            "    // It may begin while the kernel before ends, which it awaits.",
-            "    cudaLaunchAttribute early = {};",
-            "    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;",
-            "    early.val.programmaticStreamSerializationAllowed = 1;",
-            "    cudaLaunchConfig_t config = {};",
-            *(f"    config.{name} = {value};" for name, value in config.items()),
-            "    config.attrs = &early;",
-            "    config.numAttrs = 1;",
-        ]
-
-    def _permission(self) -> list[str]:
-        """A kernel with more shared memory than the fixed limit says so before it is launched."""
-        if not (size := self.dynamic_bytes()):
-            return []
-        return [
-            "    const cudaError_t allowed = cudaFuncSetAttribute(",
-            f"        {self.kernel.name}, cudaFuncAttributeMaxDynamicSharedMemorySize, {size});",
-            "    if (allowed != cudaSuccess) {",
-            "        return allowed;",
-            "    }",
-        ]
+        return launcher(self, kernels, params)
 
     def launch(self) -> str:
         rows, cols = self.kernel.group
-        return f"block ({cols}, {rows}), grid ({self._grid()})"
-
-    def _grid(self) -> str:
-        """Blocks along each dimension."""
-        layers = [] if self.kernel.layers is None else [self.kernel.layers.name]
-        return ", ".join([*map(self.expr, reversed(self.kernel.grid)), *layers])
+        return f"block ({cols}, {rows}), grid ({grid(self)})"
 
     def uses(self) -> frozenset[str]:
         return frozenset()

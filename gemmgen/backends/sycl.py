@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import INDENT, CLike, Words
+from gemmgen.backends.clike import INDENT, CLike, Words, rounds
 from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import environment, sections
 from gemmgen.backends.lines import fold_line, wrapped
@@ -206,8 +206,7 @@ class Sycl(CLike):
         return ("", "") if self.kernel.layers is None else ("1, ", f"{self.kernel.layers.name}, ")
 
     def uses(self) -> frozenset[str]:
-        named = {"required_sub_group_size"} if self.kernel.sub_group else set()
-        return self.target.features & named
+        return self.target.features & ({"required_sub_group_size"} if self.kernel.sub_group else set())
 
     def requirements(self) -> list[str]:
         lanes = [f"sub-groups of {self.kernel.sub_group}"] if self.kernel.sub_group else []
@@ -239,10 +238,7 @@ class Sycl(CLike):
         """In the one spelling that both DPC++ and g++, which checks types, take without a warning."""
         if loop.at_once:
             return f"#pragma GCC unroll {loop.at_once}"
-        start, stop = as_int(loop.start), as_int(loop.stop)
-        if start is None or stop is None:
-            raise LoweringError(f"the loop over {loop.var.name} is to be unrolled, but its bounds are no numbers")
-        return f"#pragma GCC unroll {-(-(stop - start) // loop.step)}"
+        return f"#pragma GCC unroll {rounds(loop)}"
 
     def _bound(self, node: Expr) -> tuple[str, int]:
         match node:

@@ -1,0 +1,105 @@
+"""The C function that launches the kernels of a CUDA source; NVRTC, which compiles for the device alone, does not see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gemmgen.backends.clike import CLike
+from gemmgen.backends.lines import wrapped
+from gemmgen.ir.expr import Var
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import Handover
+from gemmgen.ir.visit import idle_without, walk
+
+
+def awaited(kernel: Kernel) -> frozenset[str]:
+    """The matrices that the kernels before write while this one begins."""
+    awaits = (stmt for stmt in walk(kernel.body) if isinstance(stmt, Handover))
+    return frozenset(buffer.name for step in awaits for buffer in step.buffers)
+
+
+def grid(printer: CLike) -> str:
+    """Blocks along each dimension."""
+    kernel = printer.kernel
+    layers = [] if kernel.layers is None else [kernel.layers.name]
+    return ", ".join([*map(printer.expr, reversed(kernel.grid)), *layers])
+
+
+def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
+    """The whole function.
+
+    Args:
+        file: prints all kernels as one.
+        printers: those of each, in the order in which they run.
+        params: the function's.
+    """
+    empty = " || ".join(f"{var.name} < 1" for var in file.kernel.extents)
+    what = f"the kernel{'s' if len(printers) > 1 else ''} on a stream; matrices"
+    skips, what = file.no_product(), what + (" and the arrays of their addresses" if file.spec.listed else "")
+    lines = [
+        "#ifndef __CUDACC_RTC__",
+        f"// Queues {what} are in the device's memory.",
+        *wrapped(f'extern "C" cudaError_t {file.kernel.name}_launch(', params),
+        "{",
+        *([f"    if ({empty}) {{", "        return cudaSuccess;", "    }"] if empty else []),
+        *([f"    if ({skips}) {{", "        k = 0; // so that A and B are not read", "    }"] if skips else []),
+    ]
+    for i, printer in enumerate(printers):
+        # CUDA refuses a grid of no blocks.
+        opening = "    if (k > 0) {" if idle_without(printer.kernel, Var("k")) else "    {"
+        lines += [opening] if len(printers) > 1 else []
+        inner = _launching(printer, last=i + 1 == len(printers))
+        lines += [f"    {line}" for line in inner] if len(printers) > 1 else inner
+        lines += ["    }"] if len(printers) > 1 else []
+    return "\n".join([*lines, "}", "#endif"]) + "\n"
+
+
+def _launching(printer: CLike, last: bool) -> list[str]:
+    """The statements that launch a kernel, and end the function with what came of it."""
+    kernel = printer.kernel
+    rows, cols = kernel.group
+    arguments = f"        {', '.join(p.name for p in kernel.given)}"
+    taken = "return" if last else "const cudaError_t launched ="
+    if awaited(kernel):
+        launch = [*_early(printer), f"    {taken} cudaLaunchKernelEx(&config, {kernel.name},", f"{arguments});"]
+    else:
+        launch = [
+            f"    {kernel.name}<<<grid, block, {printer.dynamic_bytes()}, stream>>>(",
+            f"{arguments});",
+            f"    {taken} cudaGetLastError();",
+        ]
+    return [
+        *_permission(printer),
+        f"    const dim3 grid({grid(printer)});",
+        f"    const dim3 block({cols}, {rows});",
+        *launch,
+        *([] if last else ["    if (launched != cudaSuccess) {", "        return launched;", "    }"]),
+    ]
+
+
+def _early(printer: CLike) -> list[str]:
+    """What a launch is told that may begin while the kernel before ends."""
+    config = {"gridDim": "grid", "blockDim": "block", "dynamicSmemBytes": printer.dynamic_bytes(), "stream": "stream"}
+    return [
+        "    // It may begin while the kernel before ends, which it awaits.",
+        "    cudaLaunchAttribute early = {};",
+        "    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;",
+        "    early.val.programmaticStreamSerializationAllowed = 1;",
+        "    cudaLaunchConfig_t config = {};",
+        *(f"    config.{name} = {value};" for name, value in config.items()),
+        "    config.attrs = &early;",
+        "    config.numAttrs = 1;",
+    ]
+
+
+def _permission(printer: CLike) -> list[str]:
+    """A kernel with more shared memory than the fixed limit says so before it is launched."""
+    if not (size := printer.dynamic_bytes()):
+        return []
+    return [
+        "    const cudaError_t allowed = cudaFuncSetAttribute(",
+        f"        {printer.kernel.name}, cudaFuncAttributeMaxDynamicSharedMemorySize, {size});",
+        "    if (allowed != cudaSuccess) {",
+        "        return allowed;",
+        "    }",
+    ]

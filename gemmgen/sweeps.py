@@ -92,7 +92,9 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[Schedu
     by_lines = spec.b_order == "row"
     depths = (*((0,) if by_lines and k <= DEPTHS[-1] * 5 // 4 else ()), *(d for d in DEPTHS if d < k or not by_lines))
     for (rows, vectors), copied in product(TILES[registers], (False, True)):
-        if not (copied or by_lines) or vectors > max(1, _up(n, lanes)):
+        # In place, a C narrower than a tile goes the slow way; a copy has no edges.
+        most = _up(n, lanes) if copied else n // lanes
+        if not (copied or by_lines) or vectors > max(1, most):
             continue
         plain = Schedule((rows, vectors * lanes), (1, 1), vector=lanes, split=split)
         plain = replace(plain, b=Operand(memory="private")) if copied else plain

@@ -61,6 +61,13 @@ def test_types_orders_and_widths() -> None:
         driver.emit(spec, chosen, target=target)
 
 
+@pytest.mark.parametrize("n", [63, 31, 17, 64])
+def test_nothing_narrower_than_a_tile_is_read_in_place(n: int) -> None:
+    chosen = choose_sweep(GemmSpec(), (521, n, 135), CPU)
+    assert chosen is not None
+    assert chosen.b.memory == "private" or n >= chosen.tile[1]
+
+
 @pytest.mark.parametrize("spec", [GemmSpec(c_order="col"), GemmSpec(dtype=F16)])
 def test_what_vectors_cannot_do_is_left_to_others(spec: GemmSpec) -> None:
     assert choose_sweep(spec, (1000, 1000, 1000), CPU) is None

@@ -16,7 +16,7 @@ from gemmgen.backends.lines import fold_line
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
-from gemmgen.ir.expr import Load, Var, compare, convert, number
+from gemmgen.ir.expr import Load, Var, as_int, compare, convert, number
 from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
 from gemmgen.ir.stmt import Advance, Alloc, Block, Body, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store

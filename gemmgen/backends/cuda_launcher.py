@@ -1,4 +1,4 @@
-"""The C function that launches the kernels of a CUDA source; NVRTC, which compiles for the device alone, does not see it."""
+"""The C function that launches the kernels of a CUDA source; NVRTC, compiling for the device alone, does not see it."""
 
 from __future__ import annotations
 

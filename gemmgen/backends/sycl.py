@@ -82,10 +82,8 @@ class Sycl(CLike):
         params = [f"sycl::nd_item<{self._dimensions}> item", *(self._param(p) for p in self._given())]
         params += (f"{self.types[b.dtype.name]} (&{b.name}){self.dimensions(b)}" for b in self._local_arrays())
         lines = ["// What each work-item does.", *wrapped(f"inline void {self._own('work_item')}(", params)]
-        if self.form == "kernel":
-            return lines
         why = "// Names the kernel, for profilers and for host compilers other than DPC++."
-        return [why, f"class {self._own('kernel')};", "", *lines]
+        return lines if self.form == "kernel" else [why, f"class {self._own('kernel')};", "", *lines]
 
     @property
     def _dimensions(self) -> int:
@@ -209,7 +207,7 @@ class Sycl(CLike):
         return self.target.features & ({"required_sub_group_size"} if self.kernel.sub_group else set())
 
     def requirements(self) -> list[str]:
-        lanes = [f"sub-groups of {self.kernel.sub_group}"] if self.kernel.sub_group else []
+        lanes = [f"sub-groups of {self.kernel.sub_group}"] * bool(self.kernel.sub_group)
         extensions = ["sycl_ext_oneapi_group_load_store"] if self._block_loads() else []
         return [", ".join([*extensions, *lanes])] if lanes else []
 

@@ -173,7 +173,7 @@ def too_long(preset: presets.Preset, schedule: Schedule) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("k", [8, 16, 24, 33, 40])
+@pytest.mark.parametrize("k", [8, 24, 33])
 def test_few_and_many_steps(name: str, k: int, rng: np.random.Generator) -> None:
     """Loops shorter than a ring has slots, and lengths that no number of slots divides."""
     preset = presets.load(name)

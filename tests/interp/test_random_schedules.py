@@ -20,20 +20,20 @@ def budget(examples: int) -> settings:
 
 
 @given(strategies.cases(ANY, with_rings=False))
-@budget(200)
+@budget(100)
 def test_presets_with_fields_changed(drawn: tuple[Case, Place]) -> None:
     check(*drawn)
 
 
 @given(strategies.cases(SM_90))
-@budget(60)
+@budget(40)
 def test_rings(drawn: tuple[Case, Place]) -> None:
     """Mbarriers, slices, parts of K, bands of groups, staggered lanes, vectors of C."""
     check(*drawn)
 
 
 @given(strategies.cases(ANY))
-@budget(60)
+@budget(20)
 def test_a_file_is_the_same_case(drawn: tuple[Case, Place]) -> None:
     case, _ = drawn
     assert Case.from_toml(case.to_toml(), "it") == case

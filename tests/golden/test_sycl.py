@@ -53,7 +53,7 @@ def test_forms_hold_one_kernel() -> None:
         assert bodies[0] == bodies[1] == bodies[2], name
 
 
-# The run-time compiler takes the kernel form of every preset (tests/device/test_sycl_presets.py); both forms hold one body.
+# The run-time compiler takes every kernel form (tests/device/test_sycl_presets.py), and both forms hold one body.
 @sycl.needs_device
 @pytest.mark.parametrize(("name", "form"), [case for case in CASES if case[1] != "kernel" or case[0] in NAMES[::5]])
 def test_device_side(name: str, form: str) -> None:

@@ -256,7 +256,7 @@ class _Gemm(Plan):
         return Kernel(
             name=self.name,
             params=self._params(),
-            body=(*early, *self.positions(), *to_product, *self._allocs(), *body),
+            body=(*self.positions(), *early, *to_product, *self._allocs(), *body),
             group=s.all_work_items,
             grid=self.grid(),
             sub_group=s.sub_group if self.warp_atom is None else self.warp_atom.lanes,

@@ -144,8 +144,6 @@ extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_packed,
                            const float *__restrict__ b, int ldb, float *__restrict__ workspace)
 {
-    kernels_release();
-
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
@@ -166,14 +164,15 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
     const int m_whole = (m + 127) / 128 * 128;
     const int k_part = (k + 223) / 224 * 32;
     const int k_begin = part * k_part;
+    const int k_end = min(k, k_begin + k_part);
     const int a_packed_k = local_index / 32;
     const int a_packed_row = local_index % 32 * 4;
     const int b_k = local_index / 64;
     const int b_col = local_index % 64 * 4;
     const int a_packed_k_by1 = local_index / 128;
     const int a_packed_row_by1 = local_index % 128;
-    const int k_end = min(k, k_begin + k_part);
 
+    kernels_release();
     extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[16][8][128]>(shared);
     __align__(16) float a_frag[2][8];

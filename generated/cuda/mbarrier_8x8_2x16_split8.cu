@@ -106,8 +106,6 @@ extern "C" __global__ void __launch_bounds__(128)
 mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                          const float *__restrict__ b, int ldb, float *__restrict__ workspace)
 {
-    kernels_release();
-
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int slice = local_index / 32;
     const int warp = local_index % 32 / 32;
@@ -126,6 +124,7 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
     const int k_begin = part * k_part;
     const int k_end = min(k, k_begin + k_part);
 
+    kernels_release();
     extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[4][32][20]>(shared);
 

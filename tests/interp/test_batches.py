@@ -86,8 +86,10 @@ def test_products_whose_addresses_are_given(name: str, rng: np.random.Generator)
     problems[2] = replace(problems[2], b=problems[0].b)
     known: dict[str, int | float | Matrix] = {"m": m, "n": n, "k": k, "alpha": 1.5, "beta": -0.5, "batch_count": 3}
     order = (2, 0, 1)  # of the matrices in memory
-    for matrix, ld in (("a", k + pad), ("b", n + pad), ("c", n + pad)):
-        known[matrix], step = in_a_row([stored(getattr(problems[i], matrix), "row", pad) for i in order], 5)
+    for matrix, lines, ld in (("a", m, k + pad), ("b", k, n + pad), ("c", m, n + pad)):
+        # Each begins where vectors may stand, which is asked of addresses.
+        gap = 8 - lines * ld % 4
+        known[matrix], step = in_a_row([stored(getattr(problems[i], matrix), "row", pad) for i in order], gap)
         places = np.array([order.index(i) * step for i in range(3)])
         if matrix == "b":
             places[2] = places[0]

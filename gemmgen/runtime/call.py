@@ -125,7 +125,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         given = {"queue": queue is not None, "wait_for": bool(wait_for), "stream": stream is not None}
         for name in (name for name, there in given.items() if there and name not in self.places):
             raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {name!r}")
-        expect_operands(type(self).__name__, operands)
+        expect_operands(f"{type(self).__name__}.__call__", operands)
         self._expect("gemm")
         kernel, request = self._reaching(a, b, c, alpha, beta, operands)
         result, event = kernel._serving(request)._run(request, Place(queue, wait_for, stream, return_event))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self, TypeVar, cast
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
@@ -19,6 +21,7 @@ from gemmgen.runtime.kernels import kernel_for
 from gemmgen.runtime.libraries import Dtype, Library
 from gemmgen.runtime.library_of import library_of
 from gemmgen.runtime.matmul import Operand, Product, calls_of, product_of, scalar_problems, text
+from gemmgen.runtime.operands import expect_operands
 from gemmgen.runtime.overlaps import meets_itself, overlap
 from gemmgen.runtime.promotion import Types, types_of
 from gemmgen.schedule import Schedule
@@ -36,31 +39,40 @@ def gemm(
     b: AnyArray,
     c: AnyArray | None = None,
     *,
-    alpha: float = 1,
-    beta: float = 0,
+    alpha: complex = 1,
+    beta: complex = 0,
     transpose_a: bool = False,
     transpose_b: bool = False,
+    conjugate_a: bool = False,
+    conjugate_b: bool = False,
+    epilogue: str | Sequence[str] | None = None,
     dtype: object = None,
     out: AnyArray | None = None,
     schedule: Schedule | str | None = None,
     backend: str | None = None,
     device: DeviceLike = None,
+    **operands: object,
 ) -> AnyArray:
-    """alpha * op(A) @ op(B) + beta * C, of any shapes and strides that `numpy.matmul` takes.
+    """alpha * op(A) @ op(B) + beta * C, of any shapes and strides that `numpy.matmul` takes, after an epilogue.
 
     Args:
         a, b: arrays of one library: NumPy's (or what makes one, such as lists), pyopencl's, CuPy's, torch's, or others
             by `__cuda_array_interface__` and DLPack. Vectors, matrices, and stacks of them, which are broadcast.
             Transposed views are read as they are; what has no contiguous lines is copied (pyopencl's is refused).
         c: what beta scales; not read where beta is 0. It gets the result where no out is given.
-        alpha, beta: real numbers; where alpha is 0, neither a nor b is read.
+        alpha, beta: numbers, real ones where elements are; where alpha is 0, neither a nor b is read.
         transpose_a, transpose_b: whether rows and columns of the last two dimensions change places; of no vector.
+        conjugate_a, conjugate_b: whether complex elements are conjugated.
+        epilogue: functions that the result goes through as it is stored, such as `"relu"` or `["bias", "gelu"]`
+            (docs/epilogues.md).
         dtype: the result's type; None for what NumPy (or torch) gives. int8 gives int32, and float16 float32, without
             loss where that is said here or by out.
         out: where the result goes, of exactly its shape; may be c, but share no memory with a or b.
         schedule: a `Schedule` or the name of a preset; None for `gemmgen.choose`'s.
         backend: None for that of the arrays; of NumPy's `opencl`, or `sycl`.
         device: of NumPy's arrays, where to run: as for `gemmgen.compile`. Others' say it themselves.
+        operands: the arrays that the epilogue names, such as `bias`, of a's library. Of stacks, those with an element
+            for each column alone.
 
     Returns: the array that the result went to, or a new one, of a's library. NumPy's is complete; pyopencl's carries
     its event, and GPUs' are being computed on the current stream. Elements that no kernel has (long doubles, objects)
@@ -69,11 +81,45 @@ def gemm(
     Raises: SpecError with every problem (a ValueError; a TypeError, too, where types are among them); ScheduleError,
     DeviceError.
     """
+    expect_operands("gemm", operands)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
-    request = _Request.of(library, (a, b, c, out), (alpha, beta), (bool(transpose_a), bool(transpose_b)), dtype)
+    then = (epilogue,) if isinstance(epilogue, str) else tuple(epilogue or ())
+    extra = _Extra(then, operands, (bool(conjugate_a), bool(conjugate_b)))
+    turned = bool(transpose_a), bool(transpose_b)
+    request = _Request.of(library, (a, b, c, out), (alpha, beta), turned, dtype, extra)
     result = request.run(schedule, backend, device)
     given = c if out is None else out
     return cast("AnyArray", library.finish(result) if given is None else given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Extra:
+    """What is asked for beside the product.
+
+    Attributes:
+        operands: the epilogue's arrays, as they are given.
+        conj: whether A and B are conjugated.
+    """
+
+    epilogue: tuple[str, ...]
+    operands: Mapping[str, object]
+    conj: tuple[bool, bool]
+
+    @property
+    def reads_c(self) -> bool:
+        """Whether a function names what C held before. Raises: SpecError for what is no epilogue."""
+        return GemmSpec(epilogue=self.epilogue).names_c
+
+    def problems(self, product: Product | None, on_host: bool) -> list[str]:
+        """What gemm can't do, though kernels can."""
+        if not self.epilogue:
+            return [f"{name} means nothing without an epilogue that names it: leave it out" for name in self.operands]
+        if on_host:
+            return ["an epilogue is for elements that kernels have, and NumPy alone has these: cast a and b"]
+        of_rows = [name for name in self.operands if OPERANDS[name].axes != "n"]
+        if product is not None and product.batch and of_rows:
+            return [f"{' and '.join(of_rows)} can't be taken by a stack of products: call gemm for each of them"]
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +137,22 @@ class _Request:
     b: Operand
     addend: Operand | None
     target: Operand | None
-    alpha: float
-    beta: float
+    alpha: complex
+    beta: complex
     turned: tuple[bool, bool]
     product: Product
     types: Types
+    extra: _Extra
 
     @classmethod
     def of(
         cls,
         library: Library,
         arrays: tuple[object, object, object, object],
-        factors: tuple[float, float],
+        factors: tuple[complex, complex],
         turned: tuple[bool, bool],
         dtype: object,
+        extra: _Extra,
     ) -> Self:
         """Raises: SpecError, DtypeError with every problem."""
         problems: list[str] = []
@@ -121,7 +169,10 @@ class _Request:
         types = _types(library, a, b, dtype, target, of_types)
         problems += of_types
         _factor_problems(factors, arrays[2] is not None, problems)
-        addend = c if factors[1] != 0 else None
+        problems += extra.problems(product, types is not None and types.on_host)
+        addend = c if factors[1] != 0 or extra.reads_c else None
+        if addend is None and extra.reads_c:
+            problems.append("the epilogue reads a c that was not given: pass c")
         if product is not None and target is not None:
             problems += _target_problems(library, "c" if out is None else "out", target, product, (a, b))
             problems += [] if addend is None or addend is target else _addend_problems(addend, target, library)
@@ -129,7 +180,7 @@ class _Request:
             problems += _as_they_are(library, types, turned, a, b, target)
         if problems or product is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
-        return cls(library, a, b, addend, target, *factors, turned, product, types)
+        return cls(library, a, b, addend, target, *factors, turned, product, types, extra)
 
     def run(self, schedule: Schedule | str | None, backend: str | None, device: object) -> Operand:
         """Compute it; the result. Raises: DtypeError, ScheduleError, DeviceError."""
@@ -165,7 +216,7 @@ class _Request:
         calls = list(calls_of(a, b, stack_of(into, product)))
         first = calls[0]
         orders = first.a.order or "row", first.b.order or "row", first.c.order or "row"
-        spec = _spec(types.kernel, types.sums, orders, batched=len(first.c.shape) == 3)
+        spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, self.extra.epilogue, self.extra.conj)
         own = library.device(self.a)
         if own is not None and device is not None:
             raise SpecError(
@@ -176,6 +227,7 @@ class _Request:
             schedule = UNALIGNED_PRESET
         kernel = kernel_for(backend, where, spec, schedule, (first.a.shape[-2], product.n, product.k))
         elements, sums = numpy_dtype(types.kernel), numpy_dtype(types.sums)
+        operands = self._operands(sums)
         for call in calls:
             kernel(
                 library.view(call.a, elements),
@@ -183,12 +235,27 @@ class _Request:
                 library.view(call.c, sums),
                 alpha=self.alpha,
                 beta=self.beta,
+                **operands,
             )
+
+    def _operands(self, dtype: Dtype) -> dict[str, object]:
+        """The epilogue's arrays in the type of C. Raises: SpecError."""
+        problems: list[str] = []
+        found: dict[str, object] = {}
+        for name, value in self.extra.operands.items():
+            operand = None if value is None else self.library.operand(name, value, problems, False)
+            if operand is not None:
+                as_it_is = operand.dtype == dtype and self.library.is_aligned(operand)
+                found[name] = self.library.view(operand if as_it_is else self.library.copy(operand, dtype), dtype)
+        if problems:
+            raise SpecError(problems)
+        return found
 
     def _on_host(self) -> Operand:
         """By NumPy, for elements that no device has."""
         result = self.types.result
         arrays = [cast("npt.NDArray[np.generic]", x.array).astype(result, copy=False) for x in (self.a, self.b)]
+        arrays = [np.conj(x) if c else x for x, c in zip(arrays, self.extra.conj, strict=True)]
         left, right = (x.swapaxes(-1, -2) if t and x.ndim > 1 else x for x, t in zip(arrays, self.turned, strict=True))
         total = np.asarray(operator.matmul(left, right) if self.alpha else 0)
         total = total if self.alpha == 1 else np.asarray(np.multiply(self.alpha, total))
@@ -212,9 +279,17 @@ class _Request:
 
 
 @lru_cache(1024)
-def _spec(dtype: DType, sums: DType, orders: tuple[Order, Order, Order], batched: bool) -> GemmSpec:
+def _spec(
+    dtype: DType,
+    sums: DType,
+    orders: tuple[Order, Order, Order],
+    batched: bool,
+    epilogue: tuple[str, ...],
+    conj: tuple[bool, bool],
+) -> GemmSpec:
     a, b, c = orders
-    return GemmSpec(dtype=dtype, c_dtype=sums, a_order=a, b_order=b, c_order=c, batched=batched)
+    spec = GemmSpec(dtype=dtype, c_dtype=sums, a_order=a, b_order=b, c_order=c, batched=batched, epilogue=epilogue)
+    return replace(spec, conj_a=conj[0], conj_b=conj[1])
 
 
 def stack_of(target: Operand, product: Product) -> Operand:

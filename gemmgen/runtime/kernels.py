@@ -21,7 +21,9 @@ Shape = tuple[int, int, int]
 class Kernel(Protocol):
     """What a compiled kernel of any backend is called with."""
 
-    def __call__(self, a: object, b: object, c: object, *, alpha: float, beta: float) -> object: ...
+    def __call__(
+        self, a: object, b: object, c: object, *, alpha: complex, beta: complex, **operands: object
+    ) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def expect_operands(caller: str, operands: Mapping[str, object]) -> None:
     """Raises: TypeError, as Python does, for keywords that no kernel takes."""
     for name in operands:
         if name not in OPERANDS:
-            raise TypeError(f"{caller}.__call__() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
 
 
 def check_operands(

@@ -114,7 +114,7 @@ class SyclKernel:
 
         Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
         """
-        expect_operands(type(self).__name__, operands)
+        expect_operands(f"{type(self).__name__}.__call__", operands)
         try:
             request = self._gemm(a, b, c, alpha, beta, operands)
         except SpanError:

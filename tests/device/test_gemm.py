@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
@@ -291,3 +292,36 @@ def _multiplies(node: ast.AST) -> bool:
         return isinstance(node.op, ast.MatMult)
     names = {"matmul", "dot", "einsum", "tensordot", "inner", "mm", "bmm"}
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names
+
+
+def test_epilogues_and_conjugated_operands() -> None:
+    rng = np.random.default_rng(7)
+    a, b, c = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((20, 9), (9, 13), (20, 13)))
+    bias = rng.integers(-9, 9, 13)
+    product = a @ b
+    assert np.array_equal(gemmgen.gemm(a, b, epilogue=["bias", "relu"], bias=bias), np.maximum(product + bias, 0))
+    rows = np.arange(20)
+    both = gemmgen.gemm(a, b, epilogue=("row_bias", "residual"), row_bias=rows, residual=c)
+    assert np.array_equal(both, product + rows[:, None] + c)
+    stack = np.stack([a, -a])
+    assert np.array_equal(gemmgen.gemm(stack, b, epilogue="bias", bias=bias), stack @ b + bias)
+    assert np.array_equal(gemmgen.gemm(a, b, c.copy(), epilogue="expr: acc + 2 * c"), product + 2 * c)
+    z, w = a + 1j * a[::-1], b - 2j * b
+    assert np.array_equal(gemmgen.gemm(z, w, alpha=1 + 2j, conjugate_a=True), (1 + 2j) * (z.conj() @ w))
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "operands", "problem"),
+    [
+        ("residual", {"residual": np.ones((3, 3))}, "residual can't be taken by a stack of products: call gemm for"),
+        (None, {"bias": np.ones(3)}, "bias means nothing without an epilogue that names it: leave it out"),
+        ("expr: acc + c", {}, "the epilogue reads a c that was not given: pass c"),
+        ("nonsense", {}, "no function 'nonsense'"),
+    ],
+)
+def test_what_an_epilogue_lacks(epilogue: str | None, operands: dict[str, Numbers], problem: str) -> None:
+    a = np.ones((2, 3, 3), np.float32)
+    with pytest.raises(SpecError, match=problem):
+        cast("Callable[..., object]", gemmgen.gemm)(a, a, epilogue=epilogue, **operands)
+    with pytest.raises(TypeError, match=r"gemm\(\) got an unexpected keyword argument 'biass'"):
+        gemmgen.gemm(a, a, epilogue=epilogue, biass=a)

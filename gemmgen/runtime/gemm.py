@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +16,13 @@ from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
+from gemmgen.runtime.gemm_problems import addend_problems, as_they_are, factor_problems, result_types, target_problems
 from gemmgen.runtime.kernels import kernel_for
 from gemmgen.runtime.libraries import Dtype, Library
 from gemmgen.runtime.library_of import library_of
-from gemmgen.runtime.matmul import Operand, Product, calls_of, product_of, scalar_problems, text
+from gemmgen.runtime.matmul import Operand, Product, calls_of, product_of, scalar_problems
 from gemmgen.runtime.operands import expect_operands
-from gemmgen.runtime.overlaps import meets_itself, overlap
-from gemmgen.runtime.promotion import Types, types_of
+from gemmgen.runtime.promotion import Types
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -56,38 +55,32 @@ def gemm(
     """alpha * op(A) @ op(B) + beta * C, of any shapes and strides that `numpy.matmul` takes, after an epilogue.
 
     Args:
-        a, b: arrays of one library: NumPy's (or what makes one, such as lists), pyopencl's, CuPy's, torch's, or others
-            by `__cuda_array_interface__` and DLPack. Vectors, matrices, and stacks of them, which are broadcast.
-            Transposed views are read as they are; what has no contiguous lines is copied (pyopencl's is refused).
+        a, b: vectors, matrices, or stacks of them, which are broadcast, of one library: NumPy's (or what makes one),
+            pyopencl's, CuPy's, torch's, or others by `__cuda_array_interface__` and DLPack. Transposed views are read
+            as they are; what has no contiguous lines is copied (pyopencl's is refused).
         c: what beta scales; not read where beta is 0. It gets the result where no out is given.
         alpha, beta: numbers, real ones where elements are; where alpha is 0, neither a nor b is read.
         transpose_a, transpose_b: whether rows and columns of the last two dimensions change places; of no vector.
         conjugate_a, conjugate_b: whether complex elements are conjugated.
-        epilogue: functions that the result goes through as it is stored, such as `"relu"` or `["bias", "gelu"]`
-            (docs/epilogues.md).
-        dtype: the result's type; None for what NumPy (or torch) gives. int8 gives int32, and float16 float32, without
-            loss where that is said here or by out.
+        epilogue: what the result goes through as it is stored, such as `["bias", "gelu"]` (docs/epilogues.md).
+        dtype: the result's type; None for what NumPy (or torch) gives. int8 can give int32, and float16 float32.
         out: where the result goes, of exactly its shape; may be c, but share no memory with a or b.
         schedule: a `Schedule` or the name of a preset; None for `gemmgen.choose`'s.
-        backend: None for that of the arrays; of NumPy's `opencl`, or `sycl`.
-        device: of NumPy's arrays, where to run: as for `gemmgen.compile`. Others' say it themselves.
-        operands: the arrays that the epilogue names, such as `bias`, of a's library. Of stacks, those with an element
-            for each column alone.
+        backend, device: of NumPy's arrays, where to run, as for `gemmgen.compile`. Others' say it themselves.
+        operands: the epilogue's arrays, such as `bias`; for stacks, those with an element for each column alone.
 
-    Returns: the array that the result went to, or a new one, of a's library. NumPy's is complete; pyopencl's carries
-    its event, and GPUs' are being computed on the current stream. Elements that no kernel has (long doubles, objects)
-    are multiplied by NumPy itself, unless a schedule, a backend or a device is named.
+    Returns: the array that the result went to, or a new one. NumPy's is complete; pyopencl's carries its event, and
+    GPUs' are being computed on the current stream. Elements that no kernel has (long doubles, objects) are multiplied
+    by NumPy itself, unless a schedule, a backend or a device is named.
 
-    Raises: SpecError with every problem (a ValueError; a TypeError, too, where types are among them); ScheduleError,
-    DeviceError.
+    Raises: SpecError, a ValueError with every problem (DtypeError, also a TypeError); ScheduleError; DeviceError.
     """
     expect_operands("gemm", operands)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
     then = (epilogue,) if isinstance(epilogue, str) else tuple(epilogue or ())
     extra = _Extra(then, operands, (bool(conjugate_a), bool(conjugate_b)))
     turned = bool(transpose_a), bool(transpose_b)
-    request = _Request.of(library, (a, b, c, out), (alpha, beta), turned, dtype, extra)
-    result = request.run(schedule, backend, device)
+    result = _Request.of(library, (a, b, c, out), (alpha, beta), turned, dtype, extra).run(schedule, backend, device)
     given = c if out is None else out
     return cast("AnyArray", library.finish(result) if given is None else given)
 
@@ -166,18 +159,18 @@ class _Request:
         target = c if out is None else out
         of_types = scalar_problems(a, b)
         product = None if of_types else product_of(a, b, *turned, problems)
-        types = _types(library, a, b, dtype, target, of_types)
+        types = result_types(library, a, b, dtype, target, of_types)
         problems += of_types
-        _factor_problems(factors, arrays[2] is not None, problems)
+        factor_problems(factors, arrays[2] is not None, problems)
         problems += extra.problems(product, types is not None and types.on_host)
         addend = c if factors[1] != 0 or extra.reads_c else None
         if addend is None and extra.reads_c:
             problems.append("the epilogue reads a c that was not given: pass c")
         if product is not None and target is not None:
-            problems += _target_problems(library, "c" if out is None else "out", target, product, (a, b))
-            problems += [] if addend is None or addend is target else _addend_problems(addend, target, library)
+            problems += target_problems(library, "c" if out is None else "out", target, product, (a, b))
+            problems += [] if addend is None or addend is target else addend_problems(addend, target, library)
         if types is not None and not library.converts:
-            problems += _as_they_are(library, types, turned, a, b, target)
+            problems += as_they_are(library, types, turned, a, b, target)
         if problems or product is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
         return cls(library, a, b, addend, target, *factors, turned, product, types, extra)
@@ -302,89 +295,3 @@ def stack_of(target: Operand, product: Product) -> Operand:
         shape.insert(len(shape) - 1, 1)
         strides.insert(len(strides) - 1, product.n * target.dtype.itemsize)
     return replace(target, shape=tuple(shape), strides=tuple(strides))
-
-
-# --- what is wrong with a call --------------------------------------------------------------------
-
-
-def _types(
-    library: Library, a: Operand, b: Operand, dtype: object, target: Operand | None, problems: list[str]
-) -> Types | None:
-    try:
-        promoted = a.dtype if a.dtype == b.dtype else library.promote(a.dtype, b.dtype)
-    except TypeError as error:
-        problems.append(f"a of {a.dtype} and b of {b.dtype} have no type in common ({error}): cast one by astype")
-        return None
-    wanted: Dtype | None = None
-    try:
-        wanted = None if dtype is None else library.dtype(dtype)
-    except TypeError as error:
-        problems.append(f"dtype = {dtype!r} is no element type ({error}): pass one such as np.float32")
-    return types_of(promoted, wanted, None if target is None else target.dtype, problems)
-
-
-def _factor_problems(factors: tuple[object, object], has_c: bool, problems: list[str]) -> None:
-    """What is wrong with alpha and beta, of all types; kernels check them against their own."""
-    for name, value in zip(("alpha", "beta"), factors, strict=True):
-        if not isinstance(value, numbers.Number | np.bool_):
-            problems.append(f"{name} = {value!r} is of type {type(value).__name__}: pass a number")
-        elif isinstance(value, numbers.Integral) and abs(int(value)) < 2**64 and int(float(value)) != value:
-            problems.append(f"{name} = {value} is no number that float64 holds: pass one, or scale a or b instead")
-    if not has_c and factors[1] != 0:
-        problems.append(f"beta = {factors[1]} adds to a c that was not given: pass c, or beta = 0")
-
-
-def _target_problems(
-    library: Library, name: str, target: Operand, product: Product, inputs: tuple[Operand, Operand]
-) -> list[str]:
-    problems = []
-    if target.shape != product.shape:
-        problems.append(
-            f"{name} has the non-broadcastable shape {text(target.shape)}, not {text(product.shape)}: "
-            "pass one of exactly that shape, or leave it out to have it allocated"
-        )
-    if not library.is_writable(target):
-        problems.append(f"{name} is read-only: pass a writable array, or leave {name} out to have it allocated")
-    if meets_itself(target):
-        problems.append(f"{name}'s matrices share elements: pass an array that has each of its own")
-    written = library.view(target, target.dtype)
-    for other, operand in zip("ab", inputs, strict=True):
-        if overlap(written, library.view(operand, operand.dtype)):
-            problems.append(f"{name} overlaps {other} in memory: pass another {name}, or {other}.copy()")
-    return problems
-
-
-def _addend_problems(addend: Operand, target: Operand, library: Library) -> list[str]:
-    """Of a c that goes to another out before the product is added."""
-    problems = []
-    try:
-        fits = np.broadcast_shapes(addend.shape, target.shape) == target.shape
-    except ValueError:
-        fits = False
-    if not fits or not (library.converts or addend.shape == target.shape):
-        problems.append(f"c of {text(addend.shape)} does not fit out's {text(target.shape)}: pass one of that shape")
-    if not np.can_cast(addend.dtype, target.dtype, "same_kind"):
-        problems.append(f"c of {addend.dtype} can't be cast to out's {target.dtype} (same_kind): cast it by astype")
-    return problems
-
-
-def _as_they_are(
-    library: Library, types: Types, turned: tuple[bool, bool], a: Operand, b: Operand, target: Operand | None
-) -> list[str]:
-    """What would take a copy, of arrays whose library makes none."""
-    named = (("a", a, a.as_stack(turned[0], column=False)), ("b", b, b.as_stack(turned[1], column=True)))
-    problems = [
-        f"{name} has dtype {x.dtype}, not {types.elements}: pass {name}.astype(np.{types.elements})"
-        for name, x, _ in named
-        if x.dtype != types.elements
-    ]
-    problems += [
-        f"{name} has strides {x.strides} bytes, of no row- or column-major matrix: pass a copy without gaps, "
-        f"as {library.name} makes none"
-        for name, x, stack in named
-        if stack.order is None
-    ]
-    result = types.result if target is None else target.dtype
-    if not types.is_held(result):
-        problems.append(f"the result is {result}, but kernels sum in {types.sums}: pass dtype or out of that type")
-    return problems

@@ -1,0 +1,97 @@
+"""What is wrong with a call of `gemmgen.gemm`: each function adds to a list of problems, or returns one."""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+
+from gemmgen.runtime.libraries import Dtype, Library
+from gemmgen.runtime.matmul import Operand, Product, text
+from gemmgen.runtime.overlaps import meets_itself, overlap
+from gemmgen.runtime.promotion import Types, types_of
+
+
+def result_types(
+    library: Library, a: Operand, b: Operand, dtype: object, target: Operand | None, problems: list[str]
+) -> Types | None:
+    """The types of the elements, the sums and the result; None where there are problems."""
+    try:
+        promoted = a.dtype if a.dtype == b.dtype else library.promote(a.dtype, b.dtype)
+    except TypeError as error:
+        problems.append(f"a of {a.dtype} and b of {b.dtype} have no type in common ({error}): cast one by astype")
+        return None
+    wanted: Dtype | None = None
+    try:
+        wanted = None if dtype is None else library.dtype(dtype)
+    except TypeError as error:
+        problems.append(f"dtype = {dtype!r} is no element type ({error}): pass one such as np.float32")
+    return types_of(promoted, wanted, None if target is None else target.dtype, problems)
+
+
+def factor_problems(factors: tuple[object, object], has_c: bool, problems: list[str]) -> None:
+    """What is wrong with alpha and beta, of all types; kernels check them against their own."""
+    for name, value in zip(("alpha", "beta"), factors, strict=True):
+        if not isinstance(value, numbers.Number | np.bool_):
+            problems.append(f"{name} = {value!r} is of type {type(value).__name__}: pass a number")
+        elif isinstance(value, numbers.Integral) and abs(int(value)) < 2**64 and int(float(value)) != value:
+            problems.append(f"{name} = {value} is no number that float64 holds: pass one, or scale a or b instead")
+    if not has_c and factors[1] != 0:
+        problems.append(f"beta = {factors[1]} adds to a c that was not given: pass c, or beta = 0")
+
+
+def target_problems(
+    library: Library, name: str, target: Operand, product: Product, inputs: tuple[Operand, Operand]
+) -> list[str]:
+    """Of the array, called `name`, that the result goes to."""
+    problems = []
+    if target.shape != product.shape:
+        problems.append(
+            f"{name} has the non-broadcastable shape {text(target.shape)}, not {text(product.shape)}: "
+            "pass one of exactly that shape, or leave it out to have it allocated"
+        )
+    if not library.is_writable(target):
+        problems.append(f"{name} is read-only: pass a writable array, or leave {name} out to have it allocated")
+    if meets_itself(target):
+        problems.append(f"{name}'s matrices share elements: pass an array that has each of its own")
+    written = library.view(target, target.dtype)
+    for other, operand in zip("ab", inputs, strict=True):
+        if overlap(written, library.view(operand, operand.dtype)):
+            problems.append(f"{name} overlaps {other} in memory: pass another {name}, or {other}.copy()")
+    return problems
+
+
+def addend_problems(addend: Operand, target: Operand, library: Library) -> list[str]:
+    """Of a c that goes to another out before the product is added."""
+    problems = []
+    try:
+        fits = np.broadcast_shapes(addend.shape, target.shape) == target.shape
+    except ValueError:
+        fits = False
+    if not fits or not (library.converts or addend.shape == target.shape):
+        problems.append(f"c of {text(addend.shape)} does not fit out's {text(target.shape)}: pass one of that shape")
+    if not np.can_cast(addend.dtype, target.dtype, "same_kind"):
+        problems.append(f"c of {addend.dtype} can't be cast to out's {target.dtype} (same_kind): cast it by astype")
+    return problems
+
+
+def as_they_are(
+    library: Library, types: Types, turned: tuple[bool, bool], a: Operand, b: Operand, target: Operand | None
+) -> list[str]:
+    """What would take a copy, of arrays whose library makes none."""
+    named = (("a", a, a.as_stack(turned[0], column=False)), ("b", b, b.as_stack(turned[1], column=True)))
+    problems = [
+        f"{name} has dtype {x.dtype}, not {types.elements}: pass {name}.astype(np.{types.elements})"
+        for name, x, _ in named
+        if x.dtype != types.elements
+    ]
+    problems += [
+        f"{name} has strides {x.strides} bytes, of no row- or column-major matrix: pass a copy without gaps, "
+        f"as {library.name} makes none"
+        for name, x, stack in named
+        if stack.order is None
+    ]
+    result = types.result if target is None else target.dtype
+    if not types.is_held(result):
+        problems.append(f"the result is {result}, but kernels sum in {types.sums}: pass dtype or out of that type")
+    return problems

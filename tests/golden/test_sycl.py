@@ -13,11 +13,11 @@ from gemmgen.errors import ScheduleError
 from gemmgen.spec import GemmSpec
 from tests.support import sycl
 from tests.support.golden import Golden
+from tests.support.sycl import ENDINGS
 
 NAMES = sycl.names()
 #: The one whose self-checking program is kept to be read.
 PROGRAM = "register_8x8_4x4"
-ENDINGS = {"header": ".hpp", "kernel": ".cpp"}
 CASES = [(name, form) for name in NAMES for form in ENDINGS]
 
 
@@ -53,11 +53,13 @@ def test_forms_hold_one_kernel() -> None:
         assert bodies[0] == bodies[1] == bodies[2], name
 
 
-# The run-time compiler takes every kernel form (tests/device/test_sycl_presets.py), and both forms hold one body.
 @sycl.needs_device
-@pytest.mark.parametrize(("name", "form"), [case for case in CASES if case[1] != "kernel" or case[0] in NAMES[::5]])
-def test_device_side(name: str, form: str) -> None:
-    sycl.device_compile(sycl.emit(name, form))
+@pytest.mark.parametrize("form", ENDINGS)
+def test_device_side(form: str) -> None:
+    """What is kept is what is emitted (above)."""
+    content = sycl.compile_together(form)
+    missing = [name for name in NAMES if form == "kernel" and f"__sycl_kernel_{name}\0".encode() not in content]
+    assert not missing
 
 
 @sycl.needs_device
@@ -75,11 +77,9 @@ def test_device_side_of_programs() -> None:
 
 @sycl.needs_device
 @pytest.mark.parametrize("form", ENDINGS)
-def test_host_side(form: str, golden: Golden, tmp_path: Path) -> None:
-    """Every file, all in one program: their names must not meet either."""
+def test_host_side(form: str, tmp_path: Path) -> None:
     file = tmp_path / "all.cpp"
-    files = [folder(golden.root) / f"{name}{ENDINGS[form]}" for name in NAMES]
-    file.write_text("".join(f'#include "{path}"\n' for path in files))
+    file.write_text(sycl.together(form))
     sycl.host_check(file)
 
 
@@ -90,7 +90,6 @@ def test_host_side_of_programs(tmp_path: Path) -> None:
         "plain": sycl.emit(PROGRAM, "main"),
         "folded": driver.emit(spec, presets.load("smem_8x8").schedule, "sycl", form="main"),
         "transpose": driver.emit_transpose(GemmSpec(), 16, "sycl", form="main"),
-        "header": sycl.emit(PROGRAM, "header"),
     }
     for name, source in sources.items():
         file = tmp_path / f"{name}.cpp"

@@ -8,8 +8,6 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.ir.target import TARGETS
-from gemmgen.runtime import sycl_build
-from gemmgen.runtime.sycl_devices import pick
 from tests.support import sycl
 from tests.support.inspect import compiled, reported
 
@@ -24,10 +22,15 @@ KNOWN = {("L3_SIMD_32x2_1x8", "skl"): 256}
 pytestmark = sycl.needs_device
 
 
+@pytest.fixture(scope="module")
+def modules() -> list[bytes]:
+    """SPIR-V with a kernel each."""
+    return sycl.spirv(sycl.compile_together("kernel", "-fsycl-device-code-split=per_kernel"))
+
+
 @pytest.mark.parametrize("name", sycl.names())
-def test_as_good_as_opencl(name: str, needs_tool: Callable[[str], str]) -> None:
+def test_as_good_as_opencl(name: str, modules: list[bytes], needs_tool: Callable[[str], str]) -> None:
     needs_tool("ocloc"), needs_tool("iga64")
-    modules = sycl.spirv(sycl_build.content(sycl.emit(name, "kernel"), pick(), "object"))
     spirv = next(module for module in modules if f"__sycl_kernel_{name}\0".encode() in module)
     preset = presets.load(name)
     devices = DEVICES if sycl.expressible(preset.schedule, TARGETS["sycl"]) else WIDE

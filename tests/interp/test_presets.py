@@ -211,7 +211,7 @@ def test_several_rounds_of_the_ring(name: str, promised: bool, rng: np.random.Ge
         depth, places = schedule.round_depth, schedule.stages // schedule.mbarrier
         spec = replace(preset.spec, multiple_of=(1, 1, depth) if promised else (1, 1, 1))
         program = driver.lower_program(spec, schedule, target_of(preset))
-        for beyond in (0,) if promised else (0, 1, depth - 3):
+        for beyond in (0,) if promised else (1, depth - 3):
             k = schedule.split * (2 * places + 1) * depth + beyond
             problem = Problem.random(rng, 33, 37, k)
             problem.check(interpret(program, spec, problem))

@@ -20,13 +20,13 @@ def budget(examples: int) -> settings:
 
 
 @given(strategies.cases(ANY, with_rings=False))
-@budget(100)
+@budget(70)
 def test_presets_with_fields_changed(drawn: tuple[Case, Place]) -> None:
     check(*drawn)
 
 
 @given(strategies.cases(SM_90))
-@budget(40)
+@budget(30)
 def test_rings(drawn: tuple[Case, Place]) -> None:
     """Mbarriers, slices, parts of K, bands of groups, staggered lanes, vectors of C."""
     check(*drawn)

@@ -20,6 +20,8 @@ from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
 FORMS = ("header", "kernel", "main")
+#: Of the files that are kept.
+ENDINGS = {"header": ".hpp", "kernel": ".cpp"}
 STRICT = ("-Wall", "-Wextra", "-Werror")
 
 
@@ -59,10 +61,25 @@ def emit(name: str, form: str) -> Source:
 
 def device_compile(source: Source) -> bytes:
     """SYCLBIN with SPIR-V, by the DPC++ front end of the wheel with warnings as errors."""
-    content, log = helper().compile(pick().number, source.text, source.name, as_object=True, options=STRICT)
+    return _compiled(source.text, source.name)
+
+
+def _compiled(text: str, name: str, *options: str) -> bytes:
+    content, log = helper().compile(pick().number, text, name, as_object=True, options=(*STRICT, *options))
     assert content is not None, log
     assert "warning" not in log, log
     return content
+
+
+def together(form: str) -> str:
+    """A file that holds every preset's kept file: the runtime's headers are then read once, and names must not meet."""
+    kept = Path(__file__).resolve().parents[2] / "generated" / "sycl"
+    return "".join(f'#include "{kept / name}{ENDINGS[form]}"\n' for name in names())
+
+
+def compile_together(form: str, *options: str) -> bytes:
+    """All presets by `device_compile`, at once."""
+    return _compiled(together(form), "together", *options)
 
 
 def spirv(content: bytes) -> list[bytes]:

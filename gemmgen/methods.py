@@ -86,18 +86,20 @@ def _dpas(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int 
 
 
 def _mma(
-    atom: Atom, width: int, tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None
+    atom: Atom, size: int, tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None
 ) -> Schedule:
-    # Lines of the local tiles begin four banks, or eight where K is slow and elements are words, after one another.
-    a = Operand(memory="local", width=width, pad=width, async_copy=True)
+    # Lines of the local tiles begin four banks after one another; eight where lanes read single elements of theirs:
+    # words where K is slow, and float64.
+    width, read_singly = 16 // size, size == 8
+    a = Operand(memory="local", width=width, pad=4 if read_singly else width, async_copy=True)
     return Schedule(
-        tile or (8, 16),
+        tile or ((4, 8) if read_singly else (8, 16)),
         group or (16, 8),
         run=(1, 2),
-        k_step=k_step or 4 * width,
+        k_step=k_step or 8 * width // (1 if read_singly else 2),
         sub_group=lanes,
         a=a,
-        b=replace(a, pad=8),
+        b=replace(a, pad=4 if read_singly else max(8, width)),
         stages=4,
         register_stages=2,
         warp=(8, 4),
@@ -119,7 +121,9 @@ _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], S
     "simd": _simd,
     "block_read": _block_read,
     "dpas": _dpas,
-    "mma": partial(_mma, "mma", 8),
+    "mma": partial(_mma, "mma", 2),
+    "mma_s8": partial(_mma, "mma_s8", 1),
+    "mma_f64": partial(_mma, "mma_f64", 8),
     "mma_tf32": partial(_mma, "mma_tf32", 4),
     "mma_3xtf32": partial(_mma, "mma_3xtf32", 4),
     "vector": _vector,

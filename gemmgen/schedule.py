@@ -10,8 +10,10 @@ from gemmgen.fields import field_problems
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image", "private"]
-Atom = Literal["fma", "dpas", "mma", "mma_tf32", "mma_3xtf32"]
-Method = Literal["naive", "slm", "simd", "block_read", "dpas", "mma", "mma_tf32", "mma_3xtf32", "vector"]
+Atom = Literal["fma", "dpas", "mma", "mma_s8", "mma_f64", "mma_tf32", "mma_3xtf32"]
+Method = Literal[
+    "naive", "slm", "simd", "block_read", "dpas", "mma", "mma_s8", "mma_f64", "mma_tf32", "mma_3xtf32", "vector"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,9 @@ class Schedule:
             twice in a row.
         barrier: whether the group meets before each step's arithmetic, only to stay in step for the cache.
         atom: what multiplies and adds: `fma`, a work-item by itself; `dpas`, a sub-group by matrix instructions, whose
-            operands a kernel before packs; `mma`, a warp by matrix instructions of the operands' type, `mma_tf32` by
-            those of float32 rounded to TF32, with 10 bits after the point, `mma_3xtf32` by three of those for each, of
-            elements taken apart in two, with sums as good as float32's.
+            operands a kernel before packs; `mma`, a warp by matrix instructions of 16-bit floats, `mma_s8` of int8,
+            `mma_f64` of float64, `mma_tf32` of float32 rounded to TF32, with 10 bits after the point, `mma_3xtf32` by
+            three of those for each, of elements taken apart in two, with sums as good as float32's.
         c_width: elements of C that one store writes, where they are inside.
         vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
             CPU; 1 where it computes single elements.

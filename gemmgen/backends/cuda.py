@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.cuda_launcher import awaited, grid, launcher
-from gemmgen.backends.cuda_matrix import MATRIX_CALLS, functions, load, multiply
+from gemmgen.backends.cuda_matrix import MATRIX_CALLS, WORD, functions, load, multiply
 from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import section, sections
 from gemmgen.backends.lines import wrapped
@@ -83,7 +83,7 @@ class Cuda(CLike):
         headers = [f"#include <{HEADERS[name]}>" for name in sorted(types & set(HEADERS))]
         include = ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
-        matrices = functions(self.kernel.body, self.types, INTRINSICS)
+        matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)
         return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
 
     def _copies(self) -> list[str]:
@@ -119,8 +119,11 @@ class Cuda(CLike):
         return ("-std=c++17",)
 
     def qualifier(self, buffer: Buffer) -> str:
-        vectors = (s for s in walk(self.kernel.body) if isinstance(s, Move) and s.width > 1)
-        align = "__align__(16) " if any(buffer in (v.src, v.dst) for v in vectors) else ""
+        body = list(walk(self.kernel.body))
+        vectors = [x for s in body if isinstance(s, Move) and s.width > 1 for x in (s.src, s.dst)]
+        # Matrix instructions take words.
+        vectors += [x for s in body if isinstance(s, Multiply) for x in (s.a, s.b) if x.dtype.size < WORD]
+        align = "__align__(16) " if buffer in vectors else ""
         return ("__shared__ " if buffer.space is Space.LOCAL else "") + align
 
     def declare(self, buffer: Buffer) -> list[str]:

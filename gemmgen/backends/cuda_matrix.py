@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
+from gemmgen.ir.dtypes import F32, F64, I32
 from gemmgen.ir.expr import Call
 from gemmgen.ir.stmt import Body, Move, Multiply
 from gemmgen.ir.visit import exprs, walk, walk_expr
@@ -21,6 +22,10 @@ MATRIX_CALLS = {
 }
 #: Bytes that a lane gets of a matrix.
 WORD = 4
+#: Size of an element -> what that is.
+_PARTS = {4: "an element", 2: "two neighbours", 1: "four neighbours"}
+#: Type of the sums -> what PTX calls it, and how assembler takes it.
+_SUMS = {F32: ("f32", "f"), I32: ("s32", "r")}
 
 
 def multiply(stmt: Multiply, printer: CLike) -> str:
@@ -56,18 +61,17 @@ def _matrices(move: Move) -> int:
 
 def _load_lines(name: str, move: Move, types: Mapping[str, str], source: str) -> list[str]:
     turned = move.atom.matrices is not None and move.atom.matrices.turned
-    part = "an element" if move.src.dtype.size == WORD else "two neighbours"
     return section(
         source,
         name.removesuffix("_turned"),
         function=name,
         element=types[move.src.dtype.name],
         trans=".trans" if turned else "",
-        part=f"{part} of a {'column' if turned else 'line'}",
+        part=f"{_PARTS[move.src.dtype.size]} of a {'column' if turned else 'line'}",
     )
 
 
-def functions(body: Body, types: Mapping[str, str], source: str) -> list[str]:
+def functions(body: Body, types: Mapping[str, str], source: str, features: Collection[str]) -> list[str]:
     """The functions that a kernel's statements call, each once."""
     called = {n.function for s in walk(body) for root in exprs(s) for n in walk_expr(root) if isinstance(n, Call)}
     named = {MATRIX_CALLS[name] for name in called & MATRIX_CALLS.keys()}
@@ -76,9 +80,17 @@ def functions(body: Body, types: Mapping[str, str], source: str) -> list[str]:
     for name, move in sorted(loads.items()):
         lines += _load_lines(name, move, types, source)
     for atom in dict.fromkeys(_multiplies(body)):
-        words = {"function": _function(atom), "depth": atom.depth, "short": atom.short}
-        lines += section(source, "mma", element=types[atom.dtype.name], **words)
+        lines += _multiplier(atom, types, source, features)
     return lines
+
+
+def _multiplier(atom: WarpAtom, types: Mapping[str, str], source: str, features: Collection[str]) -> list[str]:
+    if atom.dtype is F64:
+        return section(source, "mma_f64" if "tall_f64" in features else "mma_f64_by_eight", function=_function(atom))
+    kind, constraint = _SUMS[atom.sums]
+    words = {"depth": atom.depth, "short": atom.short, "kind": kind, "hold": constraint}
+    element, total = types[atom.dtype.name], types[atom.sums.name]
+    return section(source, "mma", function=_function(atom), element=element, total=total, **words)
 
 
 def _multiplies(body: Body) -> list[WarpAtom]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from gemmgen.errors import DeviceError
-from gemmgen.ir.dtypes import BF16
+from gemmgen.ir.dtypes import ALL_DTYPES, BF16, F32, F64, I8
+
+if TYPE_CHECKING:
+    import cupy
 
 
 def require(dtype: str) -> None:
@@ -24,6 +28,22 @@ def of_type(array: object, dtype: str) -> object:
     import torch
 
     return torch.from_dlpack(numbers).to(torch.bfloat16)
+
+
+def random(rng: cupy.random.Generator, shape: tuple[int, ...], dtype: str) -> object:
+    """Normal numbers; of int8, any."""
+    if dtype == I8.name:
+        return rng.integers(-128, 128, shape).astype(dtype)
+    return of_type(rng.standard_normal(shape, dtype=dtype if dtype == F64.name else F32.name), dtype)
+
+
+def poison(shape: tuple[int, ...], dtype: str) -> object:
+    """What no product is: NaN, or the least integer."""
+    import cupy
+
+    if not ALL_DTYPES[dtype].is_float:
+        return cupy.full(shape, cupy.iinfo(dtype).min, dtype)
+    return of_type(cupy.full(shape, cupy.nan, dtype if dtype == F64.name else F32.name), dtype)
 
 
 def plain(matrix: object) -> object:

@@ -12,7 +12,7 @@ from gemmgen.bench import elements
 from gemmgen.bench.measure import launches
 from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import DeviceError, SpecError
-from gemmgen.ir.dtypes import ALL_DTYPES, F32, F64, MATRIX_DTYPES, accumulator
+from gemmgen.ir.dtypes import ALL_DTYPES, F64, I8, MATRIX_DTYPES, accumulator
 from gemmgen.ir.warp_matrix import product_error
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, translated
@@ -43,9 +43,8 @@ class GpuProblem:
         self.result = result or dtype
         with translated(device.name), cupy.cuda.Device(device.number):
             rng = cupy.random.default_rng(seed)
-            drawn = F64.name if dtype == F64.name else F32.name
-            self.a = elements.of_type(rng.standard_normal(size.shape(size.m, size.k), dtype=drawn), dtype)
-            self.b = elements.of_type(rng.standard_normal(size.shape(size.k, size.n), dtype=drawn), dtype)
+            self.a = elements.random(rng, size.shape(size.m, size.k), dtype)
+            self.b = elements.random(rng, size.shape(size.k, size.n), dtype)
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self._reference()
             cupy.cuda.Device(device.number).synchronize()
@@ -70,13 +69,16 @@ class GpuProblem:
         return [(..., slice(row, row + REFERENCE_ROWS), slice(None)) for row in starts]
 
     def accuracy(self, c: object, product_error: float = 0.0) -> Accuracy:
-        """Of a result on the GPU: gamma_(K+2) of the type of sums, what products are off before, and C's rounding."""
+        """Of a result on the GPU: gamma_(K+2) of the type of sums, what products are off before, and C's rounding; of
+        float64 twice that, as the reference is no better; of integers nothing.
+        """
         import cupy
 
         result = cupy.asarray(elements.plain(c))
         sums, stored = accumulator(MATRIX_DTYPES[self.dtype]), ALL_DTYPES[self.result]
         unit = (self.size.k + 2) * 0.5**sums.digits
-        of_absolute = unit / (1 - unit) + product_error
+        of_absolute = (unit / (1 - unit) if sums.is_float else 0.0) + product_error
+        of_absolute *= 2 if sums == F64 else 1
         of_reference = 0.0 if stored == sums else 0.5**stored.digits
         square = total = worst = 0.0
         for part in self._parts():
@@ -85,7 +87,7 @@ class GpuProblem:
             bound = self.absolute[part] * (of_absolute * (1 + of_reference))
             if of_reference:
                 bound += cupy.absolute(self.reference[part]) * of_reference
-            worst = max(worst, float((off / bound).max()))
+            worst = max(worst, float(cupy.where(off > 0, off / bound, 0).max()))
             square += float(cupy.square(off).sum())
             total += float(cupy.square(self.reference[part]).sum())
         return Accuracy((square / total) ** 0.5, worst)
@@ -95,12 +97,9 @@ class GpuProblem:
         return elements.stored(matrix, order)
 
     def poisoned(self, order: str = "row", dtype: str | None = None) -> object:
-        """Memory for C, full of NaN."""
-        import cupy
-
+        """Memory for C, full of what no product is: NaN, or the least integer."""
         shape = self.size.shape(self.size.m, self.size.n)
-        empty = cupy.full(shape, cupy.nan, F64.name if self.dtype == F64.name else F32.name)
-        return self.operand(elements.of_type(empty, dtype or self.result), order)
+        return self.operand(elements.poison(shape, dtype or self.result), order)
 
 
 class Graphed:
@@ -232,14 +231,15 @@ def cublas(problem: GpuProblem, tf32: bool = False) -> Graphed:
 def _cublas_of_torch(problem: GpuProblem, tf32: bool) -> Graphed:
     import torch
 
-    c = problem.poisoned(dtype=problem.dtype)
+    whole = problem.dtype == I8.name
+    c = problem.poisoned(dtype=problem.result if whole else problem.dtype)
     a, b, out = (x if isinstance(x, torch.Tensor) else torch.from_dlpack(x) for x in (problem.a, problem.b, c))
     theirs = torch.cuda.ExternalStream(problem.stream.ptr, device=a.device)
 
     def launch() -> None:
         # What a graph holds is chosen when it is captured.
         torch.backends.cuda.matmul.allow_tf32 = tf32
-        torch.matmul(a, b, out=out)
+        (torch._int_mm if whole else torch.matmul)(a, b, out=out)
 
     def capture(launch: Launch, count: int) -> Launch:
         torch.cuda.synchronize(a.device)
@@ -262,6 +262,8 @@ def _cublas_of_torch(problem: GpuProblem, tf32: bool) -> Graphed:
 def _cublas_of_cupy(problem: GpuProblem) -> Graphed:
     import cupy
 
+    if problem.dtype == I8.name:
+        raise DeviceError("cublas gets int8 by torch, which is missing: pip install torch, or leave it out of --vs")
     c = problem.poisoned(dtype=problem.dtype)
 
     def launch() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gemmgen.errors import SpecError, UserError
-from gemmgen.ir.dtypes import BF16, F16, F32
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8
 from gemmgen.spec import GemmSpec
 
 #: Peers that can be measured -> what they are.
@@ -23,7 +23,7 @@ PEERS = {
     "numpy": "numpy.matmul on the CPU, in a process of its own",
 }
 #: Types other than float32 that cuBLAS is called for.
-MEASURED = (F16.name, BF16.name)
+MEASURED = (F16.name, BF16.name, F64.name, I8.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,8 @@ Peers = Annotated[
     str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, cublas_tf32, clblast, mkl, numpy; '' for none.")
 ]
 Dtype = Annotated[
-    str | None, typer.Option("--dtype", metavar="TYPE", help="float32, float16 or bfloat16; else the preset's.")
+    str | None,
+    typer.Option("--dtype", metavar="TYPE", help="float64, float32, float16, bfloat16, int8; else the preset's."),
 ]
 LdMultiple = Annotated[
     str | None,

@@ -18,6 +18,7 @@ FEATURES: dict[str, str] = {
     "image_block_read": "the same from a 2D image",
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
     "mma": "matrix instructions of a warp, and loads that fill their operands (mma.sync, ldmatrix)",
+    "tall_f64": "in float64 those have 16 rows, and not 8",
     "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
     "reused_local_memory": "buffers of local memory can lie where others were",
     "atomic_add": "an element is added to global memory in one step",
@@ -69,7 +70,7 @@ class Target:
 
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
-    *("vectors", "cached_private"),
+    *("vectors", "cached_private", "tall_f64"),
 }
 #: What a CPU has in the place of many threads, whatever runs OpenCL C on it.
 CPU_FEATURES = frozenset({"vectors", "cached_private"})
@@ -87,7 +88,7 @@ def _nvidia(name: str, shared_bytes: int) -> Target:
     if capability >= 80:
         features |= {"async_copy", "mma"}
     if capability >= 90:
-        features |= {"mbarrier", "atomic_vectors", "dependent_launch"}
+        features |= {"mbarrier", "atomic_vectors", "dependent_launch", "tall_f64"}
     return Target(
         name, frozenset(features), (8, 16, 32), 1024, shared_bytes, register_bytes=1020, sub_group_register_bytes=32640
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemmgen.ir.atoms import CopyAtom, Fragment, Matrices, Spread
-from gemmgen.ir.dtypes import BF16, F16, F32, DType, accumulator
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType, accumulator
 from gemmgen.ir.expr import Var
 
 LANE = Var("lane")
@@ -17,6 +17,8 @@ LANE = Var("lane")
 LANES, LINES, ACROSS = 32, 8, 4
 #: Bytes of a line of the 8 x 16 bytes that `ldmatrix` calls a matrix; an operand is two of them deep.
 LINE_BYTES = 16
+#: Bytes that `ldmatrix` gives a lane of each matrix.
+WORD_BYTES = 4
 #: Bytes of elements that `ldmatrix` can turn.
 TURNED_BYTES = 2
 #: Registers that an accumulator of 16 x 8 takes along each axis.
@@ -35,6 +37,7 @@ class WarpAtom:
         short: what PTX calls the type that it multiplies.
         section: of the PTX ISA, with pictures of the fragments.
         digits: of the significand, what it multiplies by; fewer than `dtype` has where elements are rounded before.
+        lines: of 16 bytes, how deep in K it goes.
         products: how many of it make one product. With 3 an element is the sum of two, head and rest; the product of
             both rests is left out.
     """
@@ -44,6 +47,7 @@ class WarpAtom:
     short: str
     section: str
     digits: int
+    lines: int = 2
     products: int = 1
 
     @property
@@ -59,7 +63,7 @@ class WarpAtom:
     @property
     def depth(self) -> int:
         """How deep in K it goes."""
-        return 2 * self.line
+        return self.lines * self.line
 
     @property
     def sums(self) -> DType:
@@ -92,8 +96,7 @@ class WarpAtom:
     @property
     def k(self) -> Spread:
         """K, along which a lane of four holds words of neighbours."""
-        run = self.line // ACROSS
-        return Spread(2 * run, ACROSS, run, LANE % ACROSS)
+        return Spread(self.depth // ACROSS, ACROSS, max(1, self.line // ACROSS), LANE % ACROSS)
 
     @property
     def a(self) -> Fragment:
@@ -116,6 +119,8 @@ _DEEP, _FLAT = "warp-level-matrix-fragment-mma-16816-float", "warp-level-matrix-
 WARP_ATOMS: tuple[WarpAtom, ...] = (
     WarpAtom("mma", BF16, "bf16", _DEEP, BF16.digits),
     WarpAtom("mma", F16, "f16", _DEEP, F16.digits),
+    WarpAtom("mma_s8", I8, "s8", "warp-level-matrix-fragment-mma-16832", I8.digits),
+    WarpAtom("mma_f64", F64, "f64", "warp-level-matrix-fragment-mma-1688", F64.digits, lines=4),
     WarpAtom("mma_tf32", F32, "tf32", _FLAT, 11),
     WarpAtom("mma_3xtf32", F32, "tf32", _FLAT, 11, products=3),
 )
@@ -131,13 +136,16 @@ def line_atom(operand: str, turned: bool, size: int) -> CopyAtom | None:
     """What fills a warp's operand from local memory, of elements of `size` bytes: two or four matrices of 8 x 16 bytes
     (PTX ISA, "Warp-level matrix load instruction: ldmatrix"), in the order in which `mma.sync` has their registers.
     Lane 8 q + i says where line i of matrix q begins; each lane gets four bytes of a line of each or, turned, two
-    elements of a column. None where the instruction can't: it turns elements of two bytes alone.
+    elements of a column. None where the instruction can't: it turns elements of two bytes alone, and splits those of
+    eight.
     """
-    if turned and size != TURNED_BYTES:
+    if size > WORD_BYTES or (turned and size != TURNED_BYTES):
         return None
     name = f"ldmatrix_{operand}{'_turned' if turned else ''}"
     matrices = Matrices(turned, operand == "a")
-    return CopyAtom(name, (0, 1), (0, 0), (2, 4, 8), "inside", NEEDS, aligned=True, bytes=(8, 16), matrices=matrices)
+    return CopyAtom(
+        name, (0, 1), (0, 0), (2, 4, 8, 16), "inside", NEEDS, aligned=True, bytes=(8, 16), matrices=matrices
+    )
 
 
 def product_error(name: str, dtype: DType) -> float:

@@ -41,16 +41,17 @@ def places(fragment: Fragment) -> Places:
 
 def multiply(atom: WarpAtom, acc: Numbers, a: Numbers, b: Numbers) -> Numbers:
     """The new accumulators; each operand is [warp, lane, row value, column value]."""
-    left, right = (_matrix(f, significant(x, atom.digits)) for f, x in ((atom.a, a), (atom.b, b)))
-    sums = _matrix(atom.c, acc).astype(np.float64) + left @ right
+    exact = np.float64 if atom.sums.is_float else np.int64
+    left, right = (_matrix(f, significant(x, atom.digits), exact) for f, x in ((atom.a, a), (atom.b, b)))
+    sums = _matrix(atom.c, acc, exact) + left @ right
     rows, cols = places(atom.c)
     with np.errstate(over="ignore"):
         return cast(Numbers, sums.astype(numpy_dtype(atom.sums))[:, rows, cols])
 
 
-def _matrix(fragment: Fragment, registers: Numbers) -> Numbers:
+def _matrix(fragment: Fragment, registers: Numbers, exact: type[np.float64 | np.int64]) -> Numbers:
     """[warp, row, column], in a type that holds products."""
-    out = np.zeros((len(registers), *fragment.shape), np.float64)
+    out = np.zeros((len(registers), *fragment.shape), exact)
     rows, cols = places(fragment)
     out[:, rows, cols] = registers
     return out

@@ -248,14 +248,45 @@ __device__ __forceinline__ float finite_head(float value, float head)
 //: mma
 // sums += a * b by a warp, 16 x DEPTH times DEPTH x 8. Of sums and a, a lane has two rows, `top`
 // and `bottom`, eight apart; of b it has a column.
-__device__ __forceinline__ void FUNCTION(float *top, float *bottom, const ELEMENT *a_top,
+__device__ __forceinline__ void FUNCTION(TOTAL *top, TOTAL *bottom, const ELEMENT *a_top,
                                      const ELEMENT *a_bottom, const ELEMENT *b)
 {
     const unsigned *a0 = reinterpret_cast<const unsigned *>(a_top);
     const unsigned *a1 = reinterpret_cast<const unsigned *>(a_bottom);
     const unsigned *b0 = reinterpret_cast<const unsigned *>(b);
-    asm("mma.sync.aligned.m16n8kDEPTH.row.col.f32.SHORT.SHORT.f32 {%0, %1, %2, %3}, "
+    asm("mma.sync.aligned.m16n8kDEPTH.row.col.KIND.SHORT.SHORT.KIND {%0, %1, %2, %3}, "
         "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(top[0]), "+f"(top[1]), "+f"(bottom[0]), "+f"(bottom[1])
+        : "+HOLD"(top[0]), "+HOLD"(top[1]), "+HOLD"(bottom[0]), "+HOLD"(bottom[1])
         : "r"(a0[0]), "r"(a1[0]), "r"(a0[1]), "r"(a1[1]), "r"(b0[0]), "r"(b0[1]));
+}
+
+//: mma_f64
+// sums += a * b by a warp, 16 x 8 times 8 x 8. Of sums and a, a lane has two rows, `top` and
+// `bottom`, eight apart; of b it has a column.
+__device__ __forceinline__ void FUNCTION(double *top, double *bottom, const double *a_top,
+                                     const double *a_bottom, const double *b)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+d"(top[0]), "+d"(top[1]), "+d"(bottom[0]), "+d"(bottom[1])
+        : "d"(a_top[0]), "d"(a_bottom[0]), "d"(a_top[1]), "d"(a_bottom[1]), "d"(b[0]), "d"(b[1]));
+}
+
+//: mma_f64_by_eight
+// sums += a * b by a warp, 8 x 4 times 4 x 8.
+__device__ __forceinline__ void mma_m8n8k4(double *sums, double a, double b)
+{
+    asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+        : "+d"(sums[0]), "+d"(sums[1]) : "d"(a), "d"(b));
+}
+
+// sums += a * b by a warp, 16 x 8 times 8 x 8. Of sums and a, a lane has two rows, `top` and
+// `bottom`, eight apart; of b it has a column.
+__device__ __forceinline__ void FUNCTION(double *top, double *bottom, const double *a_top,
+                                     const double *a_bottom, const double *b)
+{
+    mma_m8n8k4(top, a_top[0], b[0]);
+    mma_m8n8k4(bottom, a_bottom[0], b[0]);
+    mma_m8n8k4(top, a_top[1], b[1]);
+    mma_m8n8k4(bottom, a_bottom[1], b[1]);
 }

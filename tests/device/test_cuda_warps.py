@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
 NAMES = tuple(name for name in presets.names() if presets.load(name).schedule.by_warps)
 #: Under, around and over a tile; whole tiles; a single element; K of fewer steps than the ring has slots.
 SIZES = ((1, 1, 1), (129, 131, 37), (256, 256, 64), (200, 520, 296), (270, 16, 500))
+#: Whether C is of floats -> alpha and beta.
+FACTORS = {True: ((1.0, 0.0), (-1.5, 0.25)), False: ((1, 0), (-2, 3))}
 ORDERS: tuple[tuple[Order, Order], ...] = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
 
 
@@ -29,31 +31,35 @@ def request(name: str, dtype: DType | None = None) -> tuple[GemmSpec, Schedule]:
 
 
 def check(spec: GemmSpec, schedule: Schedule, pads: tuple[int, ...] = (0, 3, 8)) -> None:
-    """Every size, its lines `pad` elements longer than they need be; C begins full of NaN where beta is zero."""
+    """Every size, its lines `pad` elements longer than they need be; C begins full of what no product is where beta is
+    zero.
+    """
     import torch
 
     kernel = gemmgen.compile(spec, schedule, backend="cuda")
     dtype, result = (getattr(torch, str(x)) for x in (spec.dtype, spec.result))
     torch.manual_seed(1)
 
-    def matrix(rows: int, cols: int, order: Order, pad: int, kind: object) -> torch.Tensor:
+    def matrix(rows: int, cols: int, order: Order, pad: int, kind: torch.dtype) -> torch.Tensor:
         lines = (rows, cols + pad) if order == "row" else (cols, rows + pad)
-        whole = torch.randn(lines, device="cuda").to(kind)
+        whole = (torch.randn(lines, device="cuda", dtype=torch.float64) * (1 if kind.is_floating_point else 9)).to(kind)
         return whole[:, :cols] if order == "row" else whole[:, :rows].T
 
     for m, n, k in SIZES:
         for pad in pads:
             a, b = matrix(m, k, spec.a_order, pad, dtype), matrix(k, n, spec.b_order, pad, dtype)
-            for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
+            for alpha, beta in FACTORS[spec.result.is_float]:
                 c = matrix(m, n, spec.c_order, pad, result)
                 reference = alpha * (a.double() @ b.double()) + (beta * c.double() if beta else 0.0)
                 size = abs(alpha) * (a.double().abs() @ b.double().abs()) + abs(beta) * c.double().abs()
                 if not beta:
-                    c.fill_(float("nan"))
+                    c.fill_(float("nan") if spec.result.is_float else torch.iinfo(result).min)
                 kernel(a, b, c, alpha=alpha, beta=beta)
-                # Tensor cores drop bits that rounding would keep: twice what sums of float32 allow.
-                bound = size * (2 * (k + 3) * 2.0**-24 + product_error(schedule.atom, spec.dtype))
-                bound += 0.0 if spec.result == F32 else 2.0**-spec.result.digits * (reference.abs() + bound) + 2.0**-24
+                # Tensor cores drop bits that rounding would keep: twice what sums allow. Integers are exact.
+                sums = 2 * (k + 3) * 2.0**-spec.accumulator.digits if spec.accumulator.is_float else 0.0
+                bound = size * (sums + product_error(schedule.atom, spec.dtype))
+                if spec.result != spec.accumulator:
+                    bound += 2.0**-spec.result.digits * (reference.abs() + bound) + 2.0**-24
                 off = (c.double() - reference).abs()
                 assert bool((off <= bound).all()), f"{m}x{n}x{k}, pad {pad}: off by {float((off / bound).max())}"
 
@@ -63,8 +69,8 @@ def test_any_size(name: str) -> None:
     check(*request(name))
 
 
-@pytest.mark.parametrize(("a", "b"), ORDERS[1:])
-@pytest.mark.parametrize("name", ["mma_4x8_16x8", "mma_tf32_8x16_16x8"])
+@pytest.mark.parametrize(("a", "b"), ORDERS)
+@pytest.mark.parametrize("name", ["mma_4x8_16x8", "mma_tf32_8x16_16x8", "mma_f64_4x8_16x8", "mma_s8_8x16_16x8"])
 def test_layouts(name: str, a: Order, b: Order) -> None:
     spec, schedule = request(name)
     check(replace(spec, a_order=a, b_order=b), schedule)
@@ -96,7 +102,7 @@ def test_exact_integers_and_repeats(name: str) -> None:
     import torch
 
     spec, schedule = request(name)
-    spec = replace(spec, c_dtype=F32)
+    spec = replace(spec, c_dtype=spec.accumulator)
     kernel = gemmgen.compile(spec, schedule, backend="cuda")
     dtype = getattr(torch, str(spec.dtype))
     torch.manual_seed(2)
@@ -105,6 +111,6 @@ def test_exact_integers_and_repeats(name: str) -> None:
         first = kernel(a, b)
         assert torch.equal(first.double(), a.double() @ b.double())
         for _ in range(20):
-            again = torch.full_like(first, float("nan"))
+            again = torch.full_like(first, float("nan") if spec.result.is_float else -(2**31))
             kernel(a, b, again)
             assert torch.equal(again, first), "a repeat differs"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gemmgen import driver, presets
-from gemmgen.ir.dtypes import BF16, F16, F32
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8
 from gemmgen.ir.expr import Var
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Kernel
@@ -73,6 +73,22 @@ def test_float16(result: object, rng: np.random.Generator) -> None:
 )
 def test_what_goes_with_them(changes: dict[str, object], rng: np.random.Generator) -> None:
     check(SPEC, small(**changes), rng, 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "spec"),
+    [
+        ("mma_f64", GemmSpec(dtype=F64, a_order="col")),
+        ("mma_f64", GemmSpec(dtype=F64, c_order="col")),
+        ("mma_s8", GemmSpec(dtype=I8, b_order="col")),
+        ("mma_s8", GemmSpec(dtype=I8, a_order="col")),
+    ],
+    ids=["f64-ta", "f64-tc", "s8-tb", "s8-ta"],
+)
+def test_float64_and_int8(method: str, spec: GemmSpec, rng: np.random.Generator) -> None:
+    """Filled by lines where the instruction can, else element by element."""
+    schedule = replace(defaults(method, (2, 4), (16, 8)), stages=3, c_width=2 if spec.c_order == "row" else 1)
+    check(spec, schedule, rng, 5)
 
 
 def test_promises_leave_no_guards(rng: np.random.Generator) -> None:

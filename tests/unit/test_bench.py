@@ -97,12 +97,12 @@ def test_other_types_are_refused_with_the_reason() -> None:
     check_dtypes(["float32"], ["cublas", "cublas_tf32", "numpy"], "opencl")
     check_dtypes(["bfloat16", "bfloat16"], ["cublas"], "cuda")
     with pytest.raises(SpecError) as error:
-        check_dtypes(["float16", "int8"], ["cublas", "mkl"], "cuda")
+        check_dtypes(["float16", "complex64"], ["cublas", "mkl"], "cuda")
     assert [problem.split(":")[0] for problem in error.value.problems] == [
-        "kernels of float16 and int8 are no comparison",
+        "kernels of float16 and complex64 are no comparison",
         "mkl multiply float32 alone here, not float16",
-        "int8 can't be measured on cuda",
-        "mkl multiply float32 alone here, not int8",
+        "complex64 can't be measured on cuda",
+        "mkl multiply float32 alone here, not complex64",
     ]
     with pytest.raises(SpecError, match="float16 can't be measured on opencl: use float32, or time kernels"):
         check_dtypes(["float16"], [], "opencl")

@@ -10,7 +10,7 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import LoweringError, ScheduleError
-from gemmgen.ir.dtypes import BF16, F32, F64
+from gemmgen.ir.dtypes import BF16, C64, F32, F64, I8
 from gemmgen.ir.numeric import numpy_dtype, tf32
 from gemmgen.ir.stmt import Multiply
 from gemmgen.ir.target import TARGETS
@@ -43,6 +43,7 @@ def test_every_element_is_held_once(atom: WarpAtom) -> None:
 def test_lanes_hold_what_the_manual_says() -> None:
     """A few entries of the tables of PTX, whose group is lane / 4 and whose thread in it is lane % 4."""
     bf16, tf = WARP_ATOMS[0], WARP_ATOMS[-1]
+    s8, f64 = (next(atom for atom in WARP_ATOMS if atom.name == name) for name in ("mma_s8", "mma_f64"))
     lane, group, thread = 22, 5, 2
     rows, cols = places(bf16.a)
     assert (rows[lane, 1, 2], cols[lane, 1, 2]) == (group + 8, thread * 2 + 8)  # a6
@@ -54,6 +55,10 @@ def test_lanes_hold_what_the_manual_says() -> None:
     assert (rows[lane, 1, 0], cols[lane, 1, 0]) == (group + 8, thread)  # a1
     rows, cols = places(tf.b)
     assert (rows[lane, 1, 0], cols[lane, 1, 0]) == (thread + 4, group)  # b1
+    rows, cols = places(s8.a)
+    assert (rows[lane, 1, 6], cols[lane, 1, 6]) == (group + 8, thread * 4 + 18)  # a14
+    rows, cols = places(f64.a)
+    assert (rows[lane, 1, 1], cols[lane, 1, 1]) == (group + 8, thread + 4)  # a3
 
 
 def test_the_meaning_is_the_product(atom: WarpAtom, rng: np.random.Generator) -> None:
@@ -94,6 +99,7 @@ def test_the_verifier_knows_whose_registers_they_are() -> None:
 
 def test_what_can_be_turned() -> None:
     assert line_atom("a", turned=True, size=4) is None
+    assert line_atom("a", turned=False, size=8) is None
     assert line_atom("b", turned=True, size=2) is not None
 
 
@@ -115,6 +121,22 @@ def test_instructions_by_name(preset: str, calls: tuple[str, ...]) -> None:
     assert "load_b4_turned(" not in turned
 
 
+@pytest.mark.parametrize(("target", "instructions"), [("sm_80", ["m8n8k4"]), ("sm_90", ["m16n8k8"])])
+def test_float64_by_what_the_target_has(target: str, instructions: list[str]) -> None:
+    """The data lie alike: four instructions of eight rows are one of sixteen, twice as deep."""
+    text = driver.emit(GemmSpec(dtype=F64), defaults("mma_f64"), "cuda", TARGETS[target]).text
+    assert re.findall(r"aligned\.(\w+)\.row\.col\.f64", text) == instructions
+
+
+def test_int8_is_loaded_as_the_layout_allows() -> None:
+    for spec, calls in ((GemmSpec(dtype=I8), 0), (GemmSpec(dtype=I8, b_order="col"), 1)):
+        text = driver.emit(spec, defaults("mma_s8"), "cuda", TARGETS["sm_80"]).text
+        assert "m16n8k32.row.col.s32.s8.s8.s32" in text
+        assert text.count("void load_b4(") == calls
+        # Words are taken from it, however it is filled.
+        assert "__align__(16) signed char b_frag" in text
+
+
 @pytest.mark.parametrize(
     ("spec", "schedule", "problem"),
     [
@@ -124,7 +146,8 @@ def test_instructions_by_name(preset: str, calls: tuple[str, ...]) -> None:
             "not float32: use one of them, or atom mma_tf32 or mma_3xtf32 or fma",
         ),
         (SPEC, defaults("mma_tf32"), "atom mma_tf32 multiplies float32, not bfloat16"),
-        (GemmSpec(dtype=F64), MMA, "not float64: use one of them, or atom fma"),
+        (GemmSpec(dtype=F64), MMA, "not float64: use one of them, or atom mma_f64 or fma"),
+        (GemmSpec(dtype=C64), MMA, "not complex64: use one of them, or atom fma"),
         (SPEC, replace(MMA, warp=(4, 8)), "warp 4x8, but atom mma has 8 lines of 4 lanes: use warp 8x4"),
         (SPEC, replace(MMA, run=(2, 2)), "run 2x2, but atom mma gives a lane pairs of columns: use run 1x2"),
         (SPEC, replace(MMA, tile=(3, 16)), "tile 3x16 is not made of the 2x2 that atom mma gives a lane"),
@@ -159,9 +182,9 @@ def test_who_has_none() -> None:
 
 def test_never_unless_asked_for() -> None:
     """No other atom is made of these, and each says what it is for."""
-    assert WARP_NAMES == ("mma", "mma_tf32", "mma_3xtf32")
-    assert all(atom.rounds == (atom.name != "mma") for atom in WARP_ATOMS)
-    assert {atom.dtype for atom in WARP_ATOMS if atom.name != "mma"} == {F32}
+    assert WARP_NAMES == ("mma", "mma_s8", "mma_f64", "mma_tf32", "mma_3xtf32")
+    assert all(atom.rounds == ("tf32" in atom.name) for atom in WARP_ATOMS)
+    assert {atom.dtype for atom in WARP_ATOMS if atom.rounds} == {F32}
     assert all(atom.link.startswith("https://docs.nvidia.com/") for atom in WARP_ATOMS)
 
 

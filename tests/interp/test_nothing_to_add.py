@@ -23,7 +23,8 @@ def test_every_preset_without_depth(name: str, rng: np.random.Generator) -> None
     preset = presets.load(name)
     program = driver.lower_program(preset.spec, light(preset), target_of(preset))
     for beta in (0.0, -2.0):
-        problem = Problem.random(rng, 5, 7, 0, -1.5, beta, preset.spec)
+        alpha = -1.5 if preset.spec.accumulator.is_float else -3
+        problem = Problem.random(rng, 5, 7, 0, alpha, beta, preset.spec)
         assert np.array_equal(interpret(program, preset.spec, problem), problem.expected)
 
 

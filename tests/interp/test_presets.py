@@ -16,7 +16,7 @@ from gemmgen.schedule import Schedule
 from tests.support.problems import Problem, interpret, layouts
 
 #: Those that round elements before they multiply have a bound of their own: `test_warps.py`.
-NAMES = tuple(name for name in presets.names() if presets.load(name).schedule.atom in ("fma", "dpas", "mma"))
+NAMES = tuple(name for name in presets.names() if presets.load(name).schedule.atom in ("fma", "dpas", "mma", "mma_f64"))
 
 
 def light(preset: presets.Preset) -> Schedule:

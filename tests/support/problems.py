@@ -54,8 +54,8 @@ class Problem:
     def typed(self, spec: GemmSpec) -> Problem:
         """The same numbers in a spec's types; no integer is NaN: -1 takes its place."""
         elements, result = numpy_dtype(spec.dtype), numpy_dtype(spec.result)
-        c = self.c if spec.result.is_float else np.nan_to_num(self.c, nan=-1)
-        a, b, c = self.a.astype(elements), self.b.astype(elements), c.astype(result)
+        known = self.c if spec.result.is_float else np.nan_to_num(self.c, nan=-1)
+        a, b, c = self.a.astype(elements), self.b.astype(elements), known.astype(result)
         return Problem(cast("Matrix", a), cast("Matrix", b), cast("Matrix", c), self.alpha, self.beta, spec)
 
     @staticmethod

@@ -14,6 +14,7 @@ from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.ir.dtypes import ALL_DTYPES, F32, F64, MATRIX_DTYPES, accumulator
 from gemmgen.ir.warp_matrix import product_error
+from gemmgen.oracle import gamma
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, translated
 from gemmgen.schedule import Schedule
@@ -70,13 +71,12 @@ class GpuProblem:
         return [(..., slice(row, row + REFERENCE_ROWS), slice(None)) for row in starts]
 
     def accuracy(self, c: object, product_error: float = 0.0) -> Accuracy:
-        """Of a result on the GPU: gamma_(K+2) of the type of sums, what products are off before, and C's rounding."""
+        """Of a result on the GPU: the bound of `gemmgen.oracle`, part by part where the matrices lie."""
         import cupy
 
         result = cupy.asarray(elements.plain(c))
         sums, stored = accumulator(MATRIX_DTYPES[self.dtype]), ALL_DTYPES[self.result]
-        unit = (self.size.k + 2) * 0.5**sums.digits
-        of_absolute = unit / (1 - unit) + product_error
+        of_absolute = gamma(sums, self.size.k) + product_error
         of_reference = 0.0 if stored == sums else 0.5**stored.digits
         square = total = worst = 0.0
         for part in self._parts():

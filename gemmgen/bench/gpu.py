@@ -12,8 +12,9 @@ from gemmgen.bench import elements
 from gemmgen.bench.measure import launches
 from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import DeviceError, SpecError
-from gemmgen.ir.dtypes import ALL_DTYPES, F64, I8, MATRIX_DTYPES, accumulator
+from gemmgen.ir.dtypes import ALL_DTYPES, I8, MATRIX_DTYPES, accumulator
 from gemmgen.ir.warp_matrix import product_error
+from gemmgen.oracle import gamma
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, translated
 from gemmgen.schedule import Schedule
@@ -69,16 +70,12 @@ class GpuProblem:
         return [(..., slice(row, row + REFERENCE_ROWS), slice(None)) for row in starts]
 
     def accuracy(self, c: object, product_error: float = 0.0) -> Accuracy:
-        """Of a result on the GPU: gamma_(K+2) of the type of sums, what products are off before, and C's rounding; of
-        float64 twice that, as the reference is no better; of integers nothing.
-        """
+        """Of a result on the GPU: the bound of `gemmgen.oracle`, part by part where the matrices lie."""
         import cupy
 
         result = cupy.asarray(elements.plain(c))
         sums, stored = accumulator(MATRIX_DTYPES[self.dtype]), ALL_DTYPES[self.result]
-        unit = (self.size.k + 2) * 0.5**sums.digits
-        of_absolute = (unit / (1 - unit) if sums.is_float else 0.0) + product_error
-        of_absolute *= 2 if sums == F64 else 1
+        of_absolute = gamma(sums, self.size.k) + product_error
         of_reference = 0.0 if stored == sums else 0.5**stored.digits
         square = total = worst = 0.0
         for part in self._parts():

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from gemmgen.bench.measure import launches
 from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import DeviceError, SpecError
+from gemmgen.oracle import answer
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, parse_dtype
 
 Matrix = NDArray[np.floating]
 #: A result of more flops than this is checked against float64 on some rows only.
@@ -36,15 +37,12 @@ def accuracy(a: Matrix, b: Matrix, c: Matrix) -> Accuracy:
     rows = np.arange(a.shape[-2])
     if 2 * a.size * b.shape[-1] > WHOLE_FLOPS and len(rows) > SOME_ROWS:
         rows = np.unique(np.append(np.random.default_rng(0).choice(rows, SOME_ROWS - 1, replace=False), rows[-1]))
-    left, right = a[..., rows, :].astype(np.float64), b.astype(np.float64)
-    reference = left @ right
-    unit = (a.shape[-1] + 2) * float(np.finfo(a.dtype).eps) / 2
-    off = np.abs(c[..., rows, :] - reference)
-    off[~np.isfinite(off)] = np.inf
-    worst = float((off / (np.abs(left) @ np.abs(right) * (unit / (1 - unit)))).max())
+    spec = GemmSpec(dtype=parse_dtype(str(a.dtype)))
+    right = answer(spec, (a[..., rows, :], b, None))
+    some = c[..., rows, :]
     return Accuracy(
-        float(np.linalg.norm(off.ravel()) / np.linalg.norm(reference.ravel())),
-        worst if np.isfinite(c).all() else float("inf"),
+        float(np.linalg.norm(right.distance(some).ravel()) / np.linalg.norm(right.value.ravel())),
+        float(right.parts(some).max()) if np.isfinite(c).all() else float("inf"),
     )
 
 

@@ -54,7 +54,7 @@ class Accuracy:
 
     Attributes:
         error: |C - reference| / |reference|, in the Frobenius norm.
-        worst: the largest error of an element, as a part of its bound gamma_(K+2) |A| |B|; infinite for a NaN.
+        worst: the largest error of an element, as a part of its bound gamma_(K+3) |A| |B|; infinite for a NaN.
     """
 
     error: float

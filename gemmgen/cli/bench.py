@@ -317,7 +317,7 @@ def _show(plan: Plan, rows: list[Row]) -> None:
     worst = max((row.ours.accuracy.worst for row in rows), default=0.0)
     console.print(
         f"{plan.device}; medians of {plan.rounds} rounds; errors are |C - float64| / |float64|, elements reach "
-        f"{worst:.2g} of their bound gamma_(K+2) |A| |B| at most",
+        f"{worst:.2g} of their bound gamma_(K+3) |A| |B| at most",
         highlight=False,
         soft_wrap=True,
     )

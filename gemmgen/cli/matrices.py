@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from gemmgen.cli.request import attempt
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import UserError
-from gemmgen.ir.dtypes import BF16, F32, F64, DType
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.options import build_spec
-from gemmgen.reference import Bounded, finished
+from gemmgen.oracle import answer
 from gemmgen.spec import GemmSpec
 
 Sizes = tuple[str | None, str | None, str | None]
@@ -199,53 +199,15 @@ class Check:
 
     @classmethod
     def of(cls, data: Matrices, spec: GemmSpec, result: Matrix, product_error: float = 0.0) -> Self:
-        """The error of |result - (alpha A B + beta C)| <= gamma_(K+2) (|alpha| |A| |B| + |beta| |C|).
-
-        An epilogue passes that on and adds its own (`gemmgen.reference`). Where C is of fewer digits than sums are, its
-        rounding comes on top, and `product_error` of each product where elements are rounded before; whole numbers
-        allow no error. Of complex numbers each part is a real sum of 2 K products, whose factors alpha and beta take
-        two operations each, with an error of gamma_(2K+4) of terms that amount to sqrt(2) |alpha| |A| |B| + |beta| |C|;
-        so the modulus of the error is within 2 gamma_(2K+4) (|alpha| |A| |B| + |beta| |C|) (Higham, Accuracy and
-        Stability of Numerical Algorithms, sections 3.1 and 3.6).
-        """
-        alpha = 1.0 if spec.alpha is None else spec.alpha
-        beta = spec.beta or 0.0
-        exact = np.float64 if spec.dtype.real is None else np.complex128
-        a, b = (
-            np.conj(x.astype(exact)) if c else x.astype(exact) for x, c in zip((data.a, data.b), spec.conj, strict=True)
-        )
-        reference, size = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
-        if data.c is not None:
-            c = data.c.astype(exact)
-            reference, size = reference + beta * c, size + abs(beta) * np.abs(c)
-        sums, stored = spec.accumulator, spec.result
-        # Two roundings more than K: of alpha and of beta * C. What underflows may become zero. The reference is rounded
-        # as well, which shows where sums are float64.
-        parts = 1 if sums.real is None else 2
-        steps = (data.sizes[2] + 2) * parts * (2 if (sums.real or sums) == F64 else 1)
-        unit = steps * 0.5**sums.digits
-        bound = parts * ((unit / (1 - unit) + product_error) * size + steps * smallest(sums))
-        bound = bound if sums.is_float else np.zeros_like(size)
-        if spec.epilogue:
-            operands = {name: array.astype(np.float64) for name, array in data.operands.items()}
-            old = None if data.c is None else data.c.astype(np.float64)
-            whole = finished(spec, Bounded(cast("NDArray[np.float64]", reference), bound), old, operands)
-            # An operand that is passed on as it is has no error.
-            reference, bound = whole.value, whole.error + (smallest(sums) if sums.is_float else 0)
-        error = np.abs(result.astype(exact) - reference)
-        error[~np.isfinite(error)] = np.inf
+        """Of a result of the spec's factors (1 and 0 where it folds none), by `gemmgen.oracle`."""
+        factors = 1.0 if spec.alpha is None else spec.alpha, spec.beta or 0.0
+        right = answer(spec, (data.a, data.b, data.c), factors, data.operands, product_error)
+        worst, distance = float(right.parts(result).max()), float(right.distance(result).max())
+        sums = spec.accumulator
         if not sums.is_float:
-            largest = float(error.max())
-            return cls(np.inf if largest else 0.0, largest, "0 of whole numbers")
-        if stored != sums:
-            bound = bound + 0.5**stored.digits * (np.abs(reference) + bound) + smallest(stored)
-        gamma = "gamma_K" if parts == 1 else "2 gamma_2K"
+            return cls(worst, distance, "0 of whole numbers")
+        gamma = "gamma_K" if sums.real is None else "2 gamma_2K"
         more = f" + {product_error:.2g} |A||B| of rounded elements" if product_error else ""
-        more += f"{' through the epilogue' * bool(spec.epilogue)}{f' and of rounding to {stored}' * (stored != sums)}"
-        return cls(float((error / bound).max()), float(error.max()), f"{gamma} |A||B|{more}")
-
-
-def smallest(dtype: DType) -> float:
-    """The smallest normal number: below it digits are lost."""
-    # bfloat16 has float32's exponents.
-    return float(np.finfo((F32 if dtype == BF16 else dtype).name).tiny)
+        more += " through the epilogue" * bool(spec.epilogue)
+        more += f" and of rounding to {spec.result}" * (spec.result != sums)
+        return cls(worst, distance, f"{gamma} |A||B|{more}")

@@ -1,4 +1,4 @@
-"""The numbers of a case: drawn, laid out in memory between canaries, multiplied in float64, and what may be off."""
+"""The numbers of a case: drawn, and laid out in memory between canaries."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from gemmgen.fuzz.case import Case, Data
 from gemmgen.ir.dtypes import F32, F64, DType
-from gemmgen.ir.numeric import convert, numpy_dtype
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.oracle import Answer, answer, wide
 
 Matrix = npt.NDArray[np.generic]
-#: Or complex128, where elements are complex.
-Wide = npt.NDArray[np.float64]
 #: Elements before and after each matrix that nobody may touch; as many as device memory asks of where arrays begin.
 GUARD = 128
 #: Every byte of what nobody may use or overwrite. In all types of floats that is a NaN.
@@ -95,47 +94,24 @@ class Numbers:
     # --- what must come out -----------------------------------------------------------------------
 
     @cached_property
-    def expected(self) -> Wide:
-        """alpha A B + beta C, in float64."""
-        factors = zip((self.a, self.b), self.case.spec.conj, strict=True)
-        a, b = (np.conj(_wide(x)) if conjugated else _wide(x) for x, conjugated in factors)
-        product: Wide = self.case.alpha * np.matmul(a, b)
-        return product + self.case.beta * _wide(self.c) if self.case.beta else product
-
-    @cached_property
-    def bound(self) -> Wide:
-        """gamma_(K+3) (|alpha| |A| |B| + |beta| |C|), componentwise: K products and sums, then alpha, beta and
-        their sum (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5). The answer in float64 has an
-        error of its own; where C has fewer digits than sums have, its rounding comes on top. Each part of a complex
-        number is a sum of twice as many products: 2 gamma_(2K+6) bounds the modulus of the error.
-        """
-        spec = self.case.spec
-        sums, stored = spec.accumulator, spec.result
-        parts = 1 if sums.real is None else 2
-        steps = (self.case.size[2] + 3) * parts * 0.5**sums.digits * (2 if (sums.real or sums) == F64 else 1)
-        size: Wide = abs(self.case.alpha) * np.matmul(np.abs(_wide(self.a)), np.abs(_wide(self.b)))
-        if self.case.beta:
-            size += abs(self.case.beta) * np.abs(_wide(self.c))
-        bound: Wide = parts * steps / (1 - steps) * size
-        return bound if stored == sums else bound + 0.5**stored.digits * (np.abs(self.expected) + bound) + 2.0**-24
+    def answer(self) -> Answer:
+        """Small whole numbers have exact sums."""
+        case = self.case
+        factors = case.alpha, case.beta
+        return answer(case.spec, (self.a, self.b, self.c), factors, exact=case.data == "whole")
 
     def problem(self, result: Matrix) -> str | None:
         """What is wrong with a result, if anything. A NaN is never within a bound, nor equal to anything."""
-        ours = _wide(result)
+        ours, right = wide(result), self.answer
         if self.case.data == "whole" or not self.case.spec.accumulator.is_float:
-            good, what = ours == _wide(self.rounded), "not exact"
+            good, what = ours == wide(right.rounded), "not exact"
         else:
-            good, what = np.abs(ours - self.expected) <= self.bound, "out of the bound gamma_K |A||B|"
+            good, what = right.holds(result), "out of the bound gamma_K |A||B|"
         if good.all():
             return None
         first = tuple(map(int, np.argwhere(~good)[0]))
-        value, right = ours[first], self.expected[first]
-        return f"{(~good).sum()} of {good.size} elements {what}; the first at {first}: {value!r}, not {right!r}"
-
-    @property
-    def rounded(self) -> Matrix:
-        """The answer as C holds it."""
-        return cast("Matrix", convert(self.expected, self.case.spec.result))
+        said = f"{ours[first]!r}, not {right.value[first]!r}"
+        return f"{(~good).sum()} of {good.size} elements {what}; the first at {first}: {said}"
 
 
 def same_bits(one: Matrix, other: Matrix) -> bool:
@@ -158,10 +134,6 @@ def _draw(rng: np.random.Generator, data: Data, dtype: DType, shape: tuple[int, 
     digits = 26 if dtype == F64 else min(F32.digits // 2, dtype.digits)
     significands = rng.integers(-(2**digits) + 1, 2**digits, shape) * 2.0**-digits
     return cast("Matrix", (significands * 2.0 ** rng.integers(-2, 3, shape)).astype(numpy_dtype(dtype)))
-
-
-def _wide(matrix: Matrix) -> Wide:
-    return matrix.astype(np.complex128 if matrix.dtype.kind == "c" else np.float64)
 
 
 def _bytes(matrix: Matrix) -> npt.NDArray[np.uint8]:

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemmgen.ir.buffer import Space
-from gemmgen.ir.dtypes import F64, DType
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.visit import evaluate
+from gemmgen.oracle import Answer, answer
 from gemmgen.spec import GemmSpec, Order
 
 Matrix = NDArray[np.float32]  # or another of the types that a spec can have
@@ -80,40 +81,22 @@ class Problem:
         return Problem(a, b, np.full((m, n), np.nan, np.float32), 1.0, 0.0)
 
     @property
-    def expected(self) -> NDArray[np.float64]:
-        a, b = (np.conj(wide(x)) if c else wide(x) for x, c in zip((self.a, self.b), self.spec.conj, strict=True))
-        result: NDArray[np.float64] = self.alpha * np.matmul(a, b)
-        return result + self.beta * wide(self.c) if self.beta else result
+    def answer(self) -> Answer:
+        return answer(self.spec, (self.a, self.b, self.c), (self.alpha, self.beta))
 
     @property
-    def bound(self) -> NDArray[np.float64]:
-        """The componentwise bound gamma_(K+3) * (|alpha| |A| |B| + |beta| |C|): K products and sums, then alpha,
-        beta and their sum (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5). The answer, in
-        float64, has an error of its own that shows where sums are float64; where C has fewer digits than the sums, its
-        rounding comes on top. Whole numbers allow no error. Each part of a complex number is a real sum of 2 K
-        products, and so on: 2 gamma_(2K+6) bounds the modulus of the error (docs/types.md has the steps).
-        """
-        sums, stored = self.spec.accumulator, self.spec.result
-        if not sums.is_float:
-            return np.zeros(self.c.shape)
-        parts = 1 if sums.real is None else 2
-        steps = (self.a.shape[1] + 3) * parts * 2.0**-sums.digits * (2 if (sums.real or sums) == F64 else 1)
-        size: NDArray[np.float64] = abs(self.alpha) * np.matmul(np.abs(wide(self.a)), np.abs(wide(self.b)))
-        if self.beta:
-            size += abs(self.beta) * np.abs(wide(self.c))
-        bound: NDArray[np.float64] = parts * steps / (1 - steps) * size
-        return bound if stored == sums else bound + 2.0**-stored.digits * (np.abs(self.expected) + bound) + 2.0**-24
+    def expected(self) -> NDArray[np.float64]:
+        return self.answer.value
 
     def check(self, result: Matrix) -> None:
-        """A NaN is never within a bound."""
-        assert result.dtype == numpy_dtype(self.spec.result)
-        inside = np.abs(wide(result) - self.expected) <= self.bound
-        assert inside.all(), f"{(~inside).sum()} of {inside.size} elements off, the first at {np.argwhere(~inside)[0]}"
+        check(self.answer, result)
 
 
-def wide(matrix: Matrix) -> NDArray[np.float64]:
-    """In float64, or where they are complex in complex128, which hold elements of every type as they are."""
-    return matrix.astype(np.complex128 if matrix.dtype.kind == "c" else np.float64)
+def check(right: Answer, result: Matrix) -> None:
+    """A NaN is never within a bound."""
+    assert result.dtype == numpy_dtype(right.stored)
+    inside = right.holds(result)
+    assert inside.all(), f"{(~inside).sum()} of {inside.size} elements off, the first at {np.argwhere(~inside)[0]}"
 
 
 def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:

@@ -29,6 +29,7 @@ LAYERS = {
     "methods": 3,
     "passes": 4,
     "backends": 4,
+    "oracle": 5,
     "reference": 4,
     "presets": 5,
     "options": 5,

@@ -9,10 +9,11 @@ from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import choose_sweep
+from gemmgen.waves import choose_tiles
 
 #: For devices whose sub-groups read blocks.
 BLOCK_PRESET = "L3_SIMD_32x2_1x8"
-#: For those with asynchronous copies.
+#: For those with asynchronous copies, where sizes or types are none that the model knows.
 ASYNC_PRESET = "async_8x8_8x16"
 #: For all others, and for what the first two refuse.
 PORTABLE_PRESET = "lds_8x8_16x16_k8"
@@ -24,19 +25,25 @@ SMALL = 128**3
 BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
 
 
-def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target) -> Schedule:
+def by_model(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule | None:
+    """What a cost model says where there is one: of CPUs `gemmgen.sweeps`, of GPUs of CUDA `gemmgen.waves`."""
+    return choose_sweep(spec, shape, device) or choose_tiles(spec, shape, device, products)
+
+
+def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule:
     """The schedule for a product.
 
     Args:
         shape: m, n and k where they are known.
         device: a real one's limits and features.
+        products: of a batch.
 
     Raises: ScheduleError where not even the most portable one will do.
     """
-    if shape is not None and shape[0] * shape[1] * shape[2] <= SMALL:
+    if shape is not None and products * shape[0] * shape[1] * shape[2] <= SMALL:
         wanted = SMALL_PRESET
-    elif (sweep := choose_sweep(spec, shape, device)) is not None:
-        return sweep
+    elif (chosen := by_model(spec, shape, device, products)) is not None:
+        return chosen
     elif device.features >= BLOCK_FEATURES:
         wanted = BLOCK_PRESET
     elif "async_copy" in device.features:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from gemmgen import sweeps, waves
 from gemmgen.errors import LoweringError, SpecError
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.buffer import Buffer, Space
@@ -19,7 +20,6 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.sweeps import USUAL, account
 
 _MOST_OWNERS = 12
 #: The private copy of a block of B.
@@ -279,13 +279,20 @@ def _intensity(costs: _Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
 
 
 def _account(spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
-    """Of a sweep, what the model that chooses one makes of it."""
-    if schedule.vector == 1:
+    """What the model that chooses schedules makes of this one, where there is a model for its kind."""
+    usual = sweeps.USUAL
+    m, n, k = shape = (spec.m or usual[0], spec.n or usual[1], spec.k or usual[2])
+    tile = waves.tile_of(schedule)
+    if schedule.vector > 1:
+        parts, unit = sweeps.account(spec, schedule, shape, target), f"cycles of the busiest of {target.cores} cores"
+        model = "sweeps.toml"
+    elif tile is not None and "async_copy" in target.features and spec.dtype in waves.TYPES:
+        parts, unit = waves.account(spec, tile, schedule, shape, target), "microseconds"
+        unit, model = f"{unit} on {target.cores} multiprocessors", "waves.toml"
+    else:
         return []
-    m, n, k = shape = (spec.m or USUAL[0], spec.n or USUAL[1], spec.k or USUAL[2])
-    parts = account(spec, schedule, shape, target)
     total = sum(parts.values())
-    title = f"cycles of the busiest of {_count(target.cores, 'core')} for {m} x {n} x {k}, by the model of sweeps.toml:"
+    title = f"{unit} for {m} x {n} x {k}, by the model of {model}:"
     return [title, *(f"  {part / total:4.0%}  {name}" for name, part in parts.items() if part), f"  {total:.3g} in all"]
 
 

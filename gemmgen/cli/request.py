@@ -196,7 +196,7 @@ class Request:
         problems = list(more)
         base = attempt(problems, self._document)
         spec = attempt(problems, self._spec, base)
-        schedule = self._for_cpus(spec) or attempt(problems, self._schedule, base)
+        schedule = self._by_model(spec) or attempt(problems, self._schedule, base)
         target = attempt(problems, self.chosen_target, backend, spec, schedule)
         if problems or spec is None or schedule is None or target is None:
             raise UserError(problems)
@@ -242,13 +242,13 @@ class Request:
             self.name,
         )
 
-    def _for_cpus(self, spec: GemmSpec | None) -> Schedule | None:
-        """Where nothing is said but that it is for a CPU, what is chosen for the sizes."""
+    def _by_model(self, spec: GemmSpec | None) -> Schedule | None:
+        """Where nothing is said but the target and, of GPUs, the sizes, what a cost model chooses for them."""
+        from gemmgen.choose import by_model
         from gemmgen.ir.target import TARGETS
-        from gemmgen.sweeps import choose_sweep
 
         target = TARGETS.get(self.target or "")
-        return choose_sweep(spec, None, target) if spec is not None and target is not None and self.is_open else None
+        return by_model(spec, None, target) if spec is not None and target is not None and self.is_open else None
 
     def chosen_target(
         self, backend: str = "opencl", spec: GemmSpec | None = None, schedule: Schedule | None = None

@@ -162,10 +162,11 @@ def _plan(
 
 def _chosen(plan: Plan, engine: Engine) -> Plan:
     """The plan with what is chosen for the device and the matrices, where the device is one to choose for."""
-    from gemmgen.sweeps import choose_sweep
+    from gemmgen.choose import by_model
 
-    sizes, target = None if plan.matrices is None else plan.matrices.sizes, engine.target()
-    jobs = ((spec, choose_sweep(spec, sizes, target) or schedule) for spec, schedule in plan.jobs)
+    matrices, target = plan.matrices, engine.target()
+    sizes, products = (None, 1) if matrices is None else (matrices.sizes, matrices.count)
+    jobs = ((spec, by_model(spec, sizes, target, products) or schedule) for spec, schedule in plan.jobs)
     return replace(plan, jobs=tuple(jobs))
 
 

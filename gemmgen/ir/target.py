@@ -46,7 +46,8 @@ class Target:
         register_bytes: registers of a work-item, in bytes, in a kernel without sub-groups.
         sub_group_register_bytes: registers of a whole sub-group, in bytes (its lanes share them).
         private_bytes: arrays that a work-item may have beside registers, in bytes, on targets with `cached_private`.
-        cores: how many work-items of a CPU run at a time.
+        cores: how many work-items of a CPU run at a time; multiprocessors of a GPU of NVIDIA, a large one of its kind
+            where no device is there.
         cache_bytes: of a core's own cache, or all of them, as a device says; 0 where it says nothing.
         vector_bytes: the widest vector that a work-item computes on, in bytes, on targets with `vectors`.
     """
@@ -81,7 +82,7 @@ _SYCL = (_INTEL - {"intel_sub_groups", "image_block_read"}) | {"atomic_add"}
 _WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "address_lists", "fp64", "fp16"})
 
 
-def _nvidia(name: str, shared_bytes: int) -> Target:
+def _nvidia(name: str, shared_bytes: int, cores: int) -> Target:
     """A compute capability; a sub-group is a warp or an even part of one (CUDA C++ Programming Guide, 16.2)."""
     capability = int(name[3:])
     features = set(_WARP)
@@ -90,7 +91,14 @@ def _nvidia(name: str, shared_bytes: int) -> Target:
     if capability >= 90:
         features |= {"mbarrier", "atomic_vectors", "dependent_launch", "tall_f64"}
     return Target(
-        name, frozenset(features), (8, 16, 32), 1024, shared_bytes, register_bytes=1020, sub_group_register_bytes=32640
+        name,
+        frozenset(features),
+        (8, 16, 32),
+        1024,
+        shared_bytes,
+        register_bytes=1020,
+        sub_group_register_bytes=32640,
+        cores=cores,
     )
 
 
@@ -117,10 +125,10 @@ TARGETS: dict[str, Target] = {
         private_bytes=CPU_PRIVATE_BYTES,
         vector_bytes=64,
     ),
-    "sm_75": _nvidia("sm_75", 65536),
-    "sm_80": _nvidia("sm_80", 166912),
-    "sm_86": _nvidia("sm_86", 101376),
-    "sm_89": _nvidia("sm_89", 101376),
-    "sm_90": _nvidia("sm_90", 232448),
-    "sm_100": _nvidia("sm_100", 232448),
+    "sm_75": _nvidia("sm_75", 65536, 40),
+    "sm_80": _nvidia("sm_80", 166912, 108),
+    "sm_86": _nvidia("sm_86", 101376, 84),
+    "sm_89": _nvidia("sm_89", 101376, 142),
+    "sm_90": _nvidia("sm_90", 232448, 132),
+    "sm_100": _nvidia("sm_100", 232448, 148),
 }

@@ -122,7 +122,7 @@ def target_of(info: CudaDeviceInfo) -> Target:
             "use another GPU, or backend 'opencl'"
         )
     target = TARGETS[known[max(fitting)]]
-    return replace(target, local_bytes=info.shared_bytes or target.local_bytes)
+    return replace(target, local_bytes=info.shared_bytes or target.local_bytes, cores=info.multiprocessors)
 
 
 @contextmanager

@@ -218,7 +218,8 @@ class _Request:
         where = device if own is None else own
         if schedule is None and not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c)):
             schedule = UNALIGNED_PRESET
-        kernel = kernel_for(backend, where, spec, schedule, (first.a.shape[-2], product.n, product.k))
+        products = first.c.shape[0] if spec.batched else 1
+        kernel = kernel_for(backend, where, spec, schedule, (first.a.shape[-2], product.n, product.k), products)
         elements, sums = numpy_dtype(types.kernel), numpy_dtype(types.sums)
         operands = self._operands(sums)
         for call in calls:

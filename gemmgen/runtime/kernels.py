@@ -36,14 +36,19 @@ class Place:
 
 #: (backend, device as it was asked for, what it must have) -> which that is.
 _places: Kept[tuple[str, Hashable, frozenset[str]], Place] = Kept(64)
-#: (backend, device as it was asked for, spec, sizes) -> the schedule.
-_choices: Kept[tuple[str, Hashable, GemmSpec, Shape], Schedule] = Kept(4096)
+#: (backend, device as it was asked for, spec, sizes with the number of products) -> the schedule.
+_choices: Kept[tuple[str, Hashable, GemmSpec, tuple[int, ...]], Schedule] = Kept(4096)
 #: The kernels themselves: compiled code, so fewer.
 _kernels: Kept[tuple[str, Hashable, GemmSpec, Schedule], Kernel] = Kept(256)
 
 
-def kernel_for(backend: str, device: object, spec: GemmSpec, schedule: Schedule | str | None, shape: Shape) -> Kernel:
+def kernel_for(
+    backend: str, device: object, spec: GemmSpec, schedule: Schedule | str | None, shape: Shape, products: int = 1
+) -> Kernel:
     """The kernel of a spec and a schedule for a device; by `gemmgen.choose` where no schedule is named.
+
+    Args:
+        products: of a batch.
 
     Raises: ScheduleError, DeviceError with every problem.
     """
@@ -54,8 +59,8 @@ def kernel_for(backend: str, device: object, spec: GemmSpec, schedule: Schedule 
     if isinstance(schedule, str):
         schedule = presets.load(schedule).schedule
     if schedule is None:
-        key = backend, device, spec, shape
-        schedule = _choices.get(key, lambda: choose(spec, shape, _place(backend, device, spec).target))
+        key = backend, device, spec, (*shape, products)
+        schedule = _choices.get(key, lambda: choose(spec, shape, _place(backend, device, spec).target, products))
     chosen = schedule
     return _kernels.get((backend, device, spec, chosen), lambda: _make(backend, device, spec, chosen))
 

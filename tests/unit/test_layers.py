@@ -37,6 +37,7 @@ LAYERS = {
     "driver": 5,
     "runtime": 5,
     "sweeps": 5,
+    "waves": 5,
     "bench": 5,
     "module": 5,
     "explain": 5,

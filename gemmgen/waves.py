@@ -1,0 +1,204 @@
+"""Which schedule a GPU of CUDA computes a product by: tiles of a preset, K in parts, matrices packed or not, whatever
+comes out cheapest of a few hundred by a small cost model.
+
+The model counts what the busiest multiprocessor does. Its constants stand in `waves.toml`. Leading dimensions are taken
+to be as the matrices' lines are long, where nothing is promised of them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from importlib.resources import files
+from itertools import product
+from typing import TypedDict, cast
+
+from gemmgen import presets
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import BF16, F16, F32
+from gemmgen.ir.target import Target
+from gemmgen.passes.validate import validate
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+Shape = tuple[int, int, int]
+
+#: Types that there are constants for. In others, float64 say, the same tiles have other rates.
+TYPES = (F32, F16, BF16)
+#: Numbers of parts of K; few, so that a process compiles few kernels.
+PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
+#: Blocks beyond so many for each place that they have would make their number no more even.
+WAVES = 3
+#: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
+ROUNDS = 4
+#: Elements of a workspace that 32-bit places reach.
+PLACES = 2**31
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A preset's constants; `waves.toml` says what each is."""
+
+    preset: str
+    rate: float
+    alone: float
+    resident: int
+    line: float
+    single: float
+
+    @property
+    def schedule(self) -> Schedule:
+        """The preset's, with all of K in one part."""
+        return changed(self, 1, False, False)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The constants of all; `waves.toml` says what each is."""
+
+    cycles_per_us: float
+    launch: float
+    another: float
+    block: float
+    element: float
+    unhidden: float
+    bytes_per_us: float
+    packed_bytes_per_us: float
+    tiles: tuple[Tile, ...]
+
+
+class _Row(TypedDict):
+    preset: str
+    rate: float
+    alone: float
+    resident: int
+    line: float
+    single: float
+
+
+@cache
+def costs() -> Costs:
+    """As the file has them."""
+    table = tomllib.loads(files("gemmgen").joinpath("waves.toml").read_text(encoding="utf-8"))
+    tiles = tuple(Tile(**row) for row in cast("list[_Row]", table.pop("tiles")))
+    return Costs(**table, tiles=tiles)
+
+
+def choose_tiles(spec: GemmSpec, shape: Shape | None, target: Target, products: int = 1) -> Schedule | None:
+    """The schedule for a product on a GPU of CUDA; None where the target is none, where there are no constants for the
+    types, or where the sizes are not known.
+
+    Args:
+        products: of a batch.
+    """
+    if "async_copy" not in target.features or spec.dtype not in TYPES or (spec.a_dtype or spec.b_dtype):
+        return None
+    m, n, k = (spec.m, spec.n, spec.k) if shape is None else shape
+    return None if m is None or n is None or k is None else _choose(spec, (m, n, k), target, products)
+
+
+@lru_cache(maxsize=1024)
+def _choose(spec: GemmSpec, shape: Shape, target: Target, products: int) -> Schedule | None:
+    def microseconds(candidate: tuple[Tile, Schedule]) -> float:
+        return sum(account(spec, *candidate, shape, target, products).values())
+
+    ranked = sorted(_candidates(spec, shape, target, products), key=microseconds)
+    return next((schedule for _, schedule in ranked if _runs(spec, schedule, target)), None)
+
+
+def _candidates(spec: GemmSpec, shape: Shape, target: Target, products: int) -> Iterator[tuple[Tile, Schedule]]:
+    m, n, k = shape
+    for tile in costs().tiles:
+        plain = tile.schedule
+        if plain.by_warps != (spec.dtype != F32):
+            continue
+        blocks = _blocks(plain, shape, products)
+        for parts, a_packed, b_packed in product(PARTS, (False, True), (False, True)):
+            wanted = blocks * (parts - 1) < WAVES * target.cores * tile.resident
+            deep = parts == 1 or k >= parts * ROUNDS * plain.round_depth
+            reached = parts == 1 or parts * m * n * products < PLACES
+            if wanted and deep and reached:
+                yield tile, changed(tile, parts, a_packed, b_packed)
+
+
+def _runs(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
+    try:
+        validate(spec, schedule, target)
+    except ScheduleError:
+        return False
+    return True
+
+
+@cache
+def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool) -> Schedule:
+    """A tile's preset with K in parts, and with packed operands; named as a preset would be."""
+    plain = presets.load(tile.preset).schedule
+    name = tile.preset.partition("_split")[0] + (f"_split{parts}" if parts > 1 else "")
+    which = "" if a_packed and b_packed else "_a" if a_packed else "_b"
+    name += f"_packed{which}" if a_packed or b_packed else ""
+    a, b = (replace(o, packed=True, pad=0) if p else o for o, p in ((plain.a, a_packed), (plain.b, b_packed)))
+    return replace(plain, split=parts, a=a, b=b, name=name)
+
+
+def tile_of(schedule: Schedule) -> Tile | None:
+    """The constants for a schedule, from the preset with the same tiles; None where there are none."""
+
+    def same(known: Schedule) -> bool:
+        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "atom")
+        return all(getattr(known, key) == getattr(schedule, key) for key in keys)
+
+    return next((tile for tile in costs().tiles if same(tile.schedule)), None)
+
+
+def account(
+    spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, target: Target, products: int = 1
+) -> dict[str, float]:
+    """The microseconds of a product, by what they go to."""
+    c, (m, n, k), (rows, cols) = costs(), shape, s.block_tile
+    each = -(-_blocks(s, shape, products) * s.split // target.cores)
+    together = min(each, tile.resident)
+    speed = 1.0 if tile.resident == 1 else (together - 1) / (tile.resident - 1)
+    rate = tile.alone + (tile.rate - tile.alone) * speed
+    depth = _up(_up(k, s.split), s.k_step) * s.k_step
+    copies = rows * _copy(spec, tile, s, "a", shape) + cols * _copy(spec, tile, s, "b", shape)
+    size, of_sums = spec.dtype.size, spec.accumulator.size
+    read = products * (m * k + k * n) * size
+    parts = products * m * n * of_sums * s.split if s.split > 1 else 0
+    written = parts or products * m * n * spec.result.size
+    packed = products * size * (m * k * s.a.packed + k * n * s.b.packed)
+    multiplied = each * rows * cols * depth / rate / c.cycles_per_us
+    copied = each * depth * copies / rate / c.cycles_per_us
+    busy, memory = multiplied + copied, (read + written) / c.bytes_per_us
+    return {
+        "multiply-adds": multiplied,
+        "copies to shared memory": copied,
+        "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
+        "beginnings and ends of blocks": each * (c.block + c.element * rows * cols) / together / c.cycles_per_us,
+        "packing": c.another * (s.a.packed + s.b.packed) + 2 * packed / c.packed_bytes_per_us,
+        "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.split > 1),
+        "the launch": c.launch,
+    }
+
+
+def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> float:
+    """What the copy of an element of A or B to shared memory costs, in multiply-adds."""
+    m, n, k = shape
+    order = spec.a_order if name == "a" else spec.b_order
+    operand = s.staged(name, order)
+    by_k = (order == "row") == (name == "a")
+    line = k if by_k else m if name == "a" else n
+    along = operand.transposed == (order == "col")
+    aligned = operand.packed or (along and (line % operand.width == 0 or spec.ld_multiple % operand.width == 0))
+    return tile.line / operand.width if aligned else tile.single
+
+
+def _blocks(s: Schedule, shape: Shape, products: int) -> int:
+    (m, n, _), (rows, cols) = shape, s.block_tile
+    return _up(m, rows) * _up(n, cols) * products
+
+
+def _up(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)

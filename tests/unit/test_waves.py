@@ -1,0 +1,120 @@
+"""The model that chooses schedules for GPUs of CUDA: against what was measured, and what it never does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets, waves
+from gemmgen.choose import choose
+from gemmgen.ir.dtypes import BF16, C64, F16, F64, DType
+from gemmgen.ir.target import TARGETS
+from gemmgen.spec import GemmSpec
+from tests.support.cli import printed
+from tests.support.problems import Problem, interpret
+
+SM_80, SM_90 = TARGETS["sm_80"], TARGETS["sm_90"]
+RESULTS = "benchmarks/results/2026-11-21_h200"
+SHAPES = ((1, 1, 1), (7, 4096, 11), (300, 300, 70000), (4097, 33, 1025), (100000, 64, 64), (8192, 8192, 8192))
+
+
+def measured(root: Path, *names: str) -> list[tuple[GemmSpec, waves.Shape, int, str, float]]:
+    """Spec, sizes, products, preset, microseconds."""
+    rows = [row for name in names for row in json.loads((root / RESULTS / f"{name}.json").read_text())["rows"]]
+    found = []
+    for row in rows:
+        spec = replace(presets.load(row["preset"]).spec, batched=row["batch"] > 0)
+        found.append((spec, (row["m"], row["n"], row["k"]), row["batch"] or 1, row["preset"], row["ours_us"]))
+    return found
+
+
+def microseconds(spec: GemmSpec, preset: str, shape: waves.Shape, products: int) -> float:
+    schedule = presets.load(preset).schedule
+    tile = waves.tile_of(schedule)
+    assert tile is not None, preset
+    return sum(waves.account(spec, tile, schedule, shape, SM_90, products).values())
+
+
+def test_the_model_follows_what_was_measured(root: Path) -> None:
+    """A preset's constants are few, the sizes many: single elements' copies by tensor cores are guessed worst."""
+    off = {}
+    for spec, shape, products, preset, us in measured(root, "best", "several", "mma_bf16"):
+        if shape[0] != 4095 or spec.dtype != BF16:
+            off[preset, shape] = abs(microseconds(spec, preset, shape, products) / us - 1)
+    assert median(off.values()) < 0.05, off
+    assert max(off.values()) < 0.25, off
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        ((512, 512, 512), "mbarrier_8x8_4x8_slices8"),
+        ((1024, 1024, 1024), "mbarrier_8x16_8x8_slices4"),
+        ((2048, 2048, 2048), "mbarrier_8x16_16x16_packed_a"),
+        ((8192, 8192, 8192), "mbarrier_8x16_16x16_packed_a"),
+        ((4095, 4095, 4095), "mbarrier_8x16_16x16_packed"),
+        ((128, 14336, 4096), "mbarrier_8x16_16x16_split7_packed_a"),
+        ((16, 4096, 4096), "mbarrier_8x8_2x16_split8"),
+    ],
+)
+def test_what_was_the_fastest_is_chosen(shape: waves.Shape, tile: str) -> None:
+    chosen = waves.choose_tiles(GemmSpec(), shape, SM_90)
+    assert chosen is not None
+    assert chosen.name == tile
+
+
+@pytest.mark.parametrize("target", [SM_80, SM_90], ids=["sm_80", "sm_90"])
+@pytest.mark.parametrize("dtype", [None, BF16, F16], ids=str)
+@pytest.mark.parametrize("orders", [("row", "row"), ("col", "col")])
+def test_what_is_chosen_can_be_emitted(target: object, dtype: DType | None, orders: tuple[str, str]) -> None:
+    spec = GemmSpec(a_order=orders[0], b_order=orders[1])  # type: ignore[arg-type]
+    spec = spec if dtype is None else replace(spec, dtype=dtype)
+    for shape in SHAPES:
+        schedule = waves.choose_tiles(spec, shape, target)  # type: ignore[arg-type]
+        assert schedule is not None
+        assert not driver.refusals(spec, schedule, "cuda", target)  # type: ignore[arg-type]
+        assert schedule.by_warps == (dtype is not None), "float32 is rounded to TF32 by request alone"
+        assert schedule.split * shape[0] * shape[1] < 2**31
+        assert not schedule.atomic
+
+
+def test_where_there_is_no_model() -> None:
+    for dtype in (F64, C64):
+        assert waves.choose_tiles(GemmSpec(dtype=dtype), (999, 999, 999), SM_90) is None
+    assert waves.choose_tiles(GemmSpec(), None, SM_90) is None
+    assert waves.choose_tiles(GemmSpec(m=512, n=512, k=512), None, SM_90) is not None
+    assert waves.choose_tiles(GemmSpec(), (999, 999, 999), TARGETS["sm_75"]) is None
+    assert waves.choose_tiles(GemmSpec(), (999, 999, 999), TARGETS["intel"]) is None
+    assert choose(GemmSpec(dtype=F64), (999, 999, 999), SM_90).asynchronous
+
+
+def test_more_products_want_other_tiles() -> None:
+    alone, many = (waves.choose_tiles(GemmSpec(batched=True), (64, 64, 64), SM_90, n) for n in (1, 1024))
+    assert alone is not None
+    assert many is not None
+    assert alone.slices > 1
+    assert many.slices == 1
+
+
+def test_the_kernel_is_right(rng: np.random.Generator) -> None:
+    """What is chosen for few multiprocessors and a long K, in the interpreter."""
+    spec, shape = GemmSpec(), (40, 70, 600)
+    schedule = waves.choose_tiles(spec, shape, replace(SM_90, cores=8))
+    assert schedule is not None
+    assert schedule.split > 1
+    problem = Problem.random(rng, *shape, -1.5, 0.5)
+    problem.check(interpret(driver.lower_program(spec, schedule, SM_90), spec, problem))
+
+
+def test_the_command_line_chooses_and_explains() -> None:
+    sizes = ("-M", "16", "-N", "4096", "-K", "4096")
+    text = printed("emit", "--backend", "cuda", "--target", "sm_90", *sizes)
+    assert text.startswith("// mbarrier_8x8_2x16_split8: ")
+    text = printed("explain", "--preset", "mbarrier_8x8_2x16_split8", *sizes)
+    assert "microseconds on 132 multiprocessors for 16 x 4096 x 4096, by the model of waves.toml:" in text
+    assert "the sum of K's parts" in text

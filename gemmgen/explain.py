@@ -280,19 +280,18 @@ def _intensity(costs: _Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
 
 def _account(spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
     """What the model that chooses schedules makes of this one, where there is a model for its kind."""
-    usual = sweeps.USUAL
-    m, n, k = shape = (spec.m or usual[0], spec.n or usual[1], spec.k or usual[2])
-    tile = waves.tile_of(schedule)
+    m, n, k = shape = (spec.m or sweeps.USUAL[0], spec.n or sweeps.USUAL[1], spec.k or sweeps.USUAL[2])
+    tile = waves.tile_of(schedule) if "async_copy" in target.features and spec.dtype in waves.TYPES else None
     if schedule.vector > 1:
-        parts, unit = sweeps.account(spec, schedule, shape, target), f"cycles of the busiest of {target.cores} cores"
-        model = "sweeps.toml"
-    elif tile is not None and "async_copy" in target.features and spec.dtype in waves.TYPES:
-        parts, unit = waves.account(spec, tile, schedule, shape, target), "microseconds"
-        unit, model = f"{unit} on {target.cores} multiprocessors", "waves.toml"
+        parts, model = sweeps.account(spec, schedule, shape, target), "sweeps.toml"
+        what = f"cycles of the busiest of {_count(target.cores, 'core')}"
+    elif tile is not None:
+        parts, model = waves.account(spec, tile, schedule, shape, target), "waves.toml"
+        what = f"microseconds on {_count(target.cores, 'multiprocessor')}"
     else:
         return []
     total = sum(parts.values())
-    title = f"{unit} for {m} x {n} x {k}, by the model of {model}:"
+    title = f"{what} for {m} x {n} x {k}, by the model of {model}:"
     return [title, *(f"  {part / total:4.0%}  {name}" for name, part in parts.items() if part), f"  {total:.3g} in all"]
 
 

@@ -35,10 +35,11 @@ CONVERSIONS: dict[tuple[str, str], str] = {
     ("int8", "float32"): "convert_float",
     ("int32", "float32"): "convert_float",
     ("int32", "float64"): "convert_double",
+    ("int32", "int64"): "convert_long",
     ("float32", "float64"): "convert_double",
 }
 #: Those that are OpenCL's own.
-BUILT_IN = frozenset({"convert_int", "convert_float", "convert_double"})
+BUILT_IN = frozenset({"convert_int", "convert_float", "convert_double", "convert_long"})
 #: Words of packed operands -> how block reads call them.
 WORDS = {I32: ("uint", "intel_sub_group_block_read8"), I16: ("ushort", "intel_sub_group_block_read_us8")}
 PACKED_READ, MULTIPLY = "packed_read", "multiply"

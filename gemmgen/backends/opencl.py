@@ -55,6 +55,7 @@ class OpenCL(CLike):
     suffix: ClassVar[str] = ".cl"
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
     pairs: ClassVar[Pairs] = Pairs("(TYPE)(RE, IM)", (".x", ".y"))
+    long: ClassVar[str] = "L"
     targets: ClassVar[tuple[str, ...]] = ("intel", "xe_hpc", "khr", "portable", "cpu")
     #: Buffers are no addresses.
     lacks: ClassVar[frozenset[str]] = frozenset({"address_lists"})
@@ -267,6 +268,11 @@ class OpenCL(CLike):
                 names = INTEL_NAMES if "intel_sub_groups" in self.target.features else KHR_NAMES
                 return f"{names[call.function]}({args})", POSTFIX
         raise LoweringError(f"OpenCL C has no name for {call.function}")
+
+    def math(self, name: str, dtype: DType) -> str:
+        # OpenCL's abs() of whole numbers has no sign.
+        sign = f"({self.types[dtype.name]})" if name == "abs" and not dtype.is_float else ""
+        return sign + super().math(name, dtype)
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
         return _applied(_function(value.dtype, dtype), 1, self.expr(value)), POSTFIX

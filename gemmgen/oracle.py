@@ -117,8 +117,11 @@ def answer(
     (alpha, beta), sums = factors, spec.accumulator
     a, b = (np.conj(wide(x)) if conj else wide(x) for x, conj in zip(matrices[:2], spec.conj, strict=True))
     c = None if matrices[2] is None else wide(matrices[2])
-    value: Doubles = alpha * np.matmul(a, b)
-    size: Doubles = abs(alpha) * np.matmul(np.abs(a), np.abs(b))
+    with np.errstate(invalid="ignore"):
+        value: Doubles = alpha * np.matmul(a, b)
+        size: Doubles = abs(alpha) * np.matmul(np.abs(a), np.abs(b))
+    if alpha == 0:  # neither A nor B is read
+        value, size = np.zeros_like(value), np.zeros_like(size)
     if beta:
         assert c is not None
         value, size = value + beta * c, size + abs(beta) * np.abs(c)

@@ -42,7 +42,8 @@ def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapp
     known |= {} if c is None else {"c": c}
     known |= {name: spread(name, array) for name, array in operands.items()}
     exact = {name: Bounded(array, np.zeros_like(array)) for name, array in known.items()}
-    reader = _Reader(2.0**-spec.accumulator.digits * (2 if spec.accumulator == F64 else 1), spec.accumulator.is_float)
+    sums = spec.accumulator
+    reader = _Reader(2.0**-sums.digits * (2 if sums == F64 else 1), sums.is_float, sums.largest)
     with np.errstate(all="ignore"):
         for function in spec.functions:
             product = reader.expr(function.value, {**exact, "acc": product})
@@ -63,6 +64,7 @@ class _Reader:
 
     unit: float
     rounds: bool
+    largest: float
 
     def expr(self, node: Expr, known: Mapping[str, Bounded]) -> Bounded:
         match node:
@@ -85,8 +87,9 @@ class _Reader:
     def _rounded(self, value: Doubles, error: Doubles, ulps: int) -> Bounded:
         if not self.rounds:
             return Bounded(value, error)
-        # What underflows may become zero.
-        return Bounded(value, error + ulps * (self.unit * (np.abs(value) + error) + 2.0**-126))
+        # What underflows may become zero. What float64 can't hold no other type can.
+        error = error + ulps * (self.unit * (np.abs(value) + error) + 2.0**-126)
+        return Bounded(value, np.where(np.isinf(value), 0, error))
 
     def _operation(self, op: str, a: Bounded, b: Bounded) -> Bounded:
         x, y = np.abs(a.value), np.abs(b.value)
@@ -99,6 +102,8 @@ class _Reader:
             case "/":
                 least = np.maximum(y - b.error, 0)
                 error = (a.error + x * b.error / y) / least
+                # By what is too large for the type of the sums, and infinite there, it is 0.
+                error = np.where(y + b.error >= self.largest, np.maximum(error, x / y), error)
                 return self._rounded(a.value / b.value, error, OPERATION_ULPS)
         raise LoweringError(f"no bound for {op}")
 

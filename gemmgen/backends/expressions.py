@@ -8,7 +8,7 @@ from typing import ClassVar
 from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import F32, DType
+from gemmgen.ir.dtypes import F32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.functions import MATH
 
@@ -29,6 +29,8 @@ class Expressions(ABC):
     pairs: ClassVar[Pairs]
     #: The smaller of two numbers.
     minimum: ClassVar[str] = "min"
+    #: What its integer literals of 64 bits end in.
+    long: ClassVar[str] = "LL"
 
     @abstractmethod
     def call(self, call: Call) -> tuple[str, int]:
@@ -88,7 +90,7 @@ class Expressions(ABC):
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
         """A value in another type."""
-        return f"{self.types[dtype.name]}({self.expr(value)})", POSTFIX
+        return f"{converting(self.types[dtype.name])}({self.expr(value)})", POSTFIX
 
     def literal(self, value: complex, dtype: DType) -> tuple[str, int]:
         """A literal of a type; of those that have none, zero as it is made of nothing."""
@@ -100,6 +102,11 @@ class Expressions(ABC):
             if value:
                 raise LoweringError(f"{self.name} has no literal {value} of {dtype}")
             return f"{self.types[dtype.name]}()", POSTFIX
-        suffix = "f" if dtype == F32 else ""
-        text = f"{float(value)!r}{suffix}" if dtype.is_float else str(value)
+        suffix = {F32: "f", I64: self.long}.get(dtype, "")
+        text = f"{float(value)!r}{suffix}" if dtype.is_float else f"{value}{suffix}"
         return text, UNARY if value < 0 else POSTFIX
+
+
+def converting(name: str) -> str:
+    """What makes a value one of a type of C++: its name, where that is one word."""
+    return f"static_cast<{name}>" if " " in name else name

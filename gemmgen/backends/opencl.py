@@ -35,10 +35,11 @@ CONVERSIONS: dict[tuple[str, str], str] = {
     ("int8", "float32"): "convert_float",
     ("int32", "float32"): "convert_float",
     ("int32", "float64"): "convert_double",
+    ("int32", "int64"): "convert_long",
     ("float32", "float64"): "convert_double",
 }
 #: Those that are OpenCL's own.
-BUILT_IN = frozenset({"convert_int", "convert_float", "convert_double"})
+BUILT_IN = frozenset({"convert_int", "convert_float", "convert_double", "convert_long"})
 #: Words of packed operands -> how block reads call them.
 WORDS = {I32: ("uint", "intel_sub_group_block_read8"), I16: ("ushort", "intel_sub_group_block_read_us8")}
 PACKED_READ, MULTIPLY = "packed_read", "multiply"
@@ -54,6 +55,7 @@ class OpenCL(CLike):
     suffix: ClassVar[str] = ".cl"
     words: ClassVar[Words] = Words("work-item", "group", "buffer", "local memory", "sub-group")
     pairs: ClassVar[Pairs] = Pairs("(TYPE)(RE, IM)", (".x", ".y"))
+    long: ClassVar[str] = "L"
     targets: ClassVar[tuple[str, ...]] = ("intel", "xe_hpc", "khr", "portable", "cpu")
     #: Buffers are no addresses.
     lacks: ClassVar[frozenset[str]] = frozenset({"address_lists"})
@@ -266,6 +268,11 @@ class OpenCL(CLike):
                 names = INTEL_NAMES if "intel_sub_groups" in self.target.features else KHR_NAMES
                 return f"{names[call.function]}({args})", POSTFIX
         raise LoweringError(f"OpenCL C has no name for {call.function}")
+
+    def math(self, name: str, dtype: DType) -> str:
+        # OpenCL's abs() of whole numbers has no sign.
+        sign = f"({self.types[dtype.name]})" if name == "abs" and not dtype.is_float else ""
+        return sign + super().math(name, dtype)
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
         return _applied(_function(value.dtype, dtype), 1, self.expr(value)), POSTFIX

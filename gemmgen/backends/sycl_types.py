@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gemmgen.backends.clike import way
+from gemmgen.backends.expressions import converting
 from gemmgen.backends.files import section, sections
 from gemmgen.backends.pairs import Pairs
 from gemmgen.ir.dtypes import DType
@@ -50,7 +51,7 @@ CONVERSIONS = {("bfloat16", "float32"): "bfloat16_to_float", ("float32", "bfloat
 
 def converter(source: DType, to: DType) -> str:
     """What is called to change a type."""
-    return CONVERSIONS.get((source.name, to.name), TYPES[to.name])
+    return CONVERSIONS.get((source.name, to.name), converting(TYPES[to.name]))
 
 
 def functions(kernel: Kernel, vectors: Collection[str]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 from zlib import crc32
 
+from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.options import read_document, schedule_to_toml
@@ -21,6 +22,8 @@ from gemmgen.spec import GemmSpec, Order
 Data = Literal["normal", "whole", "short"]
 #: Stands for the target that a device is, in a case that was found on one.
 OF_DEVICE = "device"
+#: Elements whose multiples matrices begin on where their addresses are given: what vectors of any type ask for.
+ADDRESSED = 16
 _HEAD = "[case]"
 
 
@@ -34,6 +37,7 @@ class Case:
         count: products of a batch.
         pads: elements by which the lines of A, B and C are longer than they need be, at least; also the gap between
             matrices of a batch.
+        offsets: elements by which A, B and C begin later than where device memory does.
         alpha, beta: as the spec folds them, or as they are passed.
         seed: of the numbers.
     """
@@ -45,6 +49,7 @@ class Case:
     target: str = "intel"
     count: int = 1
     pads: tuple[int, int, int] = (0, 0, 0)
+    offsets: tuple[int, int, int] = (0, 0, 0)
     alpha: float = 1.0
     beta: float = 0.0
     data: Data = "normal"
@@ -54,27 +59,52 @@ class Case:
         size = "x".join(map(str, self.size)) + (f", {self.count} of them" if self.spec.batched else "")
         return f"{self.schedule.slug()} for {self.target}: {self.spec.label()}, {size}, {self.data} numbers"
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether A and B are read: not where alpha is 0, but by a kernel whose K is folded, as it can't be told."""
+        return self.alpha != 0 or (self.spec.alpha is None and self.spec.k is not None)
+
     def sizes(self) -> dict[str, int]:
         """The integers of a call, other than leading dimensions and strides."""
         batch = {"batch_count": self.count} if self.spec.batched else {}
         return {**dict(zip("mnk", self.size, strict=True)), **batch}
 
+    def arguments(self) -> dict[str, int | float]:
+        """The numbers that a kernel is launched with, other than leading dimensions and strides: as launchers have it,
+        K is 0 where A and B must not be read.
+        """
+        k = {} if self.multiplies or self.spec.k is not None else {"k": 0}
+        return {**self.sizes(), **k, "alpha": self.alpha, "beta": self.beta}
+
     def shape(self, name: str) -> tuple[int, int, int]:
-        """Products, rows and columns of a matrix."""
-        rows, cols = (self.sizes()[axis] for axis in {"a": "mk", "b": "kn", "c": "mn"}[name])
-        return self.count, rows, cols
+        """Products, rows and columns of a matrix; what an epilogue takes for rows or columns is one row."""
+        sizes = dict(zip("mnk", self.size, strict=True))
+        axes = {"a": "mk", "b": "kn", "c": "mn"}.get(name) or OPERANDS[name].axes
+        if len(axes) == 1:
+            return 1, 1, sizes[axes]
+        return self.count, sizes[axes[0]], sizes[axes[1]]
 
     def order(self, name: str) -> Order:
         """Of a matrix."""
-        return {"a": self.spec.a_order, "b": self.spec.b_order, "c": self.spec.c_order}[name]
+        return {"a": self.spec.a_order, "b": self.spec.b_order}.get(name, self.spec.c_order)
 
     def pitch(self, name: str) -> tuple[int, int]:
         """Leading dimension and stride of a matrix, which keep what the spec promises."""
         _, rows, cols = self.shape(name)
         slow, fast = (rows, cols) if self.order(name) == "row" else (cols, rows)
-        pad, unit = self.pads["abc".index(name)], self.spec.ld_multiple
-        ld = _up(fast + pad, unit)
-        return ld, _up(slow * ld + pad, unit)
+        pad = self.pads["abc".index(name) if name in "abc" else 2]
+        unit = self.spec.ld_multiple
+        ld = _up(max(1, fast + pad), unit)
+        return ld, _up(slow * ld + pad, max(unit, ADDRESSED if self.spec.listed else 1))
+
+    def offset(self, name: str) -> int:
+        """Where a matrix begins."""
+        return self.offsets["abc".index(name)] if name in "abc" else 0
+
+    def place(self, name: str) -> tuple[int, ...]:
+        """Which of the matrices in memory each product takes: of those whose addresses are given, not in order."""
+        turned = self.spec.listed and name in "abc"
+        return tuple(range(self.count))[:: -1 if turned else 1]
 
     # --- files ------------------------------------------------------------------------------------
 
@@ -109,7 +139,7 @@ class Case:
 
 _DOCUMENT = ("spec", "schedule")
 _PLAIN = {f.name: f for f in fields(Case) if f.name not in _DOCUMENT}
-_THREE = ("size", "pads")
+_THREE = ("size", "pads", "offsets")
 
 
 def load(path: Path) -> Case:
@@ -161,7 +191,7 @@ def _value(value: object) -> str:
         case str() | DType():
             return f'"{value}"'
         case tuple():
-            return f"[{', '.join(map(str, value))}]"
+            return f"[{', '.join(map(_value, value))}]"
     return str(value)
 
 

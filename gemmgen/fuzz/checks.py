@@ -16,13 +16,14 @@ from gemmgen.fuzz.case import Case
 from gemmgen.fuzz.data import Matrix, Numbers, Stored, same_bits
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.interp import run
-from gemmgen.ir.kernel import Program
+from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.visit import evaluate
+from gemmgen.runtime.operands import letter
 
-#: Computes C in place from A, B and C.
-Way = Callable[[Stored, Stored, Stored], None]
+#: Computes C in place from A, B, C and what an epilogue takes, by their names.
+Way = Callable[[Mapping[str, Stored]], None]
 #: One after the other on one kernel, and at once.
 RUNS, THREADS = 2, 2
 
@@ -75,12 +76,13 @@ def check(case: Case, place: Place) -> None:
 
 def interpreted(program: Program, numbers: Numbers) -> Matrix:
     """C by the interpreter, which sees for itself what lies out of bounds. Raises: KernelFault, WrongResult."""
-    case = numbers.case
-    known: dict[str, int | float | Matrix] = {**case.sizes(), "alpha": case.alpha, "beta": case.beta}
+    case, stored = numbers.case, numbers.all_stored()
+    known: dict[str, int | float | Matrix] = {**case.arguments()}
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
-    stored = {name: numbers.stored(name) for name in "abc"}
     for name, matrix in stored.items():
-        known |= {name: matrix.inner, f"ld{name}": matrix.ld, f"stride_{name}": matrix.stride}
+        short = letter(name)
+        known |= {name: matrix.inner, f"ld{short}": matrix.ld, f"stride_{short}": matrix.stride}
+        known[f"{name}_list"] = matrix.addresses
         if name in images:
             lines = matrix.view[0] if case.order(name) == "row" else matrix.view[0].T
             known |= {name: np.ascontiguousarray(lines), f"ld{name}": lines.shape[1]}
@@ -88,14 +90,25 @@ def interpreted(program: Program, numbers: Numbers) -> Matrix:
         own = numpy_dtype(workspace.dtype)
         known[workspace.name] = np.full(evaluate(workspace.elements, case.sizes()), poison(own), own)
     between = {workspace.name for workspace in program.workspaces}
-    for kernel in program.kernels:
+    for kernel in _launched(program, case):
         arguments = {p.name: known[p.name] for p in kernel.launch_params}
         for p in kernel.matrices:
             if p.name in between:  # a kernel may read in words what another has written element by element
                 arguments[p.name] = cast("Matrix", known[p.name]).view(numpy_dtype(p.dtype))
         run(kernel, arguments)  # type: ignore[arg-type]
     _untouched(numbers, stored, "in the interpreter")
-    return stored["c"].view.copy()
+    return stored["c"].values
+
+
+def _launched(program: Program, case: Case) -> list[Kernel]:
+    """The kernels with something to do, as launchers have it (`Source.launches`)."""
+    sizes = {name: value for name, value in case.arguments().items() if isinstance(value, int)}
+
+    def groups(kernel: Kernel) -> list[int]:
+        layers = [] if kernel.layers is None else [sizes[kernel.layers.name]]
+        return [*layers, *(evaluate(extent, sizes) for extent in kernel.grid)]
+
+    return [] if 0 in groups(program.main) else [kernel for kernel in program.kernels if 0 not in groups(kernel)]
 
 
 def _on_device(numbers: Numbers, ours: Matrix, ways: Mapping[str, Way]) -> None:
@@ -115,27 +128,26 @@ def _on_device(numbers: Numbers, ours: Matrix, ways: Mapping[str, Way]) -> None:
         return
     for how, result in results[1:]:
         _require(None if same_bits(result, first) else "other bits than the first time", how)
-    # Matrix instructions sum in an order of their own.
-    if numbers.case.data == "short" and schedule.atom == "fma":
+    # Matrix instructions sum in an order of their own, and an epilogue's functions are each device's own.
+    if numbers.case.data == "short" and schedule.atom == "fma" and not numbers.case.spec.epilogue:
         off = int((ours != first).sum())
         _require(f"{off} elements are not the interpreter's" if off else None, "on the device")
 
 
 def _once(numbers: Numbers, way: Way, how: str) -> Matrix:
-    stored = {name: numbers.stored(name) for name in "abc"}
-    way(stored["a"], stored["b"], stored["c"])
+    stored = numbers.all_stored()
+    way(stored)
     _untouched(numbers, stored, how)
-    result = stored["c"].view.copy()
+    result = stored["c"].values
     _require(numbers.problem(result), how)
     return result
 
 
 def _untouched(numbers: Numbers, stored: Mapping[str, Stored], where: str) -> None:
-    """A and B are as they were, and so is what lies around all of them."""
+    """All but C is as it was, and so is what lies around all of them."""
     for name, matrix in stored.items():
         _require(None if matrix.intact else f"what lies around or between {name}'s lines was written to", where)
-        before = {"a": numbers.a, "b": numbers.b}.get(name)
-        kept = before is None or same_bits(matrix.view, before)
+        kept = name == "c" or same_bits(matrix.values, numbers.before(name))
         _require(None if kept else f"{name} was written to", where)
 
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
+from typing import Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.epilogue import OPERANDS
 from gemmgen.fuzz.case import Case, Data
 from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.oracle import Answer, answer, wide
 
 Matrix = npt.NDArray[np.generic]
+Form = Literal["vector", "matrix", "batch", "list"]
+
+
+class Sliceable(Protocol):
+    """An array of any library."""
+
+    def __getitem__(self, index: int, /) -> Self: ...
+
+
+Sliced = TypeVar("Sliced", bound=Sliceable)
 #: Elements before and after each matrix that nobody may touch; as many as device memory asks of where arrays begin.
 GUARD = 128
 #: Every byte of what nobody may use or overwrite. In all types of floats that is a NaN.
@@ -29,67 +41,101 @@ class Stored:
 
     Attributes:
         memory: all of it.
-        view: the matrices in it, [count, rows, cols].
+        view: the matrices in it, [count, rows, cols], as they follow each other.
+        begin: elements before the first one.
         ld, stride: elements between lines, and between matrices.
+        place: which of the matrices is that of each product.
+        form: what a call takes: a vector, a matrix, a batch, or matrices one by one.
         free: where the canaries are.
     """
 
     memory: Matrix
     view: Matrix
+    begin: int
     ld: int
     stride: int
+    place: tuple[int, ...]
+    form: Form
     free: npt.NDArray[np.bool_]
 
     @property
     def inner(self) -> Matrix:
         """From the first element to the last."""
-        return self.memory[GUARD:-GUARD]
+        return self.memory[self.begin : -GUARD]
 
     @property
     def intact(self) -> bool:
         """Whether every canary lives."""
         return bool((_bytes(self.memory)[self.free] == CANARY).all())
 
-    def as_call(self, batched: bool) -> Matrix:
-        """What a kernel is called with."""
-        return self.view if batched else cast("Matrix", self.view[0])
+    @property
+    def values(self) -> Matrix:
+        """What is there, product by product."""
+        return self.view[list(self.place)]
+
+    @property
+    def addresses(self) -> npt.NDArray[np.int64]:
+        """Where each product's matrix begins in `inner`."""
+        return np.array(self.place, np.int64) * self.stride
+
+    def call(self, view: Sliced) -> Sliced | list[Sliced]:
+        """What a kernel is called with, of a view such as `self.view`, or of one on a device."""
+        if self.form == "list":
+            return [view[place] for place in self.place]
+        return {"batch": lambda: view, "matrix": lambda: view[0], "vector": lambda: view[0][0]}[self.form]()
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a case multiplies: A, B and C before, [count, rows, cols] each."""
+    """What a case multiplies: A, B and C before, [count, rows, cols] each, and what the epilogue takes by name."""
 
     case: Case
     a: Matrix
     b: Matrix
     c: Matrix
+    operands: Mapping[str, Matrix] = field(default_factory=dict)
 
     @staticmethod
     def of(case: Case) -> Numbers:
-        """The same for the same case. C is full of canaries where it must not be read."""
+        """The same for the same case. What must not be read is full of canaries."""
         rng, spec = np.random.default_rng(case.seed), case.spec
-        a, b = (_draw(rng, case.data, spec.dtype, case.shape(name)) for name in "ab")
+        a, b = (_draw(rng, case.data, spec.element(name), case.shape(name)) for name in "ab")
         c = _draw(rng, case.data, spec.result, case.shape("c"))
-        if case.beta == 0:
-            _bytes(c)[:] = CANARY
-        return Numbers(case, a, b, c)
+        operands = {name: _draw(rng, case.data, spec.result, case.shape(name)) for name in spec.operands}
+        unread = [c] if case.beta == 0 and not spec.names_c else []
+        for matrix in [*unread, a, b] if not case.multiplies else unread:
+            _bytes(matrix)[:] = CANARY
+        return Numbers(case, a, b, c, operands)
+
+    def all_stored(self) -> dict[str, Stored]:
+        """Every matrix in fresh memory."""
+        return {name: self.stored(name) for name in ("a", "b", "c", *self.operands)}
+
+    def before(self, name: str) -> Matrix:
+        """What is in a matrix before the call."""
+        return {"a": self.a, "b": self.b, "c": self.c, **self.operands}[name]
 
     def stored(self, name: str) -> Stored:
         """One of the matrices in fresh memory."""
-        case, matrix = self.case, {"a": self.a, "b": self.b, "c": self.c}[name]
+        case, matrix, place = self.case, self.before(name), self.case.place(name)
+        vector = name not in "abc" and len(OPERANDS[name].axes) == 1
         ld, stride = case.pitch(name)
-        turned = case.order(name) == "col"
+        turned = case.order(name) == "col" and not vector
         lines = matrix.swapaxes(-1, -2) if turned else matrix
         count, slow, fast = lines.shape
-        span = (count - 1) * stride + (slow - 1) * ld + fast
-        item = matrix.dtype.itemsize
-        memory = np.full((span + 2 * GUARD) * item, CANARY, np.uint8).view(matrix.dtype)
+        span = (count - 1) * stride + (slow - 1) * ld + fast if lines.size else 0
+        item, begin = matrix.dtype.itemsize, GUARD + case.offset(name)
+        memory = np.full((begin + span + GUARD) * item, CANARY, np.uint8).view(matrix.dtype)
         free = np.ones(len(memory), np.bool_)
         steps = (stride, ld, 1)
-        view = np.lib.stride_tricks.as_strided(memory[GUARD:], lines.shape, [step * item for step in steps])
-        view[...] = lines
-        np.lib.stride_tricks.as_strided(free[GUARD:], lines.shape, steps)[...] = False
-        return Stored(memory, view.swapaxes(-1, -2) if turned else view, ld, stride, free)
+        view = np.lib.stride_tricks.as_strided(memory[begin:], lines.shape, [step * item for step in steps])
+        view[list(place if not vector else (0,))] = lines
+        np.lib.stride_tricks.as_strided(free[begin:], lines.shape, steps)[...] = False
+        shown = view.swapaxes(-1, -2) if turned else view
+        form: Form = "vector" if vector else "matrix" if not case.spec.batched else "batch"
+        if case.spec.listed and name in "abc":
+            form = "list"
+        return Stored(memory, shown, begin, ld, stride, place if not vector else (0,), form, free)
 
     # --- what must come out -----------------------------------------------------------------------
 
@@ -97,13 +143,19 @@ class Numbers:
     def answer(self) -> Answer:
         """Small whole numbers have exact sums."""
         case = self.case
-        factors = case.alpha, case.beta
-        return answer(case.spec, (self.a, self.b, self.c), factors, exact=case.data == "whole")
+        matrices, factors = (self.a, self.b, self.c), (case.alpha, case.beta)
+        operands = {name: self._operand(name) for name in self.operands}
+        return answer(case.spec, matrices, factors, operands, exact=case.data == "whole")
+
+    def _operand(self, name: str) -> Matrix:
+        """As a call takes it, of all products."""
+        return self.operands[name][0, 0] if len(OPERANDS[name].axes) == 1 else self.operands[name]
 
     def problem(self, result: Matrix) -> str | None:
         """What is wrong with a result, if anything. A NaN is never within a bound, nor equal to anything."""
         ours, right = wide(result), self.answer
-        if self.case.data == "whole" or not self.case.spec.accumulator.is_float:
+        spec = self.case.spec
+        if not spec.accumulator.is_float or (self.case.data == "whole" and not spec.epilogue):
             good, what = ours == wide(right.rounded), "not exact"
         else:
             good, what = right.holds(result), "out of the bound gamma_K |A||B|"

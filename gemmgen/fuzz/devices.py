@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gemmgen.errors import DeviceError
 from gemmgen.fuzz.case import OF_DEVICE, Case
 from gemmgen.fuzz.checks import Device, Place, Way
-from gemmgen.fuzz.data import GUARD, Matrix, Stored
+from gemmgen.fuzz.data import Matrix, Stored
 
 if TYPE_CHECKING:
     import cupy
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gemmgen.runtime.devices import DeviceInfo
     from gemmgen.runtime.sycl_devices import SyclDeviceInfo
 
+#: What is compiled, called with arguments by their names alone.
+Kernel = Callable[..., object]
 #: Of targets that cases are drawn for where nothing but the interpreter runs them.
 INTERPRETED = (
     *(("opencl", name) for name in ("intel", "khr", "portable")),
@@ -58,9 +60,15 @@ def _device(backend: str, platform: str | None, device: str | None, type_: str |
     return CudaDevice(cuda_devices.pick(device))
 
 
-def _factors(case: Case) -> tuple[float | None, float | None]:
+def _factors(case: Case) -> dict[str, float]:
     """alpha and beta where they are arguments."""
-    return None if case.spec.alpha is not None else case.alpha, None if case.spec.beta is not None else case.beta
+    given = (("alpha", case.spec.alpha, case.alpha), ("beta", case.spec.beta, case.beta))
+    return {name: value for name, folded, value in given if folded is None}
+
+
+def _on_host(stored: Mapping[str, Stored]) -> dict[str, object]:
+    """NumPy arrays, by the names of a call's arguments."""
+    return {name: x.call(x.view) for name, x in stored.items()}
 
 
 class OpenclDevice:
@@ -81,22 +89,20 @@ class OpenclDevice:
         from gemmgen.runtime.opencl import own_context
 
         kernel = gemmgen.compile(case.spec, case.schedule, backend="opencl", device=self._handle)
-        (alpha, beta), batched = _factors(case), case.spec.batched
-        another = cl.CommandQueue(own_context(self._handle), self._handle)
+        factors, another = _factors(case), cl.CommandQueue(own_context(self._handle), self._handle)
 
         def on(queue: cl.CommandQueue | None) -> Way:
-            def way(a: Stored, b: Stored, c: Stored) -> None:
-                operands = (x.as_call(batched) for x in (a, b, c))
-                kernel(*operands, alpha=alpha, beta=beta, queue=queue)
+            def way(stored: Mapping[str, Stored]) -> None:
+                kernel(**_on_host(stored), **factors, queue=queue)
 
             return way
 
-        def resident(a: Stored, b: Stored, c: Stored) -> None:
-            left, right, result = (on_device(x, another) for x in (a, b, c))
-            operands = (x if batched else x[0] for x in (left, right, result))
-            _, event = kernel(*operands, alpha=alpha, beta=beta, return_event=True)
+        def resident(stored: Mapping[str, Stored]) -> None:
+            there = {name: on_device(x, another) for name, x in stored.items()}
+            operands = {name: x.call(there[name]) for name, x in stored.items()}
+            _, event = kernel(**operands, **factors, return_event=True)
             event.wait()
-            cl.enqueue_copy(another, c.memory, result.base_data)
+            cl.enqueue_copy(another, stored["c"].memory, there["c"].base_data)
             another.finish()
 
         return {"NumPy arrays": on(None), "another queue": on(another), "device arrays": resident}
@@ -110,7 +116,7 @@ def on_device(stored: Stored, queue: cl.CommandQueue) -> cl.array.Array:
     memory, view = stored.memory, stored.view
     buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=memory)
     return pyopencl.array.Array(
-        queue, view.shape, view.dtype, strides=view.strides, data=buffer, offset=GUARD * view.itemsize
+        queue, view.shape, view.dtype, strides=view.strides, data=buffer, offset=stored.begin * view.itemsize
     )
 
 
@@ -128,11 +134,10 @@ class SyclDevice:
         """Raises: whatever the compiler or the launch has to say."""
         import gemmgen
 
-        kernel = gemmgen.compile(case.spec, case.schedule, backend="sycl", device=self._info)
-        (alpha, beta), batched = _factors(case), case.spec.batched
+        kernel: Kernel = gemmgen.compile(case.spec, case.schedule, backend="sycl", device=self._info)
 
-        def way(a: Stored, b: Stored, c: Stored) -> None:
-            kernel(*(x.as_call(batched) for x in (a, b, c)), alpha=alpha, beta=beta)
+        def way(stored: Mapping[str, Stored]) -> None:
+            kernel(**_on_host(stored), **_factors(case))
 
         return {"NumPy arrays": way}
 
@@ -153,18 +158,18 @@ class CudaDevice:
 
         import gemmgen
 
-        kernel = gemmgen.compile(case.spec, case.schedule, backend="cuda", device=self._info.number)
-        (alpha, beta), batched, number = _factors(case), case.spec.batched, self._info.number
+        kernel: Kernel = gemmgen.compile(case.spec, case.schedule, backend="cuda", device=self._info.number)
+        factors, number = _factors(case), self._info.number
 
         def on(make: Callable[[], cupy.cuda.Stream]) -> Way:
-            def way(a: Stored, b: Stored, c: Stored) -> None:
+            def way(stored: Mapping[str, Stored]) -> None:
                 with cupy.cuda.Device(number), make() as stream:
-                    memory = [cupy.asarray(x.memory) for x in (a, b, c)]
-                    views = [_view(m, x) for m, x in zip(memory, (a, b, c), strict=True)]
-                    kernel(*(v if batched else v[0] for v in views), alpha=alpha, beta=beta, stream=stream)
-                    stored: Matrix = memory[2].get(stream=stream)
+                    memory = {name: cupy.asarray(x.memory) for name, x in stored.items()}
+                    operands = {name: x.call(_view(memory[name], x)) for name, x in stored.items()}
+                    kernel(**operands, **factors, stream=stream)
+                    result: Matrix = memory["c"].get(stream=stream)
                     stream.synchronize()
-                    c.memory[:] = stored
+                    stored["c"].memory[:] = result
 
             return way
 
@@ -178,5 +183,5 @@ def _view(memory: cupy.ndarray, stored: Stored) -> cupy.ndarray:
     import cupy
 
     return cupy.ndarray(
-        stored.view.shape, stored.view.dtype, memory.data + GUARD * stored.view.itemsize, stored.view.strides
+        stored.view.shape, stored.view.dtype, memory.data + stored.begin * stored.view.itemsize, stored.view.strides
     )

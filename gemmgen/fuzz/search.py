@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
+from hypothesis.errors import HypothesisWarning
 
 from gemmgen.fuzz import strategies
 from gemmgen.fuzz.case import Case
@@ -79,7 +81,10 @@ class Search:
             suppress_health_check=list(HealthCheck),
         )(seeded(seed)(run))
         try:
-            run()
+            with warnings.catch_warnings():
+                # Of how a failure is to be printed, which is done otherwise.
+                warnings.simplefilter("ignore", HypothesisWarning)
+                run()
         except Exception:
             # What a case raised: hypothesis runs the smallest one last. Or it says that it did not fail each time.
             if self._failed is None:

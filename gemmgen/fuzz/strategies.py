@@ -16,7 +16,8 @@ from gemmgen import driver, presets
 from gemmgen.fuzz.case import Case, Data
 from gemmgen.fuzz.checks import Place
 from gemmgen.fuzz.data import POWERS_OF_TWO
-from gemmgen.ir.dtypes import F32, RESULTS, DType
+from gemmgen.fuzz.epilogues import epilogues
+from gemmgen.ir.dtypes import F32, RESULTS, STORED, DType, accumulator
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -56,7 +57,7 @@ OPERAND_CHANGES: dict[str, st.SearchStrategy[object]] = {
 #: Tiles and groups that most fields of rings go with; others are refused so often that little would be run.
 SHAPES = [((2, 4), (4, 8)), ((4, 4), (4, 8)), ((4, 4), (8, 4)), ((4, 8), (2, 16)), ((8, 8), (4, 8)), ((3, 4), (4, 8))]
 #: Of M, N and K; the most of them.
-LEAST, MOST = 1, (90, 90, 150)
+LEAST, MOST = 0, (90, 90, 150)
 
 orders: st.SearchStrategy[Order] = st.sampled_from(("row", "col"))
 
@@ -144,10 +145,14 @@ def rings(draw: st.DrawFn, place: Place) -> tuple[GemmSpec, Schedule]:
 
 @st.composite
 def specs(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
-    """Types, orders and factors, without sizes."""
+    """Types, orders, factors and an epilogue, without sizes."""
     dtype: DType = draw(st.sampled_from([F32, F32, *RESULTS])) if base.dtype == F32 else base.dtype
     result = draw(st.sampled_from(RESULTS[dtype])) if base.dtype == F32 else base.c_dtype
-    alphas, betas = ([None, 1.0, -2.0], [None, 0.0, 1.0, -1.0])
+    stored = draw(st.sampled_from([None, None, None, *STORED.get(dtype, ())])) if base.dtype == F32 else None
+    beta = draw(st.sampled_from([None, 0.0, 1.0, -1.0]))
+    # Of 0 and 1 nothing would be left to do.
+    alpha = draw(st.sampled_from([None, 1.0, -2.0] if beta == 1 else [None, 1.0, -2.0, 0.0]))
+    batched = draw(st.sampled_from([False, False, False, True]))
     return replace(
         base,
         dtype=dtype,
@@ -155,15 +160,21 @@ def specs(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
         a_order=draw(orders),
         b_order=draw(orders),
         c_order=draw(orders),
-        alpha=draw(st.sampled_from(alphas)),
-        beta=draw(st.sampled_from(betas)),
-        batched=draw(st.sampled_from([False, False, False, True])),
+        alpha=alpha,
+        beta=beta,
+        batched=batched,
+        listed=batched and draw(st.booleans()),
+        conj_a=dtype.real is not None and draw(st.booleans()),
+        conj_b=dtype.real is not None and draw(st.booleans()),
+        epilogue=draw(epilogues(accumulator(dtype))),
         wide=draw(st.sampled_from([False, False, False, True])),
+        a_dtype=stored if draw(st.booleans()) else None,
+        b_dtype=stored if draw(st.booleans()) else None,
     )
 
 
 def _up(size: int, unit: int) -> int:
-    return max(1, -(-size // unit)) * unit
+    return -(-size // unit) * unit
 
 
 @st.composite
@@ -173,7 +184,7 @@ def sized(draw: st.DrawFn, spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec
     sizes = [_up(draw(st.integers(LEAST, most)), unit) for most, unit in zip(MOST, units, strict=True)]
     (m, n, k), (of_m, of_n, of_k) = sizes, units
     spec = replace(spec, multiple_of=(of_m, of_n, of_k), ld_multiple=draw(st.sampled_from([1, 1, 4])))
-    if draw(st.integers(0, 2)) == 0:
+    if draw(st.integers(0, 2)) == 0 and 0 not in sizes:
         spec = replace(spec, m=m, n=n, k=k)
     return spec, (m, n, k)
 
@@ -197,15 +208,18 @@ def cases(draw: st.DrawFn, places: Sequence[Place], with_rings: bool = True) -> 
     data: Data = draw(st.sampled_from(kinds))
     factors = [x for x in (*POWERS_OF_TWO, 1.5) if data == "normal" or x in POWERS_OF_TWO]
     factors = factors if spec.accumulator.is_float else [1.0, -2.0]
+    # CUDA's vectors begin where memory does.
+    later = st.just(0) if place.backend == "cuda" else st.sampled_from([0, 0, 1, 3, 8])
     return Case(
         spec,
         schedule,
         size,
         place.backend,
         place.name,
-        count=draw(st.integers(1, 3)) if spec.batched else 1,
+        count=draw(st.sampled_from([1, 2, 3, 0])) if spec.batched else 1,
         pads=(draw(st.integers(0, 5)), draw(st.integers(0, 5)), draw(st.integers(0, 5))),
-        alpha=draw(st.sampled_from(factors)) if spec.alpha is None else complex(spec.alpha).real,
+        offsets=(draw(later), draw(later), draw(later)),
+        alpha=draw(st.sampled_from([*factors, 0.0])) if spec.alpha is None else complex(spec.alpha).real,
         beta=draw(st.sampled_from([0.0, *factors])) if spec.beta is None else complex(spec.beta).real,
         data=data,
         seed=draw(st.integers(0, 2**16)),

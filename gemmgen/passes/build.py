@@ -38,8 +38,8 @@ from gemmgen.spec import GemmSpec
 def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     """The kernels of a validated request, in statements on tiles."""
     if spec.alpha == 0:
-        plain = replace(Schedule(), name=schedule.name or schedule.slug())
-        return Program((build_scale(Plan(spec, plain, target)),))
+        scale = build_scale(Plan(spec, Schedule(), target))
+        return Program((replace(scale, name=schedule.slug()),))
     if schedule.atom == "dpas":
         return build_dpas(spec, schedule, target)
     if schedule.vector > 1:

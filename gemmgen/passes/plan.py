@@ -271,7 +271,7 @@ class Plan(Positions):
         for x in matrices:
             if x is None:
                 continue
-            if x.name not in sizes and self.spec.listed:
+            if x.step is None and x.name not in sizes:
                 out.append(Advance(x, Load(self.addresses(x), (BATCH,))))
             else:
                 out.append(Advance(x, BATCH * (x.step or sizes[x.name])))

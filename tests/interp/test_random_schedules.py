@@ -37,3 +37,25 @@ def test_rings(drawn: tuple[Case, Place]) -> None:
 def test_a_file_is_the_same_case(drawn: tuple[Case, Place]) -> None:
     case, _ = drawn
     assert Case.from_toml(case.to_toml(), "it") == case
+
+
+def test_what_is_drawn() -> None:
+    """Whatever the language has comes up in a few hundred cases: none of it is left out by what is refused."""
+    seen: set[str] = set()
+
+    @given(strategies.cases(ANY))
+    @budget(250)
+    def look(drawn: tuple[Case, Place]) -> None:
+        case, spec = drawn[0], drawn[0].spec
+        empty = {axis for axis, size in zip("mnk", case.size, strict=True) if size == 0}
+        flags = {name for name in ("batched", "listed", "wide", "conj_a", "conj_b") if getattr(spec, name)}
+        functions = {"formula" if function.name == "expr" else "function" for function in spec.functions}
+        stored = {f"{x} stored otherwise" for x in "ab" if spec.element(x) != spec.dtype}
+        others = {"offset": any(case.offsets), "alpha 0": case.alpha == 0, "no products": case.count == 0}
+        seen.update(empty, flags, functions, stored, {name for name, there in others.items() if there})
+
+    look()
+    assert seen == {
+        *("m", "n", "k", "batched", "listed", "wide", "conj_a", "conj_b", "formula", "function"),
+        *("a stored otherwise", "b stored otherwise", "offset", "alpha 0", "no products"),
+    }

@@ -1,0 +1,93 @@
+"""What `gemmgen fuzz` found in gemmgen itself, each as small as it made it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.fuzz.case import OF_DEVICE, Case
+from gemmgen.fuzz.checks import Place, check
+from gemmgen.fuzz.devices import OpenclDevice, SyclDevice
+from gemmgen.ir.dtypes import I8, I64, DType
+from gemmgen.oracle import answer
+from gemmgen.runtime.devices import DeviceInfo
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import GemmSpec
+from tests.device.naive import DEVICES
+from tests.support import sycl
+
+NAIVE = presets.load("naive").schedule
+
+
+def test_a_folded_alpha_of_0_refuses_long_names() -> None:
+    """The kernel of C alone was given its name as if by a user, whose names have a limit."""
+    a, b = Operand("local"), Operand("local", transposed=True)
+    long = Schedule((2, 4), (4, 8), run=(2, 4), k_step=2, a=a, b=b, register_stages=2, c_width=2)
+    assert len(long.slug()) > 64
+    source = driver.emit(GemmSpec(alpha=0.0, beta=0.5), long)
+    assert source.entry_points[0].name == long.slug()
+
+
+@pytest.mark.parametrize(("backend", "target"), [("opencl", "khr"), ("sycl", "sycl"), ("cuda", "sm_80")])
+def test_places_are_not_converted_to_int64(backend: str, target: str) -> None:
+    """OpenCL C had no name for it."""
+    spec = GemmSpec(dtype=I64, epilogue=("expr: acc + row",))
+    check(Case(spec, NAIVE, (3, 4, 5), backend, target), Place.named(backend, target))
+
+
+def test_a_residual_of_listed_matrices_is_looked_for_in_a_list() -> None:
+    """It lies a stride apart, whether A, B and C are listed or not."""
+    spec = GemmSpec(batched=True, listed=True, epilogue=("residual",))
+    check(Case(spec, NAIVE, (3, 4, 5), "sycl", "sycl", count=3), Place.named("sycl", "sycl"))
+
+
+@pytest.mark.parametrize("far", [-100.0, -300.0, -2000.0])
+def test_what_is_too_large_on_the_way_is_no_error(far: float) -> None:
+    """exp(90) is infinite in float32, so that -90 / (1 + exp(90)) is -0, not -7e-38; exp(2000) is, in float64."""
+    spec = GemmSpec(epilogue=("silu", "bias", "gelu"))
+    a, one = np.full((1, 1), far, np.float32), np.ones((1, 1), np.float32)
+    right = answer(spec, (a, one, None), operands={"bias": np.full(1, 0.25, np.float32)})
+    assert right.holds(right.rounded).all()
+    assert not right.holds((right.value + 1e-4).astype(np.float32)).any()
+    silu = answer(replace(spec, epilogue=("silu",)), (np.full((1, 1), -90, np.float32), one, None))
+    assert silu.holds(np.full((1, 1), -0.0, np.float32)).all()
+    assert not silu.holds(np.full((1, 1), -1e-30, np.float32)).any()
+
+
+#: Of whole numbers: signs, literals, and where the element is, each beside what has the sums' type.
+OF_WHOLE = (
+    "expr: min(abs(acc), 2) + max(-abs(row), acc) if abs(acc) < -3 else -acc",
+    "expr: 5 if acc == 7 else min(max(acc, row), 100)",
+    "leaky_relu(2)",
+)
+
+
+@pytest.mark.parametrize("dtype", [I8, I64], ids=str)
+@pytest.mark.parametrize("device", DEVICES)
+def test_abs_has_no_sign(device: DeviceInfo, dtype: DType) -> None:
+    """OpenCL's abs(int) is a uint, below which -3 is not; and min(long, int) is none of its functions."""
+    here = OpenclDevice(device)
+    place = Place("opencl", OF_DEVICE, here.target, here)
+    check(Case(GemmSpec(dtype=dtype, epilogue=OF_WHOLE), NAIVE, (5, 6, 7), target=OF_DEVICE), place)
+
+
+def test_names_of_two_words_convert_nothing(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    """`long long(row)` is not C++."""
+    file = tmp_path / "whole.cu"
+    file.write_text(driver.emit(GemmSpec(dtype=I64, epilogue=OF_WHOLE), NAIVE, "cuda").text)
+    flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-cubin", "-o", str(tmp_path / "x.cubin")]
+    result = subprocess.run([needs_tool("nvcc"), *flags, str(file)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@sycl.needs_device
+def test_names_of_two_words_convert_nothing_in_sycl() -> None:
+    here = SyclDevice(sycl.devices()[0])
+    case = Case(GemmSpec(dtype=I64, epilogue=OF_WHOLE), NAIVE, (5, 6, 7), "sycl", OF_DEVICE)
+    check(case, Place("sycl", OF_DEVICE, here.target, here))

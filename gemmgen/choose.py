@@ -5,6 +5,7 @@ from __future__ import annotations
 from gemmgen import presets
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
+from gemmgen.ir.warp_matrix import warp_atom
 from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -15,6 +16,8 @@ from gemmgen.waves import choose_tiles
 BLOCK_PRESET = "L3_SIMD_32x2_1x8"
 #: For those with asynchronous copies, where sizes or types are none that the model knows.
 ASYNC_PRESET = "async_8x8_8x16"
+#: For those with matrix instructions of a warp that have the types' own.
+MATRIX_PRESET = "mma_8x16_16x8"
 #: For all others, and for what the first two refuse.
 PORTABLE_PRESET = "lds_8x8_16x16_k8"
 #: For products of few elements, whose time is that of the call; compiled in 0.1 s where the others take 1 s or more.
@@ -46,6 +49,8 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
         return chosen
     elif device.features >= BLOCK_FEATURES:
         wanted = BLOCK_PRESET
+    elif "mma" in device.features and warp_atom("mma", spec.dtype) is not None:
+        wanted = MATRIX_PRESET
     elif "async_copy" in device.features:
         wanted = ASYNC_PRESET
     else:

@@ -91,6 +91,10 @@ def test_where_there_is_no_model() -> None:
     assert waves.choose_tiles(GemmSpec(), (999, 999, 999), TARGETS["sm_75"]) is None
     assert waves.choose_tiles(GemmSpec(), (999, 999, 999), TARGETS["intel"]) is None
     assert choose(GemmSpec(dtype=F64), (999, 999, 999), SM_90).asynchronous
+    assert not choose(GemmSpec(), None, SM_90).by_warps
+    assert choose(GemmSpec(dtype=F16), None, SM_80).by_warps
+    # Matrix instructions take elements as they are.
+    assert not choose(GemmSpec(dtype=F32, a_dtype=F16), None, SM_90).by_warps
 
 
 def test_more_products_want_other_tiles() -> None:

@@ -94,7 +94,7 @@ def test_where_there_is_no_model() -> None:
     assert not choose(GemmSpec(), None, SM_90).by_warps
     assert choose(GemmSpec(dtype=F16), None, SM_80).by_warps
     # Matrix instructions take elements as they are.
-    assert not choose(GemmSpec(dtype=F32, a_dtype=F16), None, SM_90).by_warps
+    assert not choose(GemmSpec(a_dtype=F16), None, SM_90).by_warps
 
 
 def test_more_products_want_other_tiles() -> None:

@@ -16,7 +16,7 @@ from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import BF16, F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.options import build_spec
-from gemmgen.reference import Bounded, finished
+from gemmgen.reference import Bounded, Doubles, finished, product
 from gemmgen.spec import GemmSpec
 
 Sizes = tuple[str | None, str | None, str | None]
@@ -26,7 +26,7 @@ _DEFAULT_SIZE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """A, B, what an epilogue takes by name and, where something reads it, C."""
+    """A, B, what prologues and an epilogue take by name and, where something reads it, C."""
 
     a: Matrix
     b: Matrix
@@ -48,7 +48,10 @@ class Matrices:
         types, result = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(spec.result)
         c = None if self.c is None else ordered(cast("Matrix", self.c.astype(result, copy=False)), spec.c_order)
         a, b = (cast("Matrix", x.astype(t, copy=False)) for x, t in zip((self.a, self.b), types, strict=True))
-        typed = {name: cast("Matrix", self.operands[name].astype(result, copy=False)) for name in spec.operands}
+        typed = {
+            name: cast("Matrix", self.operands[name].astype(numpy_dtype(spec.operand(name)), copy=False))
+            for name in spec.operands
+        }
         operands = {name: x if x.ndim == 1 else ordered(x, spec.c_order) for name, x in typed.items()}
         return type(self)(ordered(a, spec.a_order), ordered(b, spec.b_order), c, operands)
 
@@ -96,9 +99,10 @@ def load_or_random(
     a = _random(rng, spec.element("a"), (*batch, m, k)) if a is None else a
     b = _random(rng, spec.element("b"), (*batch, k, n)) if b is None else b
     c = _random(rng, spec.result, (*batch, m, n)) if any(s.beta or s.names_c for s in specs) else None
-    shapes = {"n": (n,), "m": (m,), "mn": (*batch, m, n)}
+    shapes = {"n": (n,), "m": (m,), "mn": (*batch, m, n), "k": (k,), "": (1,)}
     names = dict.fromkeys(name for other in specs for name in other.operands)
-    return Matrices(a, b, c, {name: _random(rng, spec.result, shapes[OPERANDS[name].axes]) for name in names})
+    drawn = {name: _random(rng, spec.operand(name), shapes[OPERANDS[name].axes]) for name in names}
+    return Matrices(a, b, c, drawn)
 
 
 def _asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
@@ -214,7 +218,9 @@ class Check:
         a, b = (
             np.conj(x.astype(exact)) if c else x.astype(exact) for x, c in zip((data.a, data.b), spec.conj, strict=True)
         )
-        reference, size = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
+        operands = {name: array.astype(np.float64) for name, array in data.operands.items()}
+        plain, terms, off = product(spec, cast("Doubles", a), cast("Doubles", b), operands)
+        reference, size = alpha * plain, abs(alpha) * terms
         if data.c is not None:
             c = data.c.astype(exact)
             reference, size = reference + beta * c, size + abs(beta) * np.abs(c)
@@ -224,10 +230,9 @@ class Check:
         parts = 1 if sums.real is None else 2
         steps = (data.sizes[2] + 2) * parts * (2 if (sums.real or sums) == F64 else 1)
         unit = steps * 0.5**sums.digits
-        bound = parts * ((unit / (1 - unit) + product_error) * size + steps * smallest(sums))
+        bound = parts * ((unit / (1 - unit) + product_error) * size + steps * smallest(sums)) + abs(alpha) * off
         bound = bound if sums.is_float else np.zeros_like(size)
         if spec.epilogue:
-            operands = {name: array.astype(np.float64) for name, array in data.operands.items()}
             old = None if data.c is None else data.c.astype(np.float64)
             whole = finished(spec, Bounded(cast("NDArray[np.float64]", reference), bound), old, operands)
             # An operand that is passed on as it is has no error.
@@ -241,11 +246,14 @@ class Check:
             bound = bound + 0.5**stored.digits * (np.abs(reference) + bound) + smallest(stored)
         gamma = "gamma_K" if parts == 1 else "2 gamma_2K"
         more = f" + {product_error:.2g} |A||B| of rounded elements" if product_error else ""
+        more += " through the prologue" if spec.prologue_a or spec.prologue_b else ""
         more += f"{' through the epilogue' * bool(spec.epilogue)}{f' and of rounding to {stored}' * (stored != sums)}"
         return cls(float((error / bound).max()), float(error.max()), f"{gamma} |A||B|{more}")
 
 
 def smallest(dtype: DType) -> float:
-    """The smallest normal number: below it digits are lost."""
+    """The smallest normal number: below it digits are lost; zero of whole numbers."""
+    if not dtype.is_float:
+        return 0.0
     # bfloat16 has float32's exponents.
     return float(np.finfo((F32 if dtype == BF16 else dtype).name).tiny)

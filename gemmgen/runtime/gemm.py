@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self, TypeVar, cast
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
+from gemmgen.runtime.extras import Extra
 from gemmgen.runtime.kernels import kernel_for
 from gemmgen.runtime.libraries import Dtype, Library
 from gemmgen.runtime.library_of import library_of
@@ -45,6 +45,8 @@ def gemm(
     transpose_b: bool = False,
     conjugate_a: bool = False,
     conjugate_b: bool = False,
+    prologue_a: str | None = None,
+    prologue_b: str | None = None,
     epilogue: str | Sequence[str] | None = None,
     dtype: object = None,
     out: AnyArray | None = None,
@@ -56,70 +58,32 @@ def gemm(
     """alpha * op(A) @ op(B) + beta * C, of any shapes and strides that `numpy.matmul` takes, after an epilogue.
 
     Args:
-        a, b: arrays of one library: NumPy's (or what makes one, such as lists), pyopencl's, CuPy's, torch's, or others
-            by `__cuda_array_interface__` and DLPack. Vectors, matrices, and stacks of them, which are broadcast.
-            Transposed views are read as they are; what has no contiguous lines is copied (pyopencl's is refused).
+        a, b: vectors, matrices, and stacks of them, which are broadcast, of one library: NumPy's, pyopencl's, CuPy's,
+            torch's, others by `__cuda_array_interface__` and DLPack. Transposed views are read as they are.
         c: what beta scales; not read where beta is 0. It gets the result where no out is given.
         alpha, beta: numbers, real ones where elements are; where alpha is 0, neither a nor b is read.
         transpose_a, transpose_b: whether rows and columns of the last two dimensions change places; of no vector.
         conjugate_a, conjugate_b: whether complex elements are conjugated.
-        epilogue: functions that the result goes through as it is stored, such as `"relu"` or `["bias", "gelu"]`
-            (docs/epilogues.md).
-        dtype: the result's type; None for what NumPy (or torch) gives. int8 gives int32, and float16 float32, without
-            loss where that is said here or by out.
+        prologue_a, prologue_b: what elements of a and b are made into before they are multiplied: `"b * b_scale"`.
+        epilogue: functions that the result goes through, such as `"relu"` or `["bias", "gelu"]` (docs/epilogues.md).
+        dtype: the result's type; None for NumPy's (or torch's). int32 of int8 and float32 of float16 lose nothing.
         out: where the result goes, of exactly its shape; may be c, but share no memory with a or b.
         schedule: a `Schedule` or the name of a preset; None for `gemmgen.choose`'s.
-        backend: None for that of the arrays; of NumPy's `opencl`, or `sycl`.
-        device: of NumPy's arrays, where to run: as for `gemmgen.compile`. Others' say it themselves.
-        operands: the arrays that the epilogue names, such as `bias`, of a's library. Of stacks, those with an element
-            for each column alone.
+        backend, device: of NumPy's arrays, where to run: as for `gemmgen.compile`. Others' say it themselves.
+        operands: the arrays that these name, such as `bias`, of a's library; of stacks none with an element a row.
 
     Returns: the array that the result went to, or a new one, of a's library. NumPy's is complete; pyopencl's carries
-    its event, and GPUs' are being computed on the current stream. Elements that no kernel has (long doubles, objects)
-    are multiplied by NumPy itself, unless a schedule, a backend or a device is named.
+    its event, and GPUs' are being computed on the current stream. NumPy itself multiplies what no kernel can (objects).
 
-    Raises: SpecError with every problem (a ValueError; a TypeError, too, where types are among them); ScheduleError,
-    DeviceError.
+    Raises: SpecError with every problem (a ValueError; of types a TypeError, too), ScheduleError, DeviceError.
     """
     expect_operands("gemm", operands)
-    library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
-    then = (epilogue,) if isinstance(epilogue, str) else tuple(epilogue or ())
-    extra = _Extra(then, operands, (bool(conjugate_a), bool(conjugate_b)))
+    extra = Extra.of(epilogue, (prologue_a, prologue_b), operands, (bool(conjugate_a), bool(conjugate_b)))
     turned = bool(transpose_a), bool(transpose_b)
-    request = _Request.of(library, (a, b, c, out), (alpha, beta), turned, dtype, extra)
-    result = request.run(schedule, backend, device)
+    library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
+    result = _Request.of(library, (a, b, c, out), (alpha, beta), turned, dtype, extra).run(schedule, backend, device)
     given = c if out is None else out
     return cast("AnyArray", library.finish(result) if given is None else given)
-
-
-@dataclass(frozen=True, slots=True)
-class _Extra:
-    """What is asked for beside the product.
-
-    Attributes:
-        operands: the epilogue's arrays, as they are given.
-        conj: whether A and B are conjugated.
-    """
-
-    epilogue: tuple[str, ...]
-    operands: Mapping[str, object]
-    conj: tuple[bool, bool]
-
-    @property
-    def reads_c(self) -> bool:
-        """Whether a function names what C held before. Raises: SpecError for what is no epilogue."""
-        return GemmSpec(epilogue=self.epilogue).names_c
-
-    def problems(self, product: Product | None, on_host: bool) -> list[str]:
-        """What gemm can't do, though kernels can."""
-        if not self.epilogue:
-            return [f"{name} means nothing without an epilogue that names it: leave it out" for name in self.operands]
-        if on_host:
-            return ["an epilogue is for elements that kernels have, and NumPy alone has these: cast a and b"]
-        of_rows = [name for name in self.operands if OPERANDS[name].axes != "n"]
-        if product is not None and product.batch and of_rows:
-            return [f"{' and '.join(of_rows)} can't be taken by a stack of products: call gemm for each of them"]
-        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +106,7 @@ class _Request:
     turned: tuple[bool, bool]
     product: Product
     types: Types
-    extra: _Extra
+    extra: Extra
 
     @classmethod
     def of(
@@ -152,7 +116,7 @@ class _Request:
         factors: tuple[complex, complex],
         turned: tuple[bool, bool],
         dtype: object,
-        extra: _Extra,
+        extra: Extra,
     ) -> Self:
         """Raises: SpecError, DtypeError with every problem."""
         problems: list[str] = []
@@ -177,7 +141,7 @@ class _Request:
             problems += _target_problems(library, "c" if out is None else "out", target, product, (a, b))
             problems += [] if addend is None or addend is target else _addend_problems(addend, target, library)
         if types is not None and not library.converts:
-            problems += _as_they_are(library, types, turned, a, b, target)
+            problems += _as_they_are(library, types, turned, (a, b), target, extra.stored(types.kernel, a, b))
         if problems or product is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
         return cls(library, a, b, addend, target, *factors, turned, product, types, extra)
@@ -211,12 +175,15 @@ class _Request:
 
     def _launch(self, into: Operand, schedule: Schedule | str | None, backend: str, device: object) -> None:
         library, types, product = self.library, self.types, self.product
-        a = self._ready(self.a, self.turned[0], column=False).broadcast(product.batch)
-        b = self._ready(self.b, self.turned[1], column=True).broadcast(product.batch)
+        stored = self.extra.stored(types.kernel, self.a, self.b)
+        own_a, own_b = (types.elements if dtype is None else numpy_dtype(dtype) for dtype in stored)
+        a = self._ready(self.a, own_a, self.turned[0], column=False).broadcast(product.batch)
+        b = self._ready(self.b, own_b, self.turned[1], column=True).broadcast(product.batch)
         calls = list(calls_of(a, b, stack_of(into, product)))
         first = calls[0]
         orders = first.a.order or "row", first.b.order or "row", first.c.order or "row"
-        spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, self.extra.epilogue, self.extra.conj)
+        beside = self.extra.epilogue, self.extra.conj, self.extra.prologues, stored
+        spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, *beside)
         own = library.device(self.a)
         if own is not None and device is not None:
             raise SpecError(
@@ -226,30 +193,18 @@ class _Request:
         if schedule is None and not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c)):
             schedule = UNALIGNED_PRESET
         kernel = kernel_for(backend, where, spec, schedule, (first.a.shape[-2], product.n, product.k))
-        elements, sums = numpy_dtype(types.kernel), numpy_dtype(types.sums)
-        operands = self._operands(sums)
+        elements, sums = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(types.sums)
+        type_a, type_b = elements
+        operands = self.extra.arrays(library, spec)
         for call in calls:
             kernel(
-                library.view(call.a, elements),
-                library.view(call.b, elements),
+                library.view(call.a, type_a),
+                library.view(call.b, type_b),
                 library.view(call.c, sums),
                 alpha=self.alpha,
                 beta=self.beta,
                 **operands,
             )
-
-    def _operands(self, dtype: Dtype) -> dict[str, object]:
-        """The epilogue's arrays in the type of C. Raises: SpecError."""
-        problems: list[str] = []
-        found: dict[str, object] = {}
-        for name, value in self.extra.operands.items():
-            operand = None if value is None else self.library.operand(name, value, problems, False)
-            if operand is not None:
-                as_it_is = operand.dtype == dtype and self.library.is_aligned(operand)
-                found[name] = self.library.view(operand if as_it_is else self.library.copy(operand, dtype), dtype)
-        if problems:
-            raise SpecError(problems)
-        return found
 
     def _on_host(self) -> Operand:
         """By NumPy, for elements that no device has."""
@@ -265,13 +220,13 @@ class _Request:
         self.library.assign(target, Operand(total, total.shape, total.strides, total.dtype))
         return target
 
-    def _ready(self, operand: Operand, turned: bool, column: bool) -> Operand:
+    def _ready(self, operand: Operand, dtype: Dtype, turned: bool, column: bool) -> Operand:
         """A or B as a stack of matrices that kernels can read: as it is, or else copied."""
         stack = operand.as_stack(turned, column)
-        known = operand.dtype == self.types.elements and operand.dtype.isnative
+        known = operand.dtype == dtype and operand.dtype.isnative
         if known and self.library.is_aligned(operand) and stack.order is not None:
             return stack
-        return self.library.copy(operand, self.types.elements).as_stack(turned, column)
+        return self.library.copy(operand, dtype).as_stack(turned, column)
 
     def _is_written_by_kernels(self, target: Operand) -> bool:
         held = self.types.is_held(target.dtype) and self.library.is_aligned(target)
@@ -286,9 +241,13 @@ def _spec(
     batched: bool,
     epilogue: tuple[str, ...],
     conj: tuple[bool, bool],
+    prologues: tuple[str | None, str | None],
+    stored: tuple[DType | None, DType | None],
 ) -> GemmSpec:
     a, b, c = orders
     spec = GemmSpec(dtype=dtype, c_dtype=sums, a_order=a, b_order=b, c_order=c, batched=batched, epilogue=epilogue)
+    (made_a, made_b), (a_dtype, b_dtype) = prologues, stored
+    spec = replace(spec, prologue_a=made_a, prologue_b=made_b, a_dtype=a_dtype, b_dtype=b_dtype)
     return replace(spec, conj_a=conj[0], conj_b=conj[1])
 
 
@@ -369,14 +328,20 @@ def _addend_problems(addend: Operand, target: Operand, library: Library) -> list
 
 
 def _as_they_are(
-    library: Library, types: Types, turned: tuple[bool, bool], a: Operand, b: Operand, target: Operand | None
+    library: Library,
+    types: Types,
+    turned: tuple[bool, bool],
+    operands: tuple[Operand, Operand],
+    target: Operand | None,
+    stored: tuple[DType | None, DType | None],
 ) -> list[str]:
     """What would take a copy, of arrays whose library makes none."""
+    a, b = operands
     named = (("a", a, a.as_stack(turned[0], column=False)), ("b", b, b.as_stack(turned[1], column=True)))
     problems = [
         f"{name} has dtype {x.dtype}, not {types.elements}: pass {name}.astype(np.{types.elements})"
-        for name, x, _ in named
-        if x.dtype != types.elements
+        for (name, x, _), own in zip(named, stored, strict=True)
+        if own is None and x.dtype != types.elements
     ]
     problems += [
         f"{name} has strides {x.strides} bytes, of no row- or column-major matrix: pass a copy without gaps, "

@@ -1,4 +1,4 @@
-"""Products with an epilogue: its operands, the answer, and the error that may be left."""
+"""Products with prologues or an epilogue: their operands, the answer, and the error that may be left."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemmgen.epilogue import OPERANDS
+from gemmgen.ir.dtypes import F64
 from gemmgen.ir.kernel import Program
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.reference import Bounded, finished
+from gemmgen.reference import Bounded, finished, product
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Matrix, Problem, interpret, stored, wide
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A product and what its epilogue takes besides."""
+    """A product and what its prologues and its epilogue take besides."""
 
     problem: Problem
     operands: dict[str, Matrix]
@@ -31,25 +32,37 @@ class Finished:
         problem = Problem.of(rng, spec, m, n, k, alpha, beta)
         if not beta and not spec.names_c and spec.result.is_float:
             problem.c[...] = np.nan
-        shapes = {"n": (n,), "m": (m,), "mn": (m, n)}
+        shapes = {"n": (n,), "m": (m,), "mn": (m, n), "k": (k,), "": (1,)}
         operands: dict[str, Matrix] = {}
         for name in spec.operands:
             shape = shapes[OPERANDS[name].axes]
             drawn = rng.standard_normal(shape) if spec.accumulator.is_float else rng.integers(-9, 10, shape)
-            operands[name] = cast("Matrix", drawn.astype(numpy_dtype(spec.result)))
+            operands[name] = cast("Matrix", drawn.astype(numpy_dtype(spec.operand(name))))
         return Finished(problem, operands)
 
     @property
     def expected(self) -> Bounded:
         """The answer and its bound."""
         problem, spec = self.problem, self.problem.spec
-        product = Bounded(problem.expected, problem.bound)
         operands = {name: wide(array) for name, array in self.operands.items()}
-        whole = finished(spec, product, wide(problem.c) if spec.names_c else None, operands)
+        total = self._product(operands)
+        whole = finished(spec, total, wide(problem.c) if spec.names_c else None, operands)
         if spec.result == spec.accumulator:
             return whole
         rounding: NDArray[np.float64] = 2.0**-spec.result.digits * (np.abs(whole.value) + whole.error) + 2.0**-24
         return Bounded(whole.value, whole.error + rounding)
+
+    def _product(self, operands: dict[str, NDArray[np.float64]]) -> Bounded:
+        """alpha * A * B + beta * C, before it is rounded to C's type where it goes through formulas."""
+        problem, spec = self.problem, self.problem.spec
+        if spec.prologue_a is None and spec.prologue_b is None:
+            return Bounded(problem.expected, problem.bound)
+        value, terms, off = product(spec, wide(problem.a), wide(problem.b), operands)
+        sums, alpha, old = spec.accumulator, float(problem.alpha.real), np.zeros(value.shape)
+        old = problem.beta.real * wide(problem.c) if problem.beta else old
+        steps = (problem.a.shape[1] + 3) * 2.0**-sums.digits * (2 if sums == F64 else 1) if sums.is_float else 0.0
+        error = steps / (1 - steps) * (abs(alpha) * terms + np.abs(old)) + abs(alpha) * off
+        return Bounded(alpha * value + old, error)
 
     def check(self, result: Matrix) -> None:
         """A NaN is never within a bound."""

@@ -23,6 +23,7 @@ LAYERS = {
     "names": 2,
     "formulas": 2,
     "epilogue": 3,
+    "prologue": 3,
     "spec": 3,
     "schedule": 3,
     "source": 3,

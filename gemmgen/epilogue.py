@@ -58,24 +58,40 @@ FUNCTIONS: dict[str, Function] = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What a formula may name besides: an array of C's type, which a call passes by that name.
+    """What a formula may name besides: an array that a call passes by that name.
 
     Attributes:
-        axes: `n`, an element for each column of C; `m`, one for each row; `mn`, one for each element.
+        axes: the sizes that it has: `n`, an element for each column of C; `m`, one for each row; `mn`, one for each
+            element; `k`, one for each column of A or row of B; ``, a single one.
         letter: what its leading dimension `ld<letter>` and its `stride_<letter>` go by, of a matrix.
+        of: the matrix whose elements go through the formula: C, of whose type it is then; A or B, and it is of the
+            type of sums.
     """
 
-    axes: Literal["n", "m", "mn"]
+    axes: Literal["n", "m", "mn", "k", ""]
     letter: str = ""
+    of: Literal["a", "b", "c"] = "c"
 
     @property
     def each(self) -> str:
         """In words."""
-        return {"n": "column", "m": "row", "mn": "element"}[self.axes]
+        along_rows = {"a": "m", "b": "k", "c": "m"}[self.of]
+        words = {"": "all", "mn": "each element", along_rows: "each row"}
+        return f"{words.get(self.axes, 'each column')} of {self.of.upper()}"
 
 
-#: In the order in which they follow C as a kernel's arguments.
+#: In the order in which they follow C as a kernel's arguments: first those of prologues (`gemmgen.prologue`).
 OPERANDS: dict[str, Operand] = {
+    "a_scale": Operand("m", of="a"),
+    "a_shift": Operand("m", of="a"),
+    "a_scale_k": Operand("k", of="a"),
+    "a_shift_k": Operand("k", of="a"),
+    "a_factor": Operand("", of="a"),
+    "b_scale": Operand("n", of="b"),
+    "b_shift": Operand("n", of="b"),
+    "b_scale_k": Operand("k", of="b"),
+    "b_shift_k": Operand("k", of="b"),
+    "b_factor": Operand("", of="b"),
     "bias": Operand("n"),
     "row_bias": Operand("m"),
     "scale": Operand("n"),
@@ -83,7 +99,7 @@ OPERANDS: dict[str, Operand] = {
     "residual": Operand("mn", "r"),
 }
 #: What a formula may name.
-NAMES = ("acc", "c", "row", "col", *OPERANDS)
+NAMES = ("acc", "c", "row", "col", *(name for name, operand in OPERANDS.items() if operand.of == "c"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,9 +50,10 @@ class _Hop:
     loads: float
     how: str
 
-    def bytes(self, spec: GemmSpec) -> float:
+    @property
+    def bytes(self) -> float:
         """As they are stored."""
-        return self.elements * spec.element(self.operand[0]).size
+        return self.elements * self.src.dtype.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,9 @@ class _Costs:
     fmas: int
     passed: int
 
-    def read(self, spec: GemmSpec, *spaces: Space) -> float:
+    def read(self, *spaces: Space) -> float:
         """How many bytes it reads from these."""
-        return sum(hop.bytes(spec) for hop in self.hops if hop.src.space in spaces)
+        return sum(hop.bytes for hop in self.hops if hop.src.space in spaces)
 
 
 def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
@@ -268,9 +269,9 @@ def _intensity(costs: _Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
     lines = ["flops per byte"]
     levels = (
         ("memory", once, "each element once: if caches serve all repeats"),
-        ("global", costs.read(spec, Space.GLOBAL, Space.IMAGE), "as loaded, repeats included"),
-        ("local", costs.read(spec, Space.LOCAL), "as read into registers"),
-        ("register", _into_registers(costs, spec), "all that is brought into registers"),
+        ("global", costs.read(Space.GLOBAL, Space.IMAGE), "as loaded, repeats included"),
+        ("local", costs.read(Space.LOCAL), "as read into registers"),
+        ("register", _into_registers(costs), "all that is brought into registers"),
     )
     for name, read, note in levels:
         if read:
@@ -295,8 +296,8 @@ def _account(spec: GemmSpec, schedule: Schedule, target: Target) -> list[str]:
     return [title, *(f"  {part / total:4.0%}  {name}" for name, part in parts.items() if part), f"  {total:.3g} in all"]
 
 
-def _into_registers(costs: _Costs, spec: GemmSpec) -> float:
-    return sum(hop.bytes(spec) for hop in costs.hops if hop.dst.space is Space.PRIVATE)
+def _into_registers(costs: _Costs) -> float:
+    return sum(hop.bytes for hop in costs.hops if hop.dst.space is Space.PRIVATE)
 
 
 # --- words ----------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[Literal["<", "<=", "==", "!="], bool]]
 }
 
 
-def parse(text: str) -> ast.expr:
+def parse(text: str, such_as: str = "acc * 0.5 + col") -> ast.expr:
     """The syntax tree of a text in which nothing is checked yet. Raises: SpecError that says where it goes wrong."""
     text = text.strip()
     if len(text) > MOST_CHARACTERS:
@@ -51,7 +51,7 @@ def parse(text: str) -> ast.expr:
         return ast.parse(text, mode="eval").body
     except SyntaxError as error:
         at = error.offset or len(text) + 1
-        raise SpecError(f"character {at}: {error.msg}: write one as acc * 0.5 + col") from None
+        raise SpecError(f"character {at}: {error.msg}: write one as {such_as}") from None
     except (RecursionError, MemoryError, ValueError):
         raise SpecError(f"nested deeper than {DEEPEST}: write it flatter") from None
 

@@ -105,7 +105,7 @@ def _only_kernel(source: Source) -> EntryPoint:
         raise ScheduleError("a Python module takes no batches: leave out --batched, or use gemmgen.compile")
     if source.operation == "gemm" and (source.spec.operands or source.spec.names_c):
         taken = ", ".join(source.spec.operands or ("c",))
-        raise ScheduleError(f"a Python module's epilogue takes no arrays, but this one {taken}: use gemmgen.compile")
+        raise ScheduleError(f"a Python module takes no arrays but A and B, but this one {taken}: use gemmgen.compile")
     if len(source.entry_points) > 1:
         raise ScheduleError(
             "a Python module holds one kernel, but split, packed and dpas need more: use gemmgen.compile"

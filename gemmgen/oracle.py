@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, DType
 from gemmgen.ir.numeric import convert
-from gemmgen.reference import Bounded, Doubles, finished
+from gemmgen.reference import Bounded, Doubles, finished, product
 from gemmgen.spec import GemmSpec
 
 Matrix = NDArray[np.generic]
@@ -117,21 +117,20 @@ def answer(
     (alpha, beta), sums = factors, spec.accumulator
     a, b = (np.conj(wide(x)) if conj else wide(x) for x, conj in zip(matrices[:2], spec.conj, strict=True))
     c = None if matrices[2] is None else wide(matrices[2])
+    given = {name: wide(array) for name, array in operands.items()}
     with np.errstate(invalid="ignore"):
-        value: Doubles = alpha * np.matmul(a, b)
-        size: Doubles = abs(alpha) * np.matmul(np.abs(a), np.abs(b))
+        value, size, off = product(spec, a, b, given)
+        value, size, off = cast("Doubles", alpha * value), abs(alpha) * size, abs(alpha) * off
     if alpha == 0:  # neither A nor B is read
-        value, size = np.zeros_like(value), np.zeros_like(size)
+        value, size, off = np.zeros_like(value), np.zeros_like(size), np.zeros_like(off)
     if beta:
         assert c is not None
         value, size = value + beta * c, size + abs(beta) * np.abs(c)
     steps = a.shape[-1] + MORE_ROUNDINGS
     # Where nothing is added up, nothing may be lost.
     error = np.where(size == 0, 0, (gamma(sums, a.shape[-1]) + product_error) * size + 2 * steps * least(sums))
-    if exact or not sums.is_float:
-        error = np.zeros_like(size)
+    error = np.zeros_like(size) if exact or not sums.is_float else error + off
     if spec.epilogue:
-        given = {name: wide(array) for name, array in operands.items()}
         whole = finished(spec, Bounded(value, error), c if spec.names_c else None, given)
         value, error = whole.value, whole.error
     return Answer(value, _stored(value, error, sums, spec.result), spec.result)

@@ -1,9 +1,10 @@
-"""What an epilogue makes of numbers, in float64, and how far off a device may be that computes in fewer digits."""
+"""What prologues and an epilogue make of numbers, in float64, and how far off a device of fewer digits may be."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ Doubles = NDArray[np.float64]
 FUNCTION_ULPS = 16
 #: Of a sum, a product or a quotient; OpenCL allows a quotient 2.5.
 OPERATION_ULPS = 3
+#: What is lost below the normal numbers of float16 at most.
+LEAST = 2.0**-24
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,7 @@ def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapp
     known |= {} if c is None else {"c": c}
     known |= {name: spread(name, array) for name, array in operands.items()}
     exact = {name: Bounded(array, np.zeros_like(array)) for name, array in known.items()}
-    sums = spec.accumulator
-    reader = _Reader(2.0**-sums.digits * (2 if sums == F64 else 1), sums.is_float, sums.largest)
+    reader = _Reader.of(spec)
     with np.errstate(all="ignore"):
         for function in spec.functions:
             product = reader.expr(function.value, {**exact, "acc": product})
@@ -51,9 +53,44 @@ def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapp
     return Bounded(np.broadcast_to(product.value, shape), np.broadcast_to(product.error, shape))
 
 
+def multiplied(spec: GemmSpec, name: str, stored: Doubles, operands: Mapping[str, Doubles]) -> Bounded:
+    """A (`a`) or B (`b`) after its prologue, rounded to the type that it is multiplied in.
+
+    Args:
+        stored: what the matrix holds.
+        operands: the prologue's, by name.
+    """
+    prologue = spec.prologue(name)
+    if prologue is None:
+        return Bounded(stored, np.zeros(stored.shape))
+    rows, cols = (np.arange(extent, dtype=np.float64) for extent in stored.shape[-2:])
+    places = {"row": rows[:, None], "k": cols} if name == "a" else {"k": rows[:, None], "col": cols}
+    taken = {x: spread(x, array) for x, array in operands.items() if OPERANDS[x].of == name}
+    exact = {x: Bounded(array, np.zeros_like(array)) for x, array in {name: stored, **places, **taken}.items()}
+    with np.errstate(all="ignore"):
+        made = _Reader.of(spec).expr(prologue.value, exact)
+        value, error = np.broadcast_to(made.value, stored.shape), np.broadcast_to(made.error, stored.shape)
+        if spec.dtype != spec.accumulator:
+            error = error + 0.5**spec.dtype.digits * (np.abs(value) + error) + LEAST
+    return Bounded(value, error)
+
+
+def product(
+    spec: GemmSpec, a: Doubles, b: Doubles, operands: Mapping[str, Doubles]
+) -> tuple[Doubles, Doubles, Doubles]:
+    """A * B after prologues; |A| |B|, how large its terms may be; and how far it is off by what A and B are."""
+    if spec.prologue_a is None and spec.prologue_b is None:
+        size: Doubles = np.abs(a) @ np.abs(b)
+        return a @ b, size, np.zeros_like(size)
+    left, right = multiplied(spec, "a", a, operands), multiplied(spec, "b", b, operands)
+    most_a, most_b = np.abs(left.value) + left.error, np.abs(right.value) + right.error
+    return left.value @ right.value, most_a @ most_b, left.error @ most_b + np.abs(left.value) @ right.error
+
+
 def spread(name: str, array: Doubles) -> Doubles:
-    """An operand in C's shape, as far as it can be broadcast to it."""
-    return array[:, None] if OPERANDS[name].axes == "m" else array
+    """An operand in the shape of its matrix, as far as it can be broadcast to it."""
+    operand = OPERANDS[name]
+    return array[:, None] if operand.each.startswith("each row") else array
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +102,12 @@ class _Reader:
     unit: float
     rounds: bool
     largest: float
+
+    @classmethod
+    def of(cls, spec: GemmSpec) -> Self:
+        """In the type of sums; the reference is rounded as well, which shows where that is float64."""
+        sums = spec.accumulator
+        return cls(2.0**-sums.digits * (2 if sums == F64 else 1), sums.is_float, sums.largest)
 
     def expr(self, node: Expr, known: Mapping[str, Bounded]) -> Bounded:
         match node:

@@ -9,6 +9,7 @@ from gemmgen.epilogue import OPERANDS, Applied, applied
 from gemmgen.errors import SpecError
 from gemmgen.fields import Kind, field_problems, is_whole
 from gemmgen.ir.dtypes import ALL_DTYPES, F32, MATRIX_DTYPES, RESULTS, STORED, DType, accumulator
+from gemmgen.prologue import prologue
 
 Order = Literal["row", "col"]
 ORDERS: tuple[str, ...] = ("row", "col")
@@ -25,6 +26,7 @@ _KINDS: dict[str, Kind] = {
         "three whole numbers, for m, n and k",
         lambda x: isinstance(x, tuple) and len(x) == 3 and all(map(is_whole, x)),
     ),
+    "str": ("a text, such as 'b * b_scale'", lambda x: isinstance(x, str)),
     "tuple[str, ...]": (
         "a tuple of texts, such as ('bias', 'gelu')",
         lambda x: isinstance(x, tuple) and all(isinstance(text, str) for text in x),
@@ -56,6 +58,8 @@ class GemmSpec:
             as they are loaded into registers.
         epilogue: functions of `gemmgen.epilogue` that elements of alpha * A * B + beta * C go through before they are
             stored, in order: `bias`, `clamp(0, 6)`, `expr: acc * 0.5 + col`.
+        prologue_a, prologue_b: what each element of A, and of B, is made into before it is multiplied, a formula of
+            `gemmgen.prologue`: `b * b_scale`. What it makes is of `dtype`.
         wide: whether leading dimensions are 64-bit integers, so that a matrix may span 2^31 elements and more; where
             folded sizes need that, it is so anyway (`is_wide`).
     """
@@ -80,6 +84,8 @@ class GemmSpec:
     wide: bool = False
     a_dtype: DType | None = None
     b_dtype: DType | None = None
+    prologue_a: str | None = None
+    prologue_b: str | None = None
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -99,11 +105,14 @@ class GemmSpec:
         if self.ld_multiple < 1:
             problems.append(f"leading dimensions are said to be multiples of {self.ld_multiple} < 1: say 1 if unknown")
         if not (wrong := self._type_problems()):
-            wrong = self._epilogue_problems()
+            wrong = [*self._epilogue_problems(), *self._prologue_problems()]
         if problems := [*problems, *wrong]:
             raise SpecError(problems)
         # As it is printed, so that equal ones are equal.
         object.__setattr__(self, "epilogue", tuple(function.text for function in self.functions))
+        for name in "ab":
+            if (made := self.prologue(name)) is not None:
+                object.__setattr__(self, f"prologue_{name}", made.text)
 
     def _epilogue_problems(self) -> list[str]:
         if self.epilogue and self.accumulator.real is not None:
@@ -113,6 +122,25 @@ class GemmSpec:
         except SpecError as error:
             return list(error.problems)
         return []
+
+    def _prologue_problems(self) -> list[str]:
+        problems: list[str] = []
+        for name in "ab":
+            if self._prologue_text(name) is None:
+                continue
+            if self.accumulator.real is not None:
+                problems.append(f"prologue_{name} takes real numbers, but dtype is {self.dtype}: apply it beforehand")
+            elif not (self.accumulator.is_float or self.accumulator == self.dtype):
+                problems.append(
+                    f"prologue_{name} makes elements of dtype {self.dtype}, which few whole numbers fit: use dtype "
+                    f"float32 with {name}_dtype {self.element(name)}"
+                )
+            else:
+                try:
+                    self.prologue(name)
+                except SpecError as error:
+                    problems += error.problems
+        return problems
 
     def _type_problems(self) -> list[str]:
         """Types that don't go together, and factors that the type of sums can't hold."""
@@ -156,6 +184,22 @@ class GemmSpec:
         """What A (`a`) or B (`b`) is stored in."""
         return {"a": self.a_dtype, "b": self.b_dtype}[name] or self.dtype
 
+    def _prologue_text(self, name: str) -> str | None:
+        return {"a": self.prologue_a, "b": self.prologue_b}[name]
+
+    def prologue(self, name: str) -> Applied | None:
+        """What the elements of A (`a`) or B (`b`) are made into before they are multiplied; None for nothing else."""
+        text = self._prologue_text(name)
+        return None if text is None else prologue(name, text, self.accumulator)
+
+    def made(self, name: str) -> DType:
+        """What A (`a`) or B (`b`) is of after its prologue; without one, what it is stored in."""
+        return self.element(name) if self.prologue(name) is None else self.dtype
+
+    def read(self, name: str, packed: bool) -> DType:
+        """What a kernel that multiplies finds A (`a`) or B (`b`) to be of: as it was packed, or as it is stored."""
+        return self.made(name) if packed else self.element(name)
+
     @property
     def result(self) -> DType:
         """The type of C."""
@@ -181,6 +225,9 @@ class GemmSpec:
     def formula(self, sign: str = "*") -> str:
         """`C = alpha * A * B + beta * C` with what is folded, as comments and docstrings have it."""
         a, b = (f"conj({name})" if conj else name for name, conj in zip("AB", self.conj, strict=True))
+        a, b = (
+            x if self._prologue_text(name) is None else f"prologue({x})" for name, x in zip("ab", (a, b), strict=True)
+        )
         terms = ((_times("alpha", self.alpha), f"{a} {sign} {b}"), (_times("beta", self.beta), "C"))
         return f"C = {' + '.join(times + term for times, term in terms if times is not None) or '0'}"
 
@@ -191,8 +238,13 @@ class GemmSpec:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """What the epilogue takes besides A, B and C, in the order of the kernel's arguments."""
-        return tuple(name for name in OPERANDS if any(name in function.names for function in self.functions))
+        """What prologues and the epilogue take besides A, B and C, in the order of the kernel's arguments."""
+        formulas = [*self.functions, *(made for name in "ab" if self.alpha != 0 and (made := self.prologue(name)))]
+        return tuple(name for name in OPERANDS if any(name in formula.names for formula in formulas))
+
+    def operand(self, name: str) -> DType:
+        """The type that one of those must have: C's, or for a prologue that of the sums."""
+        return self.result if OPERANDS[name].of == "c" else self.accumulator
 
     @property
     def names_c(self) -> bool:

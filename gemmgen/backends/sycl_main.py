@@ -27,6 +27,8 @@ def program(kernel: Kernel, spec: GemmSpec, between: Sequence[tuple[str, str]]) 
         raise ScheduleError(f"form main checks single products of float32, not {spec.label()}: use form header")
     if spec.epilogue:
         raise ScheduleError(f"form main checks plain products, not {', '.join(spec.epilogue)}: use form header")
+    if formulas := [text for text in (spec.prologue_a, spec.prologue_b) if text]:
+        raise ScheduleError(f"form main checks plain products, not prologues ({', '.join(formulas)}): use form header")
     transpose = kernel.scalars[0].name == "rows"
     arguments = ", ".join(["queue", *(p.name for p in kernel.params)])
     if transpose:

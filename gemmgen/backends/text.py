@@ -72,15 +72,17 @@ def computes(spec: GemmSpec) -> str:
     return f"{spec.formula()}{spec.then()}; {spec.label()}"
 
 
-def _epilogue(spec: GemmSpec) -> Notes:
-    """The epilogue's formulas, and the arrays that they take."""
+def _formulas(spec: GemmSpec) -> Notes:
+    """Those of prologues and of the epilogue, and the arrays that they take."""
     lines = [line for f in spec.functions for line in wrap(f"{f.name}: {f.formula}", WIDTH, subsequent_indent="    ")]
+    made = [f"{x.upper()}: {f.formula}" for x in "ab" if (f := spec.prologue(x)) is not None]
     arrays = ((name, OPERANDS[name]) for name in spec.operands)
     taken = [
-        f"{name}: an element for each {operand.each} of C" + (", stored as C is" if operand.letter else "")
+        f"{name}: an element for {operand.each}" + (", stored as C is" if operand.letter else "")
         for name, operand in arrays
     ]
-    return [("Epilogue", lines), ("Takes", taken)]
+    before = [line for text in made for line in wrap(text, WIDTH, subsequent_indent="    ")]
+    return [("Prologue", before), ("Epilogue", lines), ("Takes", taken)]
 
 
 def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> Notes:
@@ -102,16 +104,16 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         how = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then block reads of 8 words"
         ways = [("A", wrap(how, WIDTH)), ("B", wrap(how, WIDTH))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
-        return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_epilogue(spec), *unread]
+        return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
     by_lines = schedule.vector > 1 and spec.b_order == "row"
-    read = schedule.staged("b", spec.b_order)
+    a, read = schedule.staged("a", spec.a_order), schedule.staged("b", spec.b_order)
     read = replace(read, width=schedule.vector) if by_lines else read
     return [
         ("Schedule", wrap(text, WIDTH)),
-        ("A", wrap(_way(schedule.staged("a", spec.a_order), spec.a_order, spec.element("a"), target, words), WIDTH)),
-        ("B", wrap(_way(read, spec.b_order, spec.element("b"), target, words), WIDTH)),
+        ("A", wrap(_way(a, spec.a_order, spec.read("a", a.packed), target, words), WIDTH)),
+        ("B", wrap(_way(read, spec.b_order, spec.read("b", read.packed), target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
-        *_epilogue(spec),
+        *_formulas(spec),
         *unread,
     ]
 

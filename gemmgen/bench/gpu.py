@@ -176,7 +176,7 @@ def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = 
 
     if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
         raise SpecError(f"{schedule.slug()} has alpha or beta folded in, but A * B is measured: leave them run-time")
-    if spec.operands or spec.names_c or spec.a_dtype or spec.b_dtype:
+    if spec.operands or spec.names_c or spec.a_dtype or spec.b_dtype or spec.prologue_a or spec.prologue_b:
         raise SpecError(f"{schedule.slug()} takes other arrays, but A * B of one type is measured: leave them out")
     spec = replace(spec, batched=problem.size.batch > 0)
     kernel = cuda_kernel(spec, schedule, problem.device, exact, strict)

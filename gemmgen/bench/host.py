@@ -117,7 +117,7 @@ class OpenclKernel:
 
         if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
             raise SpecError(f"{schedule.slug()} has alpha or beta folded in: leave them run-time")
-        if spec.operands or spec.names_c or spec.a_dtype or spec.b_dtype:
+        if spec.operands or spec.names_c or spec.a_dtype or spec.b_dtype or spec.prologue_a or spec.prologue_b:
             raise SpecError(f"{schedule.slug()} takes other arrays than A and B of one type: leave them out")
         assert isinstance(device, DeviceInfo)
         spec = replace(spec, batched=size.batch > 0)

@@ -25,6 +25,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen emit --kernel transpose --sub-group 16",
         "gemmgen emit --backend sycl --preset register_8x8_4x4 --form main -o gemm.cpp",
         "gemmgen emit --preset lds_8x8_16x16_k8 --epilogue bias --epilogue 'clamp(0, 6)'",
+        "gemmgen emit --preset lds_8x8_16x16_k8 --b-dtype int8 --prologue-b '(b - b_shift) * b_scale'",
         "gemmgen emit --tile 8x4 --stop-after build",
         "gemmgen emit --backend cuda --preset async_8x8_16x16 --target sm_90 --strict -o gemm.cu",
     )
@@ -192,6 +193,7 @@ def _transpose(
 
     how = "preset schedule_file method tile group k_step sets".split()
     gemm_only = [*how, *"m n k multiple_of ld_multiple layout alpha beta a_dtype b_dtype c_dtype epilogue".split()]
+    gemm_only += ["prologue_a", "prologue_b"]
     given = (_option(name) for name in gemm_only if getattr(request, name) is not None)
     problems += (f"{option} means nothing to --kernel transpose: leave it out" for option in given)
     if request.name is not None and (problem := name_problem(request.name)):

@@ -26,7 +26,7 @@ _DEFAULT_SIZE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """A, B, what an epilogue takes by name and, where something reads it, C."""
+    """A, B, what prologues and an epilogue take by name and, where something reads it, C."""
 
     a: Matrix
     b: Matrix
@@ -48,7 +48,10 @@ class Matrices:
         types, result = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(spec.result)
         c = None if self.c is None else ordered(cast("Matrix", self.c.astype(result, copy=False)), spec.c_order)
         a, b = (cast("Matrix", x.astype(t, copy=False)) for x, t in zip((self.a, self.b), types, strict=True))
-        typed = {name: cast("Matrix", self.operands[name].astype(result, copy=False)) for name in spec.operands}
+        typed = {
+            name: cast("Matrix", self.operands[name].astype(numpy_dtype(spec.operand(name)), copy=False))
+            for name in spec.operands
+        }
         operands = {name: x if x.ndim == 1 else ordered(x, spec.c_order) for name, x in typed.items()}
         return type(self)(ordered(a, spec.a_order), ordered(b, spec.b_order), c, operands)
 
@@ -96,9 +99,10 @@ def load_or_random(
     a = _random(rng, spec.element("a"), (*batch, m, k)) if a is None else a
     b = _random(rng, spec.element("b"), (*batch, k, n)) if b is None else b
     c = _random(rng, spec.result, (*batch, m, n)) if any(s.beta or s.names_c for s in specs) else None
-    shapes = {"n": (n,), "m": (m,), "mn": (*batch, m, n)}
+    shapes = {"n": (n,), "m": (m,), "mn": (*batch, m, n), "k": (k,), "": (1,)}
     names = dict.fromkeys(name for other in specs for name in other.operands)
-    return Matrices(a, b, c, {name: _random(rng, spec.result, shapes[OPERANDS[name].axes]) for name in names})
+    drawn = {name: _random(rng, spec.operand(name), shapes[OPERANDS[name].axes]) for name in names}
+    return Matrices(a, b, c, drawn)
 
 
 def _asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
@@ -208,6 +212,7 @@ class Check:
             return cls(worst, distance, "0 of whole numbers")
         gamma = "gamma_K" if sums.real is None else "2 gamma_2K"
         more = f" + {product_error:.2g} |A||B| of rounded elements" if product_error else ""
+        more += " through the prologue" if spec.prologue_a or spec.prologue_b else ""
         more += " through the epilogue" * bool(spec.epilogue)
         more += f" and of rounding to {spec.result}" * (spec.result != sums)
         return cls(worst, distance, f"{gamma} |A||B|{more}")

@@ -177,6 +177,13 @@ class Request:
             complete=complete_epilogues,
         ),
     ] = None
+    prologue_a: Annotated[
+        str | None,
+        what("--prologue-a", metavar="FORMULA", text="What A's elements are made into: 'a * a_scale_k', say."),
+    ] = None
+    prologue_b: Annotated[
+        str | None, what("--prologue-b", metavar="FORMULA", text="The same of B: '(b - b_shift) * b_scale'.")
+    ] = None
     wide: Annotated[
         bool,
         typer.Option("--wide", help="Matrices of 2^31 elements and more.", rich_help_panel=WHAT),
@@ -225,7 +232,8 @@ class Request:
         factors = (self.alpha, self.beta)
         known = (*sizes, self.dtype, self.layout, *factors, *promises)
         types = (self.c_dtype, self.conj)
-        spec = build_spec(*known, self.batched, start, *types, self.epilogue, (self.a_dtype, self.b_dtype))
+        stored, made = (self.a_dtype, self.b_dtype), (self.prologue_a, self.prologue_b)
+        spec = build_spec(*known, self.batched, start, *types, self.epilogue, stored, made)
         return replace(spec, listed=spec.listed or self.listed, wide=spec.wide or self.wide)
 
     def _schedule(self, base: Document | None) -> Schedule:

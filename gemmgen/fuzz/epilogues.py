@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gemmgen.epilogue import EXPRESSION, FUNCTIONS, OPERANDS
+from gemmgen import epilogue
+from gemmgen.epilogue import EXPRESSION, FUNCTIONS
 from gemmgen.ir.dtypes import DType
 
 #: Numbers for functions that are given some.
 GIVEN = {"leaky_relu": ("0.25", "-2", "0"), "clamp": ("-1, 1", "0, 6", "-3, -3")}
 #: Functions of whole numbers.
 WHOLE = ("bias", "row_bias", "relu", "clamp", "residual", "scale", "row_scale")
-NAMES = ("acc", "acc", "acc", "c", "row", "col", *OPERANDS)
+NAMES = ("acc", "acc", *epilogue.NAMES)
 #: Formulas of one part, of two and of four, such that no argument is outside of what a function takes.
 OF_ONE = (
     *("-({})", "abs({})", "tanh({})", "erf({})", "exp(min({}, 3))", "log(1 + abs({}))", "sqrt(abs({}))"),

@@ -78,7 +78,7 @@ def together(program: Program) -> Kernel:
     """All kernels as one, to ask what a file with them holds: the main one's head, every body, and every parameter."""
     others = [kernel for kernel in program.kernels if kernel is not program.main]
     names: dict[str, Buffer | Var] = {}
-    for kernel in (program.main, *others):
+    for kernel in program.kernels:
         for param in kernel.params:
             # What one kernel reads another has written.
             if param.name not in names or (isinstance(param, Buffer) and param.writable):

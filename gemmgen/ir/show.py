@@ -9,6 +9,7 @@ from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
+from gemmgen.ir.steps import Step
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
@@ -250,11 +251,12 @@ def _on_tiles(stmt: TileStmt) -> str:
         case Fill(dst, value):
             return f"fill {_registers(dst)} = {show_expr(value)}"
         case Copy(dst, src, atom, width, ahead):
-            return f"{_registers(dst)} <- copy {atom.name} x{width}{' ahead' if ahead else ''} {_tile(src)}"
+            way = f"copy {atom.name} x{width}{' ahead' if ahead else ''}"
+            return f"{_registers(dst)} <- {way} {_tile(src)}{_made(stmt.prologue)}"
         case Stage():
             part = "" if stmt.part == "all" else f" {stmt.part}"
             via = f" via {stmt.via.name}" if stmt.via is not None else ""
-            return f"{_tile(stmt.dst)} <- stage{part} x{stmt.width} {_tile(stmt.src)}{via}"
+            return f"{_tile(stmt.dst)} <- stage{part} x{stmt.width} {_tile(stmt.src)}{via}{_made(stmt.prologue)}"
         case Mma():
             operands = zip((stmt.a, stmt.b), (stmt.a_k, stmt.b_k), stmt.conj, strict=True)
             a, b = (f"{'conj ' if c else ''}{_registers(r)}[k {show_expr(k)}]" for r, k, c in operands)
@@ -268,6 +270,10 @@ def _on_tiles(stmt: TileStmt) -> str:
             return f"update{wide} {_tile(dst)} = {_expr(alpha, 5)} * {_registers(acc)}{old}{then}"
         case PipeOp(verb, pipe):
             return f"{verb} {_pipe(pipe)}"
+
+
+def _made(prologue: Step | None) -> str:
+    return "" if prologue is None else f", made into {show_expr(prologue.value)}"
 
 
 def _pipe(pipe: Pipe) -> str:

@@ -1,4 +1,4 @@
-"""What is done to an element of C before it is stored."""
+"""What is done to an element of C before it is stored, and to one of A or B before it is multiplied."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from gemmgen.ir.expr import Expr, Var
 
 #: Where the element is in C.
 ELEMENT_ROW, ELEMENT_COL = Var("element_row"), Var("element_col")
+#: Where it is in A or B: along K, and which row of A or column of B.
+ELEMENT_K, ELEMENT_LINE = Var("element_k"), Var("element_line")
 
 
 def element(dtype: DType) -> Var:
@@ -23,11 +25,12 @@ def old(dtype: DType) -> Var:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of an epilogue's functions.
+    """One of an epilogue's functions, or a prologue.
 
     Attributes:
         name: for the name of what it makes.
-        value: in terms of `element`, `old`, `ELEMENT_ROW` and `ELEMENT_COL`.
+        value: in terms of `element`, `old`, `ELEMENT_ROW` and `ELEMENT_COL`; of a prologue, of `element`, `ELEMENT_K`
+            and `ELEMENT_LINE`.
     """
 
     name: str

@@ -113,6 +113,7 @@ class Copy:
     Attributes:
         width: elements that one instruction of `atom` moves.
         ahead: whether it may read what nothing was written to, because nobody uses it then.
+        prologue: what each element is made into.
     """
 
     dst: Registers
@@ -120,6 +121,7 @@ class Copy:
     atom: CopyAtom
     width: int = 1
     ahead: bool = False
+    prologue: Step | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class Stage:
             from the array `via`.
         via: the private array, [vectors per work-item][width].
         at_once: vectors of a work-item that the compiler is asked to unroll; 0 for all.
+        prologue: what each element is made into, on the half of the way that ends in local memory.
     """
 
     dst: Tile
@@ -141,6 +144,7 @@ class Stage:
     part: Literal["all", "load", "store"] = "all"
     via: Buffer | None = None
     at_once: int = 0
+    prologue: Step | None = None
 
 
 @dataclass(frozen=True, slots=True)

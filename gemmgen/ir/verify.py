@@ -14,7 +14,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
 from gemmgen.ir.scopes import Scope as _Scope
 from gemmgen.ir.show import headline, show_expr
-from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, Step, element, old
+from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
@@ -248,12 +248,15 @@ class _Verifier:
                 self._registers(dst, scope)
                 self._tile(src, scope)
                 self._convertible(dst.buffer, src.buffer, "both sides of the copy")
+                self._prologue(stmt.prologue, scope.inner())
                 self._atom_width(stmt, src.buffer)
                 self._needs(atom.needs, f"atom {atom.name}")
             case Stage(dst, src):
                 self._tile(dst, scope, written=True)
                 self._tile(src, scope)
-                self._same(dst.buffer.dtype, src.buffer.dtype, "both sides of the stage")
+                if stmt.prologue is None:
+                    self._same(dst.buffer.dtype, src.buffer.dtype, "both sides of the stage")
+                self._prologue(stmt.prologue, scope.inner())
                 self._require((dst.rows, dst.cols) == (src.rows, src.cols), "the tiles differ in size")
                 self._require(stmt.part == "all" or stmt.via is not None, f"a {stmt.part} with no registers between")
                 if stmt.via is not None:
@@ -282,6 +285,12 @@ class _Verifier:
         for step in steps:
             self._exprs((step.value,), scope)
             self._same(step.value.dtype, dtype, f"{step.name} and the sums")
+
+    def _prologue(self, prologue: Step | None, scope: _Scope) -> None:
+        if prologue is not None:
+            for name in (element(prologue.value.dtype), ELEMENT_K, ELEMENT_LINE):
+                self._bind(name, scope)
+            self._exprs((prologue.value,), scope)
 
     def _registers(self, registers: Registers, scope: _Scope) -> None:
         buffer = registers.buffer

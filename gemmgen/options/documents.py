@@ -135,8 +135,17 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
         named = "".join(name for name, said in zip("ab", conj, strict=True) if said)
         then = _texts(table.get("epilogue", []), "epilogue", problems)
         stored = tuple(str(table[key]) if key in table else None for key in ("a_dtype", "b_dtype"))
+        made = tuple(_word(table.get(key), key, problems) for key in ("prologue_a", "prologue_b"))
         known = (m, n, k, dtype, layout, alpha, beta, multiple_of, ld_multiple)
-        spec = build_spec(*known, many, c_dtype=c_type, conj=named, epilogue=then, stored=(stored[0], stored[1]))
+        spec = build_spec(
+            *known,
+            many,
+            c_dtype=c_type,
+            conj=named,
+            epilogue=then,
+            stored=(stored[0], stored[1]),
+            prologues=(made[0], made[1]),
+        )
         return replace(spec, listed=listed, wide=wide)
     except SpecError as error:
         problems += error.problems

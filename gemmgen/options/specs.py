@@ -28,6 +28,7 @@ def build_spec(
     conj: str | None = None,
     epilogue: Sequence[str] | None = None,
     stored: tuple[str | None, str | None] = (None, None),
+    prologues: tuple[str | None, str | None] = (None, None),
 ) -> GemmSpec:
     """A spec from options as they are written; what is not given is as in `base`.
 
@@ -41,7 +42,7 @@ def build_spec(
     element, result, a_dtype, b_dtype = _types(base, dtype, c_dtype, stored, problems)
     orders = (base.a_order, base.b_order, base.c_order)
     sums = accumulator(element)
-    conjugated = (base.conj_a, base.conj_b) if conj is None else _conjugated(conj, problems)
+    conj_a, conj_b = (base.conj_a, base.conj_b) if conj is None else _conjugated(conj, problems)
     factors = [_factor(key, text, sums, problems) for key, text in (("alpha", alpha), ("beta", beta))]
     try:
         orders = orders if layout is None else parse_orders(layout.replace(" ", ""))
@@ -52,15 +53,22 @@ def build_spec(
     try:
         factor = alpha_beta[0], alpha_beta[1]
         sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result)
-        conj_a, conj_b = conjugated
         then = base.epilogue if epilogue is None else tuple(epilogue)
         spec = replace(sized, batched=batched or base.batched, listed=base.listed, epilogue=then)
         spec = replace(spec, conj_a=conj_a, conj_b=conj_b, wide=base.wide, a_dtype=a_dtype, b_dtype=b_dtype)
+        spec = _with_prologues(spec, base, prologues)
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from None
     if problems:
         raise SpecError(problems)
     return spec
+
+
+def _with_prologues(spec: GemmSpec, base: GemmSpec, given: tuple[str | None, str | None]) -> GemmSpec:
+    """Those that are given, or else as in `base`. Raises: SpecError."""
+    known = base.prologue_a, base.prologue_b
+    made_a, made_b = (old if text is None else text for text, old in zip(given, known, strict=True))
+    return replace(spec, prologue_a=made_a, prologue_b=made_b)
 
 
 def _types(

@@ -11,7 +11,7 @@ from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Let, Mma, PipeOp, Stage, Stmt, Sum, Tile, Update
 from gemmgen.ir.target import Target
-from gemmgen.passes import epilogue
+from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.dpas import build_dpas
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan, update_comment
@@ -74,7 +74,8 @@ class _Gemm(Plan):
         if self.schedule.slices > 1:
             kk = SLICE * self.slice_depth + kk
         if path.staged is None:
-            return (Copy(path.registers, self._source(path, k0 + kk), path.atom, path.width),)
+            made = None if path.name in self.packed else prologue.step(self, path.name, in_registers=True)
+            return (Copy(path.registers, self._source(path, k0 + kk), path.atom, path.width, prologue=made),)
         along_fast = path.staged.transposed == (path.name == "b")
         offset = (Const(0), kk) if along_fast else (kk, Const(0))
         tile = replace(
@@ -93,7 +94,8 @@ class _Gemm(Plan):
         origin = logical[::-1] if path.transposed else logical
         source = Tile(path.matrix, origin, path.staged.rows, path.staged.cols, path.transposed)
         atom, width = self.stage_atom(path, operand)
-        return (Stage(path.staged, source, atom, width, via=self.via(path, width)),)
+        made = None if path.name in self.packed else prologue.step(self, path.name)
+        return (Stage(path.staged, source, atom, width, via=self.via(path, width), prologue=made),)
 
     def _inner_steps(self, k0: Expr) -> Body:
         """The products of one step of K."""
@@ -270,6 +272,7 @@ class _Gemm(Plan):
         order += self.per_matrix(self.a.matrix, self.b.matrix)
         order += [] if self.schedule.split > 1 else [self.beta]
         order += self.per_matrix(self.c) if self.result == self.c else [self.result]
+        order += prologue.parameters(self, {"a", "b"} - {*self.packed})
         order += epilogue.parameters(self) if self.result == self.c else ()
         return tuple(p for p in order if isinstance(p, Buffer | Var))
 

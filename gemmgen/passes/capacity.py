@@ -35,7 +35,7 @@ def local_bytes(spec: GemmSpec, s: Schedule, target: Target) -> int:
     for x, o, rows, cols in (("a", a, s.block_tile[0], s.k_step), ("b", b, s.k_step, s.block_tile[1])):
         if o.memory == "local":
             slow, fast = (cols, rows) if o.transposed else (rows, cols)
-            total += s.stages * slow * (fast + o.pad) * spec.element(x).size
+            total += s.stages * slow * (fast + o.pad) * spec.made(x).size
     partial = s.slices * s.block_tile[0] * s.block_tile[1] * spec.accumulator.size if s.slices > 1 else 0
     both = max(total, partial) if "reused_local_memory" in target.features else total + partial
     return both + 16 * (s.stages // s.mbarrier if s.mbarrier else 0)
@@ -57,5 +57,5 @@ def register_bytes(spec: GemmSpec, s: Schedule) -> int:
     via = 0
     if s.prefetch:
         for x, o, count in (("a", s.a, s.block_tile[0] * s.k_step), ("b", s.b, s.k_step * s.block_tile[1])):
-            via += -(-count // work_items) * spec.element(x).size if o.memory == "local" else 0
+            via += -(-count // work_items) * spec.read(x, o.packed).size if o.memory == "local" else 0
     return (rows * cols + a + b) * spec.accumulator.size + via

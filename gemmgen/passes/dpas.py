@@ -32,7 +32,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.passes import epilogue
+from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.loops import loop
@@ -94,6 +94,8 @@ class _Dpas(Plan):
         place = (ROW, COL) if order == "row" else (COL, ROW)
         where = (Let(at, expr) for at, expr in zip((ROW, COL), self._packed_place(name), strict=True))
         value = Buffer("value", self.spec.dtype, Space.PRIVATE, Layout.packed())
+        load = Move(value, (), matrix, place, SCALAR, 1)
+        step = prologue.step(self, name)
         total = to.shape[0]
         body: Body = (
             Let(CHUNKS, self.chunks),
@@ -105,13 +107,13 @@ class _Dpas(Plan):
                     Let(INSIDE, ELEMENT % size),
                     *where,
                     Alloc(value),
-                    Move(value, (), matrix, place, SCALAR, 1),
+                    *((load,) if step is None else prologue.copied(step, load)),
                     Store(to, (ELEMENT,), Load(value, ())),
                 ),
             ),
         )
         pitch = self.pitch(name)
-        listed = (self.m if name == "a" else self.n, self.k, matrix, pitch, to)
+        listed = (self.m if name == "a" else self.n, self.k, matrix, pitch, to, *prologue.parameters(self, name))
         return Kernel(
             name=f"{self.name}_pack_{name}",
             params=tuple(p for p in listed if isinstance(p, Buffer | Var)),

@@ -17,7 +17,7 @@ from gemmgen.passes.plan import Plan
 
 def operands(plan: Plan) -> tuple[Buffer, ...]:
     """The arrays that the functions take, in the order of `OPERANDS`; of a batch, vectors serve all products."""
-    return tuple(_operand(plan, name) for name in plan.spec.operands)
+    return tuple(_operand(plan, name) for name in plan.spec.operands if OPERANDS[name].of == "c")
 
 
 def _operand(plan: Plan, name: str) -> Buffer:

@@ -35,6 +35,7 @@ from gemmgen.passes.epilogue import applied, finished
 from gemmgen.passes.lanes import fill_vectors, multiply_vectors, update_vectors
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_INDEX
+from gemmgen.passes.prologue import copied, staged
 from gemmgen.passes.warp_tiles import load_lines, multiply_by_warp
 
 PLANE = Var("s")
@@ -117,7 +118,8 @@ class _Expander:
         move = Move(copy.dst.buffer, at, src.buffer, (*src.origin[:-2], *place), copy.atom, width, ahead=copy.ahead)
         rounds = {slow_var: slow.values // slow_width, fast_var: fast.values // fast_width}
         outer, inner = (fast_var, slow_var) if along_slow else (slow_var, fast_var)
-        return loop(outer, rounds[outer], loop(inner, rounds[inner], (move,)))
+        load = (move,) if copy.prologue is None else copied(copy.prologue, move)
+        return loop(outer, rounds[outer], loop(inner, rounds[inner], load))
 
     def _update(self, update: Update) -> Body:
         """C, element by element."""
@@ -300,6 +302,8 @@ def _blend(update: Update, old: Expr, column: Expr) -> Expr:
 def _stage_vector(stage: Stage, src_at: tuple[Expr, ...], dst_at: tuple[Expr, ...], along: bool) -> Body:
     """One work-item's vector from global to local memory, or one half of its way."""
     src, dst, atom, width = stage.src.buffer, stage.dst.buffer, stage.atom, stage.width
+    if stage.prologue is not None and stage.part != "load":
+        return staged(stage.prologue, stage, Move(dst, dst_at, src, src_at, atom, width), along, ROW)
     if stage.part == "all":
         if along or width == 1:
             return (Move(dst, dst_at, src, src_at, atom, width),)

@@ -74,8 +74,8 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
 
 def _as_they_are(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Instructions take what memory holds."""
-    for name in "ab":
-        if (stored := spec.element(name)) != spec.dtype:
+    for name, operand in (("a", s.a), ("b", s.b)):
+        if (stored := spec.read(name, operand.packed or s.atom == "dpas")) != spec.dtype:
             yield f"{name}_dtype {stored}, but atom {s.atom} takes A and B as they are: use atom fma, or leave it out"
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Load, Var, both, ceil_div, number, select
+from gemmgen.ir.expr import Const, Expr, Load, Var, both, ceil_div, convert, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stmt, Store
+from gemmgen.passes import prologue
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import BATCH, BATCH_COUNT, BLOCK, LOCAL_COL, LOCAL_ROW, call
 
@@ -40,6 +41,7 @@ def build_pack(plan: Plan) -> Kernel:
             *(v for v in sizes if isinstance(v, Var)),
             *(p for job in jobs for p in plan.per_matrix(job.source)),
             *kept,
+            *prologue.parameters(plan, plan.packed),
         ),
         body=(
             *plan.released(),
@@ -98,7 +100,7 @@ class _Job:
     @property
     def tile(self) -> Buffer:
         """Where a block is turned."""
-        return Buffer(f"{self.name}_tile", self.source.dtype, Space.LOCAL, Layout.packed(SIDE, SIDE, pad=1))
+        return Buffer(f"{self.name}_tile", self.target.dtype, Space.LOCAL, Layout.packed(SIDE, SIDE, pad=1))
 
     def body(self) -> Body:
         """What a group does with one block."""
@@ -108,31 +110,37 @@ class _Job:
         down = _PART * ROWS + LOCAL_ROW
         at = (slow0 + down, fast0 + LOCAL_COL)
         if not self.turned:
-            return (*starts, _parts(self._inside(at, Store(self.target, at, self._element(at)))))
+            return (*starts, _parts(self._inside(at, self._element(at, self.target, at))))
         tile = self.tile
         read = (fast0 + down, slow0 + LOCAL_COL)
         return (
             *starts,
             Comment("Read by lines, written by lines: turned in between."),
-            _parts(Store(tile, (down, LOCAL_COL), self._element(read))),
+            _parts(self._element(read, tile, (down, LOCAL_COL))),
             Barrier(),
-            _parts(self._inside(at, Store(self.target, at, Load(tile, (LOCAL_COL, down))))),
+            _parts(self._inside(at, (Store(self.target, at, Load(tile, (LOCAL_COL, down))),))),
         )
 
-    def _inside(self, at: tuple[Expr, Expr], store: Store) -> If:
+    def _inside(self, at: tuple[Expr, Expr], body: Body) -> Body:
         """What the last blocks have beyond whole tiles is not there."""
         slow, fast = self.named
-        return If(both(at[0] < slow, at[1] < fast), (store,))
+        return (If(both(at[0] < slow, at[1] < fast), body),)
 
-    def _element(self, at: tuple[Expr, Expr]) -> Expr:
-        """An element of the matrix; zero past its edges."""
+    def _element(self, at: tuple[Expr, Expr], to: Buffer, place: tuple[Expr, Expr]) -> Body:
+        """Stores an element of the matrix, or what its prologue makes of it; zero past its edges."""
         rows, cols = self.source.shape
-        return select(both(at[0] < rows, at[1] < cols), Load(self.source, at), number(0, self.source.dtype))
+        inside, element = both(at[0] < rows, at[1] < cols), Load(self.source, at)
+        step = prologue.step(self.plan, self.name)
+        names: Body = ()
+        value: Expr = element
+        if step is not None:
+            names, value = prologue.applied(step, self.source, element, at, inside)
+        return (*names, Store(to, place, select(inside, convert(value, to.dtype), number(0, to.dtype))))
 
 
 def _blocks(slow: Expr, fast: Expr) -> Expr:
     return ceil_div(slow, SIDE) * ceil_div(fast, SIDE)
 
 
-def _parts(stmt: Stmt) -> For:
-    return For(_PART, Const(0), Const(SIDE // ROWS), 1, (stmt,), unroll=True, exact=True)
+def _parts(body: Body) -> For:
+    return For(_PART, Const(0), Const(SIDE // ROWS), 1, body, unroll=True, exact=True)

@@ -139,7 +139,7 @@ class Plan(Positions):
         slow, fast = self.packed_axes(name)
         contracted = int((name == "a") != self.is_transposed(name))
         layout = Layout.pitched(self.whole(slow), self.whole(fast), self.named_whole(fast))
-        return Buffer(f"{name}_packed", self.spec.element(name), Space.GLOBAL, layout, writable, contracted)
+        return Buffer(f"{name}_packed", self.spec.made(name), Space.GLOBAL, layout, writable, contracted)
 
     @cached_property
     def a(self) -> Path:
@@ -179,14 +179,16 @@ class Plan(Positions):
         slow, fast = (cols, rows) if turned else (rows, cols)
         ring = (self.schedule.stages,) if self.schedule.stages > 1 else ()
         layout = Layout.packed(*ring, slow, fast, pad=operand.pad)
-        buffer = Buffer(f"{name}_shared", self.spec.element(name), Space.LOCAL, layout)
+        buffer = Buffer(f"{name}_shared", self.spec.made(name), Space.LOCAL, layout)
         origin = (Const(0),) * (len(ring) + 2)
         return Tile(buffer, origin, rows, cols, turned, self.pipe if ring else None)
 
     def _path(
         self, name: str, operand: Operand, matrix: Buffer, transposed: bool, staged: Tile | None, fragment: Fragment
     ) -> Path:
-        atom, width = self._fill_atom(operand, staged, fragment, matrix.dtype)
+        atom, width = self._fill_atom(
+            operand, staged, fragment, matrix.dtype if staged is None else staged.buffer.dtype
+        )
         if self.warp_atom is not None and staged is not None:
             atom, width = self._line_atom(name, staged, fragment)
         if atom is IMAGE_BLOCK_READ:
@@ -233,7 +235,8 @@ class Plan(Positions):
     def stage_atom(self, path: Path, operand: Operand) -> tuple[CopyAtom, int]:
         """The instruction that fills local memory, and how many neighbours it moves."""
         if not operand.async_copy:
-            return self.vector(operand.width, path.matrix.dtype)
+            kept = path.matrix if path.staged is None else path.staged.buffer
+            return self.vector(operand.width, max(path.matrix.dtype, kept.dtype, key=lambda dtype: dtype.size))
         along = path.staged is not None and path.staged.transposed == path.transposed
         return ASYNC_COPY, ASYNC_COPY.widest(operand.width, path.matrix.dtype.size) if along else 1
 

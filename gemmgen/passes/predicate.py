@@ -8,14 +8,29 @@ single elements where they don't. Stores happen inside the matrix only.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gemmgen.ir.affine import Scope
 from gemmgen.ir.atoms import SCALAR, aligned
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Load, Select, Var, all_of, convert, is_const, minimum, number, select, wrap
+from gemmgen.ir.expr import (
+    Bin,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    all_of,
+    convert,
+    is_const,
+    minimum,
+    number,
+    select,
+    wrap,
+)
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Stmt, Store
-from gemmgen.ir.visit import walk_expr
+from gemmgen.ir.visit import map_expr, walk_expr
 from gemmgen.passes.expand import ELEMENT
 from gemmgen.passes.loops import loop
 
@@ -61,6 +76,8 @@ class _Guard:
                 return (Block(self.body(body, scope)),)
             case Store(buffer, index, _) if buffer.space is Space.GLOBAL:
                 return _only_where(self._outside(buffer, index, (1,) * len(index), scope), (stmt,))
+            case Store() | Let():
+                return (replace(stmt, value=map_expr(stmt.value, partial(_proved, scope))),)
             case Move() if stmt.dst.space is Space.GLOBAL:
                 footprint = (*(1,) * (len(stmt.dst_index) - 2), *stmt.atom.footprint(stmt.width, 1))
                 return _only_where(self._outside(stmt.dst, stmt.dst_index, footprint, scope), (stmt,))
@@ -166,6 +183,16 @@ class _Guard:
             return (move,)
         value = select(condition, Load(move.dst, dst_index), _zero(move))
         return (move, *loop(ELEMENT, move.width, (Store(move.dst, dst_index, value),)))
+
+
+def _proved(scope: Scope, node: Expr) -> Expr:
+    """A choice that is provably always the same, as what it chooses."""
+    match node:
+        case Select(condition, then, _) if scope.holds(condition):
+            return then
+        case Bin("min", a, b) if scope.holds(a <= b):
+            return a
+    return node
 
 
 def _zero(move: Move) -> Const:

@@ -61,7 +61,7 @@ def _async(name: str, operand: Operand, order: Order, spec: GemmSpec, by_warps: 
     """Where a line's start is not known to be aligned, or lines become columns, elements are copied one by one; where
     warps multiply, by way of registers then.
     """
-    dtype = spec.element(name)
+    dtype = spec.read(name, operand.packed)
     size = dtype.size
     if ASYNC_COPY.moves(1, size) or by_warps:
         return

@@ -9,6 +9,7 @@ from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
 from gemmgen.passes.capacity import capacity_problems
 from gemmgen.passes.matrices import matrix_problems, warp_problems
+from gemmgen.passes.prologue import prologue_problems
 from gemmgen.passes.types import alignment_problems, type_problems
 from gemmgen.passes.vectors import vector_problems, without_vectors
 from gemmgen.schedule import Operand, Schedule
@@ -47,6 +48,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _async(schedule, target)
         problems += _depths(spec, schedule)
         problems += type_problems(spec, schedule, target)
+        problems += prologue_problems(spec, schedule)
         problems += warp_problems(spec, schedule, target) if schedule.by_warps else ()
     if not problems and schedule.atom != "dpas" and schedule.vector == 1:
         problems += capacity_problems(spec, schedule, target)

@@ -50,9 +50,7 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         yield f"vectors hold float32 or float64, not {spec.dtype}: use one of them, or vector 1"
     elif spec.dtype.needs is not None and spec.dtype.needs not in target.features:
         yield f"dtype {spec.dtype}, but target {target.name!r} has no {FEATURES[spec.dtype.needs]}: use dtype float32"
-    for name in "ab":
-        if (stored := spec.element(name)) != spec.dtype:
-            yield f"{name}_dtype {stored}, but vectors take A and B as they are: use vector 1, or leave it out"
+    yield from _as_they_are(spec)
     if spec.epilogue:
         yield "an epilogue, but work-items with vectors leave sums in C between blocks of K: use method slm, or naive"
     if spec.c_order == "col":
@@ -65,6 +63,15 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
             yield f"{key} = {text_of(value)} means nothing to a work-item with vectors: leave it out"
     yield from _private(spec, s, target)
     yield from _registers(spec, s, target)
+
+
+def _as_they_are(spec: GemmSpec) -> Iterator[str]:
+    """What elements go through before they are multiplied."""
+    for name in "ab":
+        if (stored := spec.element(name)) != spec.dtype:
+            yield f"{name}_dtype {stored}, but vectors take A and B as they are: use vector 1, or leave it out"
+        if spec.prologue(name) is not None:
+            yield f"prologue_{name}, but vectors take A and B as they are: use method slm, or naive"
 
 
 def block_bytes(spec: GemmSpec, s: Schedule) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self, TypeVar, cast
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
+from gemmgen.runtime.extras import Extra
 from gemmgen.runtime.gemm_problems import addend_problems, as_they_are, factor_problems, result_types, target_problems
 from gemmgen.runtime.kernels import kernel_for
 from gemmgen.runtime.libraries import Dtype, Library
@@ -44,6 +44,8 @@ def gemm(
     transpose_b: bool = False,
     conjugate_a: bool = False,
     conjugate_b: bool = False,
+    prologue_a: str | None = None,
+    prologue_b: str | None = None,
     epilogue: str | Sequence[str] | None = None,
     dtype: object = None,
     out: AnyArray | None = None,
@@ -62,57 +64,26 @@ def gemm(
         alpha, beta: numbers, real ones where elements are; where alpha is 0, neither a nor b is read.
         transpose_a, transpose_b: whether rows and columns of the last two dimensions change places; of no vector.
         conjugate_a, conjugate_b: whether complex elements are conjugated.
-        epilogue: what the result goes through as it is stored, such as `["bias", "gelu"]` (docs/epilogues.md).
-        dtype: the result's type; None for what NumPy (or torch) gives. int8 can give int32, and float16 float32.
+        prologue_a, prologue_b: what elements of a and b are made into before they are multiplied: `"b * b_scale"`.
+        epilogue: functions that the result goes through, such as `"relu"` or `["bias", "gelu"]` (docs/epilogues.md).
+        dtype: the result's type; None for NumPy's (or torch's). int32 of int8 and float32 of float16 lose nothing.
         out: where the result goes, of exactly its shape; may be c, but share no memory with a or b.
         schedule: a `Schedule` or the name of a preset; None for `gemmgen.choose`'s.
-        backend, device: of NumPy's arrays, where to run, as for `gemmgen.compile`. Others' say it themselves.
-        operands: the epilogue's arrays, such as `bias`; for stacks, those with an element for each column alone.
+        backend, device: of NumPy's arrays, where to run: as for `gemmgen.compile`. Others' say it themselves.
+        operands: the arrays that these name, such as `bias`, of a's library; of stacks none with an element a row.
 
-    Returns: the array that the result went to, or a new one. NumPy's is complete; pyopencl's carries its event, and
-    GPUs' are being computed on the current stream. Elements that no kernel has (long doubles, objects) are multiplied
-    by NumPy itself, unless a schedule, a backend or a device is named.
+    Returns: the array that the result went to, or a new one, of a's library. NumPy's is complete; pyopencl's carries
+    its event, and GPUs' are being computed on the current stream. NumPy itself multiplies what no kernel can (objects).
 
-    Raises: SpecError, a ValueError with every problem (DtypeError, also a TypeError); ScheduleError; DeviceError.
+    Raises: SpecError with every problem (a ValueError; of types a TypeError, too), ScheduleError, DeviceError.
     """
     expect_operands("gemm", operands)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
-    then = (epilogue,) if isinstance(epilogue, str) else tuple(epilogue or ())
-    extra = _Extra(then, operands, (bool(conjugate_a), bool(conjugate_b)))
+    extra = Extra.of(epilogue, (prologue_a, prologue_b), operands, (bool(conjugate_a), bool(conjugate_b)))
     turned = bool(transpose_a), bool(transpose_b)
     result = _Request.of(library, (a, b, c, out), (alpha, beta), turned, dtype, extra).run(schedule, backend, device)
     given = c if out is None else out
     return cast("AnyArray", library.finish(result) if given is None else given)
-
-
-@dataclass(frozen=True, slots=True)
-class _Extra:
-    """What is asked for beside the product.
-
-    Attributes:
-        operands: the epilogue's arrays, as they are given.
-        conj: whether A and B are conjugated.
-    """
-
-    epilogue: tuple[str, ...]
-    operands: Mapping[str, object]
-    conj: tuple[bool, bool]
-
-    @property
-    def reads_c(self) -> bool:
-        """Whether a function names what C held before. Raises: SpecError for what is no epilogue."""
-        return GemmSpec(epilogue=self.epilogue).names_c
-
-    def problems(self, product: Product | None, on_host: bool) -> list[str]:
-        """What gemm can't do, though kernels can."""
-        if not self.epilogue:
-            return [f"{name} means nothing without an epilogue that names it: leave it out" for name in self.operands]
-        if on_host:
-            return ["an epilogue is for elements that kernels have, and NumPy alone has these: cast a and b"]
-        of_rows = [name for name in self.operands if OPERANDS[name].axes != "n"]
-        if product is not None and product.batch and of_rows:
-            return [f"{' and '.join(of_rows)} can't be taken by a stack of products: call gemm for each of them"]
-        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +106,7 @@ class _Request:
     turned: tuple[bool, bool]
     product: Product
     types: Types
-    extra: _Extra
+    extra: Extra
 
     @classmethod
     def of(
@@ -145,7 +116,7 @@ class _Request:
         factors: tuple[complex, complex],
         turned: tuple[bool, bool],
         dtype: object,
-        extra: _Extra,
+        extra: Extra,
     ) -> Self:
         """Raises: SpecError, DtypeError with every problem."""
         problems: list[str] = []
@@ -170,7 +141,7 @@ class _Request:
             problems += target_problems(library, "c" if out is None else "out", target, product, (a, b))
             problems += [] if addend is None or addend is target else addend_problems(addend, target, library)
         if types is not None and not library.converts:
-            problems += as_they_are(library, types, turned, a, b, target)
+            problems += as_they_are(library, types, turned, (a, b), target, extra.stored(types.kernel, a, b))
         if problems or product is None or types is None:
             raise (DtypeError if of_types else SpecError)(problems)
         return cls(library, a, b, addend, target, *factors, turned, product, types, extra)
@@ -204,12 +175,15 @@ class _Request:
 
     def _launch(self, into: Operand, schedule: Schedule | str | None, backend: str, device: object) -> None:
         library, types, product = self.library, self.types, self.product
-        a = self._ready(self.a, self.turned[0], column=False).broadcast(product.batch)
-        b = self._ready(self.b, self.turned[1], column=True).broadcast(product.batch)
+        stored = self.extra.stored(types.kernel, self.a, self.b)
+        own_a, own_b = (types.elements if dtype is None else numpy_dtype(dtype) for dtype in stored)
+        a = self._ready(self.a, own_a, self.turned[0], column=False).broadcast(product.batch)
+        b = self._ready(self.b, own_b, self.turned[1], column=True).broadcast(product.batch)
         calls = list(calls_of(a, b, stack_of(into, product)))
         first = calls[0]
         orders = first.a.order or "row", first.b.order or "row", first.c.order or "row"
-        spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, self.extra.epilogue, self.extra.conj)
+        beside = self.extra.epilogue, self.extra.conj, self.extra.prologues, stored
+        spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, *beside)
         own = library.device(self.a)
         if own is not None and device is not None:
             raise SpecError(
@@ -220,30 +194,18 @@ class _Request:
             schedule = UNALIGNED_PRESET
         products = first.c.shape[0] if spec.batched else 1
         kernel = kernel_for(backend, where, spec, schedule, (first.a.shape[-2], product.n, product.k), products)
-        elements, sums = numpy_dtype(types.kernel), numpy_dtype(types.sums)
-        operands = self._operands(sums)
+        elements, sums = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(types.sums)
+        type_a, type_b = elements
+        operands = self.extra.arrays(library, spec)
         for call in calls:
             kernel(
-                library.view(call.a, elements),
-                library.view(call.b, elements),
+                library.view(call.a, type_a),
+                library.view(call.b, type_b),
                 library.view(call.c, sums),
                 alpha=self.alpha,
                 beta=self.beta,
                 **operands,
             )
-
-    def _operands(self, dtype: Dtype) -> dict[str, object]:
-        """The epilogue's arrays in the type of C. Raises: SpecError."""
-        problems: list[str] = []
-        found: dict[str, object] = {}
-        for name, value in self.extra.operands.items():
-            operand = None if value is None else self.library.operand(name, value, problems, False)
-            if operand is not None:
-                as_it_is = operand.dtype == dtype and self.library.is_aligned(operand)
-                found[name] = self.library.view(operand if as_it_is else self.library.copy(operand, dtype), dtype)
-        if problems:
-            raise SpecError(problems)
-        return found
 
     def _on_host(self) -> Operand:
         """By NumPy, for elements that no device has."""
@@ -259,13 +221,13 @@ class _Request:
         self.library.assign(target, Operand(total, total.shape, total.strides, total.dtype))
         return target
 
-    def _ready(self, operand: Operand, turned: bool, column: bool) -> Operand:
+    def _ready(self, operand: Operand, dtype: Dtype, turned: bool, column: bool) -> Operand:
         """A or B as a stack of matrices that kernels can read: as it is, or else copied."""
         stack = operand.as_stack(turned, column)
-        known = operand.dtype == self.types.elements and operand.dtype.isnative
+        known = operand.dtype == dtype and operand.dtype.isnative
         if known and self.library.is_aligned(operand) and stack.order is not None:
             return stack
-        return self.library.copy(operand, self.types.elements).as_stack(turned, column)
+        return self.library.copy(operand, dtype).as_stack(turned, column)
 
     def _is_written_by_kernels(self, target: Operand) -> bool:
         held = self.types.is_held(target.dtype) and self.library.is_aligned(target)
@@ -280,9 +242,13 @@ def _spec(
     batched: bool,
     epilogue: tuple[str, ...],
     conj: tuple[bool, bool],
+    prologues: tuple[str | None, str | None],
+    stored: tuple[DType | None, DType | None],
 ) -> GemmSpec:
     a, b, c = orders
     spec = GemmSpec(dtype=dtype, c_dtype=sums, a_order=a, b_order=b, c_order=c, batched=batched, epilogue=epilogue)
+    (made_a, made_b), (a_dtype, b_dtype) = prologues, stored
+    spec = replace(spec, prologue_a=made_a, prologue_b=made_b, a_dtype=a_dtype, b_dtype=b_dtype)
     return replace(spec, conj_a=conj[0], conj_b=conj[1])
 
 

@@ -6,6 +6,7 @@ import numbers
 
 import numpy as np
 
+from gemmgen.ir.dtypes import DType
 from gemmgen.runtime.libraries import Dtype, Library
 from gemmgen.runtime.matmul import Operand, Product, text
 from gemmgen.runtime.overlaps import meets_itself, overlap
@@ -76,14 +77,24 @@ def addend_problems(addend: Operand, target: Operand, library: Library) -> list[
 
 
 def as_they_are(
-    library: Library, types: Types, turned: tuple[bool, bool], a: Operand, b: Operand, target: Operand | None
+    library: Library,
+    types: Types,
+    turned: tuple[bool, bool],
+    operands: tuple[Operand, Operand],
+    target: Operand | None,
+    stored: tuple[DType | None, DType | None],
 ) -> list[str]:
-    """What would take a copy, of arrays whose library makes none."""
+    """What would take a copy, of arrays whose library makes none.
+
+    Args:
+        stored: the types in which a prologue finds A and B; None where they must be converted before.
+    """
+    a, b = operands
     named = (("a", a, a.as_stack(turned[0], column=False)), ("b", b, b.as_stack(turned[1], column=True)))
     problems = [
         f"{name} has dtype {x.dtype}, not {types.elements}: pass {name}.astype(np.{types.elements})"
-        for name, x, _ in named
-        if x.dtype != types.elements
+        for (name, x, _), own in zip(named, stored, strict=True)
+        if own is None and x.dtype != types.elements
     ]
     problems += [
         f"{name} has strides {x.strides} bytes, of no row- or column-major matrix: pass a copy without gaps, "

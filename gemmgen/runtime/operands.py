@@ -1,4 +1,4 @@
-"""The arrays that an epilogue takes: which of them a call must bring, and how they lie."""
+"""The arrays that prologues and an epilogue take: which of them a call must bring, and how they lie."""
 
 from __future__ import annotations
 
@@ -24,18 +24,24 @@ def expect_operands(caller: str, operands: Mapping[str, object]) -> None:
             raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
 
 
+def asking(name: str) -> str:
+    """What names an operand."""
+    return "epilogue" if OPERANDS[name].of == "c" else f"prologue_{OPERANDS[name].of}"
+
+
 def check_operands(
     spec: GemmSpec, operands: Mapping[str, object], a: object, b: object, problems: list[str]
 ) -> dict[str, tuple[ArrayLike, View]]:
-    """The epilogue's operands and how they lie in memory, of those that a kernel can take."""
+    """These operands and how they lie in memory, of those that a kernel can take."""
     for name, value in operands.items():
         if name not in spec.operands and value is not None:
-            problems.append(f"{name} means nothing to a kernel whose epilogue does not name it: leave it out")
+            problems.append(f"{name} means nothing to a kernel whose {asking(name)} does not name it: leave it out")
     found: dict[str, tuple[ArrayLike, View]] = {}
     for name in spec.operands:
         value = operands.get(name)
         if value is None:
-            problems.append(f"{name} is missing, which the epilogue {', '.join(spec.epilogue)} takes: pass {name}=")
+            text = {"a": spec.prologue_a, "b": spec.prologue_b}.get(OPERANDS[name].of, ", ".join(spec.epilogue))
+            problems.append(f"{name} is missing, which the {asking(name)} {text} takes: pass {name}=")
         elif not is_array(value):
             pass  # said with the kinds of arrays
         elif OPERANDS[name].axes == "mn":
@@ -54,25 +60,25 @@ def _vector(
     problems: list[str],
     found: dict[str, tuple[ArrayLike, View]],
 ) -> None:
-    """One element for each row or column of C, side by side; the same ones for all products of a batch."""
+    """One element for each row or column, side by side; the same ones for all products of a batch."""
     before = len(problems)
     axes = OPERANDS[name].axes
-    holder = b if axes == "n" else a
-    wanted = None
+    holder, axis = {"n": (b, -1), "m": (a, -2), "k": (a, -1), "": (None, 0)}[axes]
+    wanted = None if axes else 1
     if is_array(holder) and len(holder.shape) > 1:
-        wanted = holder.shape[-1] if axes == "n" else holder.shape[-2]
+        wanted = holder.shape[axis]
     if len(value.shape) != 1:
         problems.append(f"{name} has shape {shape(value)}, not one dimension: pass {name}.ravel()")
     elif wanted is not None and value.shape[0] != wanted:
         each = OPERANDS[name].each
-        problems.append(f"{name} has {value.shape[0]} elements, not {wanted}: pass one for each {each} of c")
+        problems.append(f"{name} has {value.shape[0]} elements, not {wanted}: pass one for {each.lower()}")
     elif value.strides[0] != value.dtype.itemsize and value.shape[0] > 1:
         problems.append(f"{name} has elements {value.strides[0]} bytes apart: pass a copy of it, without gaps")
     if len(problems) > before:
         return
     # As a matrix of one line, which is how it lies.
     line = _Line(value)
-    if (view := check_view(name, line, "row", spec.result, problems)) is not None:
+    if (view := check_view(name, line, "row", spec.operand(name), problems)) is not None:
         found[name] = value, view
 
 

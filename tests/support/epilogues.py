@@ -1,4 +1,4 @@
-"""Products with an epilogue: its operands, the answer, and the error that may be left."""
+"""Products with prologues or an epilogue: their operands, the answer, and the error that may be left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.problems import Matrix, Problem, check, interpret, stored
 
 @dataclass(frozen=True)
 class Finished:
-    """A product and what its epilogue takes besides."""
+    """A product and what its prologues and its epilogue take besides."""
 
     problem: Problem
     operands: dict[str, Matrix]
@@ -30,12 +30,12 @@ class Finished:
         problem = Problem.of(rng, spec, m, n, k, alpha, beta)
         if not beta and not spec.names_c and spec.result.is_float:
             problem.c[...] = np.nan
-        shapes = {"n": (n,), "m": (m,), "mn": (m, n)}
+        shapes = {"n": (n,), "m": (m,), "mn": (m, n), "k": (k,), "": (1,)}
         operands: dict[str, Matrix] = {}
         for name in spec.operands:
             shape = shapes[OPERANDS[name].axes]
             drawn = rng.standard_normal(shape) if spec.accumulator.is_float else rng.integers(-9, 10, shape)
-            operands[name] = cast("Matrix", drawn.astype(numpy_dtype(spec.result)))
+            operands[name] = cast("Matrix", drawn.astype(numpy_dtype(spec.operand(name))))
         return Finished(problem, operands)
 
     def check(self, result: Matrix) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from gemmgen.cli.matrices import Check, Matrices
 from gemmgen.errors import UserError
+from gemmgen.ir.dtypes import I8
 from gemmgen.spec import GemmSpec
 from tests.support.cli import gemmgen, printed, refused
 
@@ -80,6 +81,14 @@ def test_the_bound() -> None:
     wrong[8, 6] = np.nan
     assert not Check.of(data, spec, wrong).passed
     assert "FAILED" in str(Check.of(data, spec, wrong))
+
+
+def test_whole_numbers_allow_no_error() -> None:
+    a, b = np.arange(6, dtype=np.int8).reshape(2, 3), np.arange(12, dtype=np.int8).reshape(3, 4)
+    data, spec = Matrices(a, b, None), GemmSpec(dtype=I8)
+    good = a.astype(np.int32) @ b.astype(np.int32)
+    assert Check.of(data, spec, good).passed
+    assert not Check.of(data, spec, good + 1).passed
 
 
 def test_run_real_matrices(tmp_path: Path) -> None:

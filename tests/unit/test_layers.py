@@ -23,6 +23,7 @@ LAYERS = {
     "names": 2,
     "formulas": 2,
     "epilogue": 3,
+    "prologue": 3,
     "spec": 3,
     "schedule": 3,
     "source": 3,
@@ -92,16 +93,19 @@ def test_imports_only_what_stands_below(module: Path) -> None:
     assert not {part for part in imported if part in LAYERS and not may_import(importer, part)}
 
 
+def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Its lines without its docstring, which says as much as users need."""
+    first = function.body[0]
+    told = ast.get_docstring(function, clean=False) is not None
+    docstring = (first.end_lineno or first.lineno) - first.lineno + 1 if told else 0
+    return (function.end_lineno or function.lineno) - function.lineno + 1 - docstring
+
+
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_length(module: Path) -> None:
     assert len(module.read_text().splitlines()) <= MODULE_LINES
-    long = {
-        node.name: length
-        for node in ast.walk(parse(module))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
-    }
-    assert not long
+    functions = [x for x in ast.walk(parse(module)) if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef)]
+    assert not {x.name: length for x in functions if (length := lines_of_code(x)) > FUNCTION_LINES}
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if part_of(m) not in MAY_NAME_BACKENDS], ids=name_of)

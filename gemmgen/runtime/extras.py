@@ -1,0 +1,100 @@
+"""What a call of `gemm` asks for beside the product: prologues, an epilogue, their arrays, conjugation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+from gemmgen.epilogue import OPERANDS
+from gemmgen.errors import SpecError
+from gemmgen.ir.dtypes import STORED, DType
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.runtime.libraries import Library
+from gemmgen.runtime.matmul import Operand, Product
+from gemmgen.runtime.operands import asking
+from gemmgen.spec import GemmSpec
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What is asked for beside the product.
+
+    Attributes:
+        epilogue, prologues: as a spec has them; the prologues of A and of B.
+        operands: the arrays of both, as they are given.
+        conj: whether A and B are conjugated.
+    """
+
+    epilogue: tuple[str, ...]
+    prologues: tuple[str | None, str | None]
+    operands: Mapping[str, object]
+    conj: tuple[bool, bool]
+
+    @classmethod
+    def of(
+        cls,
+        epilogue: str | Sequence[str] | None,
+        prologues: tuple[str | None, str | None],
+        operands: Mapping[str, object],
+        conj: tuple[bool, bool],
+    ) -> Self:
+        """As a call has them: an epilogue of one function may be its text alone."""
+        then = (epilogue,) if isinstance(epilogue, str) else tuple(epilogue or ())
+        return cls(then, prologues, operands, conj)
+
+    @cached_property
+    def _formulas(self) -> GemmSpec:
+        """A spec that has them. Raises: SpecError for what are none."""
+        made_a, made_b = self.prologues
+        return GemmSpec(epilogue=self.epilogue, prologue_a=made_a, prologue_b=made_b)
+
+    @property
+    def reads_c(self) -> bool:
+        """Whether a function names what C held before. Raises: SpecError for what is no epilogue or prologue."""
+        return self._formulas.names_c
+
+    def problems(self, product: Product | None, on_host: bool) -> list[str]:
+        """What gemm can't do, though kernels can."""
+        asked = bool(self.epilogue) or any(text is not None for text in self.prologues)
+        if not asked:
+            which = {x: f"a{'n' * (OPERANDS[x].of == 'c')} {asking(x)}" for x in self.operands}
+            return [f"{x} means nothing without {by} that names it: leave it out" for x, by in which.items()]
+        if on_host:
+            return ["an epilogue or a prologue is for elements that kernels have, and NumPy alone has these: cast a, b"]
+        of_rows = [name for name in self.operands if "m" in OPERANDS[name].axes]
+        of_rows += ["row"] * self._names_rows
+        if product is not None and product.batch and of_rows:
+            return [f"{' and '.join(of_rows)} can't be taken by a stack of products: call gemm for each of them"]
+        return []
+
+    @property
+    def _names_rows(self) -> bool:
+        """Whether a formula counts rows, of which those of a stack may be made one matrix'."""
+        spec = self._formulas
+        formulas = (*spec.functions, spec.prologue("a"))
+        return any(formula is not None and "row" in formula.names for formula in formulas)
+
+    def stored(self, kernel: DType, a: Operand, b: Operand) -> tuple[DType | None, DType | None]:
+        """The types in which a prologue finds A and B; None where they are converted before."""
+        found = [
+            None if text is None else next((t for t in STORED.get(kernel, ()) if numpy_dtype(t) == x.dtype), None)
+            for text, x in zip(self.prologues, (a, b), strict=True)
+        ]
+        # Kernels have one function for loads that convert.
+        return (found[0] if found[1] in (None, found[0]) else None), found[1]
+
+    def arrays(self, library: Library, spec: GemmSpec) -> dict[str, object]:
+        """Those of the formulas, in the types that kernels take. Raises: SpecError."""
+        problems: list[str] = []
+        found: dict[str, object] = {}
+        for name, value in self.operands.items():
+            dtype = numpy_dtype(spec.operand(name))
+            operand = None if value is None else library.operand(name, value, problems, False)
+            if operand is not None:
+                as_it_is = operand.dtype == dtype and library.is_aligned(operand)
+                found[name] = library.view(operand if as_it_is else library.copy(operand, dtype), dtype)
+        if problems:
+            raise SpecError(problems)
+        return found

@@ -1,0 +1,200 @@
+// gated_packed_half: C = alpha * prologue(A) * prologue(B) + beta * C; float16, sums in float32
+//
+// Schedule   4x4 of C per thread, 8x8 threads per block (32x32 of C), 8 along K per iteration
+// A          packed into whole tiles by a kernel before; global memory, loads of 4 elements,
+//            through shared memory, transposed
+// B          packed into whole tiles by a kernel before; global memory, loads of 4 elements,
+//            through shared memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Prologue   A: a / (1 + exp(-a))
+//            B: b * b_factor
+// Takes      b_factor: an element for all of B
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Launch     gated_packed_half_pack: block (32, 8), grid (((k + 7) / 8 * 8 + 31) / 32 * (((m + 31)
+//                / 32 * 32 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 31) /
+//                32), 1)
+//            gated_packed_half: block (8, 8), grid ((n + 31) / 32, (m + 31) / 32)
+// Needs      2,112 bytes of shared memory
+//            a_packed of (k + 7) / 8 * 8 * ((m + 31) / 32 * 32) elements, aligned to 8 bytes
+//            b_packed of (k + 7) / 8 * 8 * ((n + 31) / 32 * 32) elements, aligned to 8 bytes
+//            matrices that begin on multiples of 8 bytes
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c gated_packed_half.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+#include <cuda_fp16.h>
+
+// 4 neighbouring elements; both addresses are multiples of 8 bytes.
+__device__ __forceinline__ void copy4(__half *to, const __half *from)
+{
+    *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
+}
+
+// 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
+__device__ __forceinline__ void copy4(float *to, const __half *from)
+{
+    __align__(8) __half elements[4];
+    copy4(elements, from);
+    #pragma unroll
+    for (int e = 0; e < 4; ++e) {
+        to[e] = float(elements[e]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+gated_packed_half_pack(int m, int n, int k, const __half *__restrict__ a, int lda,
+                       const __half *__restrict__ b, int ldb, __half *__restrict__ a_packed,
+                       __half *__restrict__ b_packed, const float *__restrict__ b_factor)
+{
+    const int m_whole = (m + 31) / 32 * 32;
+    const int n_whole = (n + 31) / 32 * 32;
+    const int k_whole = (k + 7) / 8 * 8;
+    const int a_blocks = (k_whole + 31) / 32 * ((m_whole + 31) / 32);
+    const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
+    const int local_row = int(threadIdx.y);
+    const int local_col = int(threadIdx.x);
+
+    __shared__ __half a_tile[32][33];
+    if (int(blockIdx.x) < a_blocks) {
+        const int a_slow = block / ((m_whole + 31) / 32) * 32;
+        const int a_fast = block % ((m_whole + 31) / 32) * 32;
+
+        // Read by lines, written by lines: turned in between.
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float a_element =
+                float(a_fast + i * 8 + local_row < m && a_slow
+                    + local_col < k ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
+                                    : __half());
+            a_tile[i * 8 + local_row][local_col] =
+                a_fast + i * 8 + local_row < m && a_slow + local_col < k
+                    ? __half(a_element / (1.0f + expf(-a_element)))
+                    : __half();
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
+                a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
+                    a_tile[local_col][i * 8 + local_row];
+            }
+        }
+    } else {
+        const int b_slow = block / ((n_whole + 31) / 32) * 32;
+        const int b_fast = block % ((n_whole + 31) / 32) * 32;
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (b_slow + i * 8 + local_row < k_whole && b_fast + local_col < n_whole) {
+                b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + local_col] =
+                    b_slow + i * 8 + local_row < k && b_fast + local_col < n
+                        ? __half(float(b[(b_slow + i * 8 + local_row) * ldb + b_fast
+                            + local_col]) * b_factor[0])
+                        : __half();
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(64)
+gated_packed_half(int m, int n, int k, float alpha, const __half *__restrict__ a_packed,
+                  const __half *__restrict__ b_packed, float beta, __half *__restrict__ c, int ldc)
+{
+    const int local_row = int(threadIdx.y);
+    const int local_col = int(threadIdx.x);
+    const int row0 = int(blockIdx.y) * 32;
+    const int col0 = int(blockIdx.x) * 32;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int m_whole = (m + 31) / 32 * 32;
+    const int n_whole = (n + 31) / 32 * 32;
+    const int k_whole = (k + 7) / 8 * 8;
+    const int local_index = local_row * 8 + local_col;
+    const int a_packed_k = local_index / 8;
+    const int a_packed_row = local_index % 8 * 4;
+    const int b_packed_k = local_index / 8;
+    const int b_packed_row = local_index % 8 * 4;
+
+    __shared__ __align__(16) __half a_shared[8][32];
+    __shared__ __align__(16) __half b_shared[8][32];
+    float acc[4][4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+    for (int k0 = 0; k0 < k_whole; k0 += 8) {
+        __syncthreads();
+        copy4(&a_shared[a_packed_k][a_packed_row],
+            &a_packed[(k0 + a_packed_k) * m_whole + row0 + a_packed_row]);
+        copy4(&b_shared[b_packed_k][b_packed_row],
+            &b_packed[(k0 + b_packed_k) * n_whole + col0 + b_packed_row]);
+        __syncthreads();
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            __align__(16) float a_frag[4];
+            __align__(16) float b_frag[4];
+            copy4(a_frag, &a_shared[kk][local_row * 4]);
+            copy4(b_frag, &b_shared[kk][local_col * 4]);
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = fmaf(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * prologue(A) * prologue(B) + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (row + i < m) {
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                if (col + j < n) {
+                    const float c_value =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : fmaf(beta, float(c[(row + i) * ldc + col + j]),
+                                         alpha * acc[i][j]);
+                    c[(row + i) * ldc + col + j] = __half(c_value);
+                }
+            }
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+// Queues the kernels on a stream; matrices are in the device's memory.
+extern "C" cudaError_t gated_packed_half_launch(int m, int n, int k, float alpha, const __half *a,
+                                                int lda, const __half *b, int ldb, __half *a_packed,
+                                                __half *b_packed, float beta, __half *c, int ldc,
+                                                const float *b_factor, cudaStream_t stream)
+{
+    if (m < 1 || n < 1) {
+        return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
+    }
+    if (k > 0) {
+        const dim3 grid(((k + 7) / 8 * 8 + 31) / 32 * (((m + 31) / 32 * 32 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 31) / 32), 1);
+        const dim3 block(32, 8);
+        gated_packed_half_pack<<<grid, block, 0, stream>>>(
+            m, n, k, a, lda, b, ldb, a_packed, b_packed, b_factor);
+        const cudaError_t launched = cudaGetLastError();
+        if (launched != cudaSuccess) {
+            return launched;
+        }
+    }
+    {
+        const dim3 grid((n + 31) / 32, (m + 31) / 32);
+        const dim3 block(8, 8);
+        gated_packed_half<<<grid, block, 0, stream>>>(
+            m, n, k, alpha, a_packed, b_packed, beta, c, ldc);
+        return cudaGetLastError();
+    }
+}
+#endif

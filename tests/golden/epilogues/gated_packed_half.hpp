@@ -1,0 +1,239 @@
+// gated_packed_half: C = alpha * prologue(A) * prologue(B) + beta * C; float16, sums in float32
+//
+// Schedule   4x4 of C per work-item, 8x8 work-items per group (32x32 of C), 8 along K per iteration
+// A          packed into whole tiles by a kernel before; USM, loads of 4 elements, through local
+//            memory, transposed
+// B          packed into whole tiles by a kernel before; USM, loads of 4 elements, through local
+//            memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Prologue   A: a / (1 + exp(-a))
+//            B: b * b_factor
+// Takes      b_factor: an element for all of B
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Launch     gated_packed_half_pack: local range {8, 32}, global range {8, (((k + 7) / 8 * 8 + 31)
+//                / 32 * (((m + 31) / 32 * 32 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31)
+//                / 32 * 32 + 31) / 32)) * 32}
+//            gated_packed_half: local range {8, 8}, global range {(m + 31) / 32 * 8, (n + 31) / 32
+//                * 8}
+// Needs      2,112 bytes of local memory
+//            a_packed of (k + 7) / 8 * 8 * ((m + 31) / 32 * 32) elements
+//            b_packed of (k + 7) / 8 * 8 * ((n + 31) / 32 * 32) elements
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
+
+#ifndef gated_packed_half_HPP
+#define gated_packed_half_HPP
+
+#include <sycl/sycl.hpp>
+
+#include <vector>
+
+#ifndef __clang__
+// g++ can check the types here, but knows no attributes of SYCL.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
+
+namespace gated_packed_half_detail {
+
+// 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
+typedef unsigned short ushort4 __attribute__((vector_size(8), aligned(2), may_alias));
+inline void copy4(sycl::half *to, const sycl::half *from)
+{
+    *reinterpret_cast<ushort4 *>(to) = *reinterpret_cast<const ushort4 *>(from);
+}
+
+// 4 neighbouring elements to registers, in their type.
+inline void copy4(float *to, const sycl::half *from)
+{
+    sycl::half elements[4];
+    copy4(elements, from);
+    for (int e = 0; e < 4; ++e) {
+        to[e] = float(elements[e]);
+    }
+}
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class pack_kernel;
+
+// What each work-item does.
+inline void pack_work_item(sycl::nd_item<2> item, int m, int n, int k,
+                           const sycl::half *__restrict a, int lda, const sycl::half *__restrict b,
+                           int ldb, sycl::half *__restrict a_packed,
+                           sycl::half *__restrict b_packed, const float *__restrict b_factor,
+                           sycl::half (&a_tile)[32][33])
+{
+    const int m_whole = (m + 31) / 32 * 32;
+    const int n_whole = (n + 31) / 32 * 32;
+    const int k_whole = (k + 7) / 8 * 8;
+    const int a_blocks = (k_whole + 31) / 32 * ((m_whole + 31) / 32);
+    const int block =
+        int(item.get_group(1)) < a_blocks ? int(item.get_group(1))
+                                          : int(item.get_group(1)) - a_blocks;
+    const int local_row = int(item.get_local_id(0));
+    const int local_col = int(item.get_local_id(1));
+
+    if (int(item.get_group(1)) < a_blocks) {
+        const int a_slow = block / ((m_whole + 31) / 32) * 32;
+        const int a_fast = block % ((m_whole + 31) / 32) * 32;
+
+        // Read by lines, written by lines: turned in between.
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            const float a_element =
+                float(a_fast + i * 8 + local_row < m && a_slow
+                    + local_col < k ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
+                                    : sycl::half());
+            a_tile[i * 8 + local_row][local_col] =
+                a_fast + i * 8 + local_row < m && a_slow + local_col < k
+                    ? sycl::half(a_element / (1.0f + sycl::exp(-a_element)))
+                    : sycl::half();
+        }
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
+                a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
+                    a_tile[local_col][i * 8 + local_row];
+            }
+        }
+    } else {
+        const int b_slow = block / ((n_whole + 31) / 32) * 32;
+        const int b_fast = block % ((n_whole + 31) / 32) * 32;
+        #pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            if (b_slow + i * 8 + local_row < k_whole && b_fast + local_col < n_whole) {
+                b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + local_col] =
+                    b_slow + i * 8 + local_row < k && b_fast + local_col < n
+                        ? sycl::half(float(b[(b_slow + i * 8 + local_row) * ldb + b_fast
+                            + local_col]) * b_factor[0])
+                        : sycl::half();
+            }
+        }
+    }
+}
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const sycl::half *__restrict a_packed, const sycl::half *__restrict b_packed,
+                      float beta, sycl::half *__restrict c, int ldc, sycl::half (&a_shared)[8][32],
+                      sycl::half (&b_shared)[8][32])
+{
+    const int local_row = int(item.get_local_id(0));
+    const int local_col = int(item.get_local_id(1));
+    const int row0 = int(item.get_group(0)) * 32;
+    const int col0 = int(item.get_group(1)) * 32;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int m_whole = (m + 31) / 32 * 32;
+    const int n_whole = (n + 31) / 32 * 32;
+    const int k_whole = (k + 7) / 8 * 8;
+    const int local_index = local_row * 8 + local_col;
+    const int a_packed_k = local_index / 8;
+    const int a_packed_row = local_index % 8 * 4;
+    const int b_packed_k = local_index / 8;
+    const int b_packed_row = local_index % 8 * 4;
+
+    float acc[4][4];
+    #pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        #pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+    for (int k0 = 0; k0 < k_whole; k0 += 8) {
+        sycl::group_barrier(item.get_group());
+        copy4(&a_shared[a_packed_k][a_packed_row],
+            &a_packed[(k0 + a_packed_k) * m_whole + row0 + a_packed_row]);
+        copy4(&b_shared[b_packed_k][b_packed_row],
+            &b_packed[(k0 + b_packed_k) * n_whole + col0 + b_packed_row]);
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 8
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[4];
+            float b_frag[4];
+            copy4(a_frag, &a_shared[kk][local_row * 4]);
+            copy4(b_frag, &b_shared[kk][local_col * 4]);
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                #pragma GCC unroll 4
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * prologue(A) * prologue(B) + beta * C; C is not read where beta is zero.
+    #pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        if (row + i < m) {
+            #pragma GCC unroll 4
+            for (int j = 0; j < 4; ++j) {
+                if (col + j < n) {
+                    const float c_value =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : sycl::fma(beta, float(c[(row + i) * ldc + col + j]),
+                                         alpha * acc[i][j]);
+                    c[(row + i) * ldc + col + j] = sycl::half(c_value);
+                }
+            }
+        }
+    }
+}
+
+} // namespace gated_packed_half_detail
+
+// Queues the kernels; matrices and the workspace are in USM that the queue's device reaches.
+inline sycl::event gated_packed_half(sycl::queue &queue, int m, int n, int k, float alpha,
+                                     const sycl::half *a, int lda, const sycl::half *b, int ldb,
+                                     sycl::half *a_packed, sycl::half *b_packed, float beta,
+                                     sycl::half *c, int ldc, const float *b_factor,
+                                     const std::vector<sycl::event> &depends_on = {})
+{
+    if (m < 1 || n < 1) {
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
+    }
+    const sycl::event pack = queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(8, 32);
+        const sycl::range<2> groups(1,
+            ((k + 7) / 8 * 8 + 31) / 32 * (((m + 31) / 32 * 32 + 31) / 32)
+                + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 31) / 32));
+        handler.depends_on(depends_on);
+        if (k < 1) {
+            return; // there is nothing to lay out
+        }
+        const sycl::local_accessor<sycl::half[32][33], 0> a_tile(handler);
+        handler.parallel_for<gated_packed_half_detail::pack_kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 32)]] {
+                gated_packed_half_detail::pack_work_item(item, m, n, k, a, lda, b, ldb, a_packed,
+                                                         b_packed, b_factor, a_tile);
+            });
+    });
+    return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(8, 8);
+        const sycl::range<2> groups((m + 31) / 32, (n + 31) / 32);
+        handler.depends_on(pack);
+        const sycl::local_accessor<sycl::half[8][32], 0> a_shared(handler);
+        const sycl::local_accessor<sycl::half[8][32], 0> b_shared(handler);
+        handler.parallel_for<gated_packed_half_detail::kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 8)]] {
+                gated_packed_half_detail::work_item(item, m, n, k, alpha, a_packed, b_packed, beta,
+                                                    c, ldc, a_shared, b_shared);
+            });
+    });
+}
+
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+
+#endif

@@ -1,0 +1,206 @@
+"""What a spec, the command line and a call make of prologues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.backends import BACKENDS
+from gemmgen.epilogue import OPERANDS
+from gemmgen.errors import ScheduleError, SpecError
+from gemmgen.ir.buffer import Space
+from gemmgen.ir.dtypes import C64, F16, F32, I8, I32
+from gemmgen.ir.stmt import Alloc
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.visit import walk
+from gemmgen.module import render_module
+from gemmgen.passes.capacity import local_bytes
+from gemmgen.runtime.arrays import check_gemm
+from gemmgen.spec import GemmSpec
+from tests.support.cli import gemmgen, printed, refused
+
+NAIVE = presets.load("naive").schedule
+
+
+def problems(**fields: object) -> tuple[str, ...]:
+    """What such a spec is refused for."""
+    with pytest.raises(SpecError) as caught:
+        GemmSpec(**fields)  # type: ignore[arg-type]
+    return caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "character 1"),
+        ("b +", "character 4: invalid syntax: write one as b * b_scale"),
+        ("b * a", "character 5: unknown name 'a': use b, k, col, b_scale"),
+        ("b * a_scale", "unknown name 'a_scale'"),
+        ("b * row", "unknown name 'row'"),
+        ("acc * 2", "unknown name 'acc'"),
+        ("b * scale", "unknown name 'scale'"),
+        ("relu", "unknown name 'relu'"),
+        ("expr: b * 2", "invalid syntax"),
+        ("b_scale * 2", "it does not name b, the element that it is made of"),
+        ("import os", "invalid syntax"),
+        ("__import__('os').system('ls')", "a call of anything but a function by its name"),
+        ("open(b)", "unknown function 'open': use exp"),
+        ("b.real", "an attribute is not allowed"),
+        ("b\n", "it does not name"),
+        ("b /* */", "invalid syntax"),
+        ("b \\ 2", "unexpected character"),
+        ("b" + " * b" * 2_500_000, "10,000,001 characters > 1000"),
+        ("(" * 400 + "b" + ")" * 400, "too many nested parentheses"),
+    ],
+    ids=lambda text: str(text)[:20],
+)
+def test_what_is_no_prologue(text: str, words: str) -> None:
+    if text == "b\n":  # ends and beginnings are not part of it
+        assert GemmSpec(prologue_b=text).prologue_b == "b"
+        return
+    found = problems(prologue_b=text)
+    assert all(problem.startswith("prologue_b ") and len(problem) < 500 for problem in found)
+    assert any(words in problem for problem in found), found
+
+
+def test_every_problem_is_said_at_once() -> None:
+    assert len(problems(prologue_a="x + exp(1, a) + a.y", prologue_b="col", epilogue=("gleu",))) == 5
+    assert "prologue_b = 3 is of type int: give a text, such as 'b * b_scale', or None" in problems(prologue_b=3)
+    assert "prologue_a takes real numbers, but dtype is complex64" in problems(prologue_a="a * 2", dtype=C64)[0]
+    fits = "which few whole numbers fit: use dtype float32 with b_dtype int8"
+    assert fits in problems(prologue_b="b * b_scale", dtype=I8)[0]
+    assert "/ divides floats, but sums are int32" in problems(prologue_b="b / 2", dtype=I32)[0]
+
+
+def test_equal_prologues_are_equal_however_they_are_written() -> None:
+    spec = GemmSpec(prologue_a=" ((a))*2 + (1)", prologue_b="b")
+    assert (spec.prologue_a, spec.prologue_b) == ("a * 2 + 1", "b")
+    assert spec == replace(spec, prologue_a="a*2+1")
+    assert spec != GemmSpec(prologue_a="a * 2 + 1")
+
+
+def test_operands_come_in_one_order_and_none_without_a_product() -> None:
+    spec = GemmSpec(prologue_a="a * a_factor - a_shift_k", prologue_b="b * b_scale", epilogue=("bias",))
+    assert spec.operands == tuple(x for x in OPERANDS if x in {"a_factor", "a_shift_k", "b_scale", "bias"})
+    assert replace(spec, alpha=0.0).operands == ("bias",)
+    for schedule in (NAIVE, presets.load("smem_8x8_double_packed").schedule, replace(NAIVE, split=2)):
+        for backend in BACKENDS:
+            source = driver.emit(spec, schedule, backend)
+            taken = [a.name for point in source.entry_points for a in point.arguments if a.name in OPERANDS]
+            assert taken == list(spec.operands), (backend, schedule.slug())
+    assert "a_factor" not in driver.emit(replace(spec, alpha=0.0), NAIVE).text
+
+
+def test_operands_have_the_type_of_sums() -> None:
+    spec = GemmSpec(dtype=F16, prologue_b="b * b_scale", epilogue=("bias",))
+    assert (spec.operand("b_scale"), spec.operand("bias")) == (F32, F16)
+    text = driver.emit(spec, NAIVE, "cuda").text
+    assert "const float *__restrict__ b_scale" in text
+    assert "const __half *__restrict__ bias" in text
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "words"),
+    [
+        ("async_4x4_8x16", "cuda", "prologue_b, but b.async_copy fills local memory past the registers: set b.packed"),
+        ("mbarrier_8x16_16x16_packed_a", "cuda", "prologue_b, but b.async_copy"),
+        ("mma_4x8_16x8", "cuda", "prologue_b, but b.async_copy"),
+        ("L3_SIMD_16x2_1x8", "opencl", "prologue_b is applied by single work-items, not in block reads: use"),
+        ("block_read_16x2_1x8", "opencl", "prologue_b is applied by single work-items"),
+        ("cpu_6x64", "opencl", "prologue_b, but vectors take A and B as they are: use method slm, or naive"),
+    ],
+)
+def test_where_no_element_is_at_hand(name: str, backend: str, words: str) -> None:
+    preset = presets.load(name)
+    spec = replace(preset.spec, prologue_a="a * 2", prologue_b="b * b_scale")
+    with pytest.raises(ScheduleError) as caught:
+        driver.emit(spec, preset.schedule, backend)
+    of_a = [problem for problem in caught.value.problems if "prologue_a" in problem]
+    assert bool(of_a) == (not preset.schedule.a.packed)
+    assert any(words in problem for problem in caught.value.problems)
+    assert any("prologue_b" in problem for problem in driver.refusals(spec, preset.schedule, backend))
+
+
+def test_matrix_instructions_take_what_was_packed() -> None:
+    """Tensor cores multiply float16, whatever the matrices are stored in, once a kernel has made them that."""
+    preset = presets.load("mma_4x8_16x8")
+    a, b = (replace(o, packed=True) for o in (preset.schedule.a, preset.schedule.b))
+    schedule = replace(preset.schedule, a=a, b=b, name=None)
+    spec = replace(preset.spec, dtype=F16, prologue_a="a * a_scale_k", prologue_b="b * b_scale")
+    pack, main = driver.emit(spec, schedule, "cuda").entry_points
+    assert "b_scale" in {a.name for a in pack.arguments}
+    assert "b_scale" not in {a.name for a in main.arguments}
+
+
+def test_local_memory_holds_what_was_made() -> None:
+    """Of int8 it would hold four times as many elements."""
+    schedule, target = presets.load("smem_8x8").schedule, TARGETS["intel"]
+    plain = GemmSpec(a_dtype=I8, b_dtype=I8)
+    made = replace(plain, prologue_a="a * 2", prologue_b="b * 2")
+    assert local_bytes(made, schedule, target) == 4 * local_bytes(plain, schedule, target)
+    kernel = driver.lower(made, schedule)
+    assert sum(s.buffer.bytes for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL) == (
+        local_bytes(made, schedule, target)
+    )
+
+
+def test_what_has_no_prologue() -> None:
+    spec = GemmSpec(prologue_b="b * b_scale")
+    with pytest.raises(ScheduleError, match="form main checks plain products, not prologues"):
+        driver.emit(spec, NAIVE, "sycl", form="main")
+    with pytest.raises(ScheduleError, match="takes no arrays but A and B, but this one b_scale"):
+        render_module(driver.emit(spec, NAIVE))
+    compile(render_module(driver.emit(GemmSpec(prologue_b="b * 2"), NAIVE)), "naive.py", "exec")
+
+
+# --- the command line, files and calls ------------------------------------------------------------
+
+
+def test_options_and_files_say_the_same(tmp_path: Path) -> None:
+    options = ("--prologue-a", "a*a_scale_k", "--prologue-b", "(b - b_shift)*b_scale", "--b-dtype", "int8")
+    text = printed("emit", "--method", "naive", *options)
+    assert "C = alpha * prologue(A) * prologue(B) + beta * C; float32, B stored in int8" in text
+    assert "// Prologue   A: a * a_scale_k\n//            B: (b - b_shift) * b_scale\n" in text
+    assert "//            b_shift: an element for each column of B\n" in text
+    file = tmp_path / "s.toml"
+    written = 'b_dtype = "int8"\nprologue_a = "a*a_scale_k"\nprologue_b = "(b - b_shift)*b_scale"\n'
+    file.write_text(f'method = "naive"\n[spec]\n{written}')
+    assert printed("emit", "--schedule", file) == text
+    assert "b * 2" in printed("emit", "--schedule", file, "--prologue-b", "b * 2")
+    file.write_text('method = "naive"\n[spec]\nprologue_b = ["b"]\n')
+    assert "prologue_b = ['b'] is not text" in refused("emit", "--schedule", file)
+    assert "--prologue-b means nothing to --kernel transpose" in refused("emit", "--kernel", "transpose", *options)
+    assert "prologue_b '': character 1" in refused("emit", "--method", "naive", "--prologue-b", "")
+    shown = printed("emit", "--method", "slm", *options, "--stop-after", "build")
+    assert "made into (float32(element) - b_shift" in shown or "made into (element - b_shift" in shown
+
+
+def test_run_with_random_operands() -> None:
+    if gemmgen("devices").returncode:
+        pytest.skip("no OpenCL device")
+    options = ["--prologue-b", "(b - b_shift_k) * b_scale", "--b-dtype", "int8", "--prologue-a", "a * a_factor"]
+    text = printed("run", "-k", "naive", "-M", "33", "-N", "21", "-K", "17", "-i", "1", "-v", *options)
+    assert "validation passed" in text
+    assert "through the prologue" in text
+
+
+def test_operands_of_a_call() -> None:
+    spec = GemmSpec(dtype=F16, prologue_a="a * a_scale", prologue_b="b * b_scale_k * b_factor")
+    a, b = np.zeros((5, 3), np.float16), np.zeros((3, 7), np.float16)
+    ones = np.ones(8, np.float32)
+    good = {"a_scale": ones[:5], "b_scale_k": ones[:3], "b_factor": ones[:1]}
+    assert list(check_gemm(spec, a, b, operands=good).inputs) == ["a", "b", *good]
+    wrong = {"a_scale": ones[:5].astype(np.float16), "b_scale_k": ones[:7], "b_factor": ones}
+    with pytest.raises(SpecError) as caught:
+        check_gemm(spec, a, b, operands=wrong)
+    found = "; ".join(caught.value.problems)
+    assert "a_scale has dtype float16, not float32" in found
+    assert "b_scale_k has 7 elements, not 3: pass one for each row of b" in found
+    assert "b_factor has 8 elements, not 1: pass one for all of b" in found

@@ -17,6 +17,7 @@ from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
+from gemmgen.runtime.gemm_lists import takes_lists
 from gemmgen.runtime.kernels import kernel_for
 from gemmgen.runtime.libraries import Dtype, Library
 from gemmgen.runtime.library_of import library_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 AnyArray = TypeVar("AnyArray")
 
 
+@takes_lists
 def gemm(
     a: AnyArray,
     b: AnyArray,

@@ -51,7 +51,7 @@ class GemmSpec:
         batched: whether it is many products of one size: the matrices of the next one lie `stride_a`, `stride_b` and
             `stride_c` elements further on.
         listed: of a batch, whether the matrices lie anywhere, and arrays of their addresses are given, `a_list`,
-            `b_list` and `c_list`; by emitted launchers only, not from Python.
+            `b_list` and `c_list`; in CUDA and SYCL. From Python they are sequences of arrays.
         conj_a, conj_b: whether A, and B, is conjugated element by element before it is multiplied; with the other
             order, that is BLAS' operation C. Of real elements it means nothing.
         a_dtype, b_dtype: what A or B is stored in, where that is another type than `dtype`: its elements are converted

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.generic]
 
-_ERF = np.vectorize(math.erf, otypes=[np.float64])
+_each_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _erf(x: Numbers) -> Numbers:
+    # Of a number a number, as NumPy's own functions have it, and no array without dimensions.
+    result: Numbers = _each_erf(x)[()]
+    return result
 
 
 def _rsqrt(x: Numbers) -> Numbers:
@@ -25,7 +31,7 @@ MEANINGS: dict[str, Callable[..., Numbers]] = {
     "sqrt": np.sqrt,
     "rsqrt": _rsqrt,
     "tanh": np.tanh,
-    "erf": _ERF,
+    "erf": _erf,
     "abs": np.abs,
     "min": np.fmin,
     "max": np.fmax,

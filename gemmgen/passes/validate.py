@@ -135,7 +135,8 @@ def _blocks(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         if spec.c_order == "col":
             yield "atomic adds to rows of C, which is column-major: drop it"
     if spec.listed and "address_lists" not in target.features:
-        yield f"listed matrices, but target {target.name!r} takes no arrays of addresses: let them lie a stride apart"
+        remedy = "let them lie a stride apart, or launch a kernel for each, as gemmgen.gemm does"
+        yield f"listed matrices, but target {target.name!r} takes no arrays of addresses: {remedy}"
     if spec.batched and any(o.memory == "image" for o in (s.a, s.b)):
         yield "an image holds one matrix, not a batch: use a preset that reads buffers, such as L3_SIMD_32x2_1x8"
     if s.split > 1 and any(o.memory == "image" for o in (s.a, s.b)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import cast
 
@@ -40,6 +40,8 @@ class Request:
         loads_output: whether the kernel reads what the output holds before.
         on_device: whether the arrays are pyopencl's.
         k_is_fixed: whether there is no product to compute, but the kernel can't be told so, as its K is folded.
+        lists: of matrices that lie anywhere, that of each product, by name; `inputs` and `output` then have the first.
+        given: what the result was given as, where that is not the output's own array.
     """
 
     inputs: Mapping[str, tuple[ArrayLike, View]]
@@ -49,6 +51,8 @@ class Request:
     loads_output: bool
     on_device: bool
     k_is_fixed: bool = False
+    lists: Mapping[str, tuple[ArrayLike, ...]] = field(default_factory=dict)
+    given: object = None
 
 
 def check_gemm(
@@ -76,25 +80,23 @@ def check_gemm(
 
     Raises: SpecError with every problem.
     """
-    if spec.listed:
-        raise SpecError("listed matrices are for emitted launchers, not for Python: use a GemmSpec without listed")
     given = {"a": a, "b": b, **operands}
     problems = (kinds or check_kinds)({**given, "c": c})
     alpha_value = check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems)
     beta_value = check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems)
-    problems += _missing_c(spec, beta_value) if c is None else []
+    problems += missing_c(spec, beta_value) if c is None else []
     check_shapes(spec, a, b, c, problems)
-    views = _views(spec, a, b, c, problems)
+    views = views_of(spec, a, b, c, problems)
     others = check_operands(spec, operands, a, b, problems)
     check_output("c", c, given, problems)
     problems += pitch_problems(views, spec.ld_multiple)
     if problems:
         raise SpecError(problems)
     matrices = cast(ArrayLike, a), cast(ArrayLike, b), cast("ArrayLike | None", c)
-    return _request(spec, matrices, views, others, (alpha_value, beta_value), span)
+    return request_of(spec, matrices, views, others, (alpha_value, beta_value), span)
 
 
-def _request(
+def request_of(
     spec: GemmSpec,
     matrices: tuple[ArrayLike, ArrayLike, ArrayLike | None],
     views: Mapping[str, View | None],
@@ -124,7 +126,7 @@ def _request(
     )
 
 
-def _missing_c(spec: GemmSpec, beta: complex) -> list[str]:
+def missing_c(spec: GemmSpec, beta: complex) -> list[str]:
     """Why a c must be given, if it must."""
     problems = [f"beta = {beta:g} adds to a c that was not given: pass c, or beta = 0"] if beta else []
     return problems + (["the epilogue reads a c that was not given: pass c"] if spec.names_c else [])
@@ -136,7 +138,7 @@ def _batch_count(*arrays: ArrayLike) -> int:
     return next(iter(counts - {1}), 1)
 
 
-def _views(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> dict[str, View | None]:
+def views_of(spec: GemmSpec, a: object, b: object, c: object, problems: list[str]) -> dict[str, View | None]:
     """How the matrices lie in memory, of those that are arrays."""
     inputs = (2, 3) if spec.batched else (2,)
     orders: dict[str, Order] = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}

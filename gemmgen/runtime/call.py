@@ -9,6 +9,7 @@ from typing import ClassVar, Generic, Literal, Self, TypeVar, cast, overload
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime.arrays import Request
+from gemmgen.runtime.lists import is_nothing
 from gemmgen.runtime.operands import expect_operands
 from gemmgen.runtime.views import SpanError
 from gemmgen.source import Source
@@ -104,7 +105,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
 
         Args:
             a, b: [m, k] and [k, n], of the spec's dtype and a kind that the class names. Lines may lie apart (slices),
-                elements of a line may not. A matrix that the spec calls column-major must be Fortran-ordered.
+                elements of a line may not. A matrix that the spec calls column-major must be Fortran-ordered. Of a
+                listed spec, a and b are sequences of such matrices, or one for all, and c is a sequence.
             c: [m, n], of the spec's result, written in place; None allocates it. It must share no memory with a or b.
             alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0, a and b
                 are not if alpha is 0. Sizes may be 0: of K, c becomes beta * c.
@@ -127,6 +129,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {name!r}")
         expect_operands(f"{type(self).__name__}.__call__", operands)
         self._expect("gemm")
+        if is_nothing(self.source.spec, a, b, c) and not return_event:
+            return cast("Matrix", c)
         kernel, request = self._reaching(a, b, c, alpha, beta, operands)
         result, event = kernel._serving(request)._run(request, Place(queue, wait_for, stream, return_event))
         return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Never, Protocol, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problem
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
 from gemmgen.runtime.cuda_launch import launch_early
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
+from gemmgen.runtime.lists import check_listed, each_matrix, labelled, regrouped
 from gemmgen.runtime.operands import letter
 from gemmgen.runtime.variants import ALIGNMENT, Variants
 from gemmgen.runtime.views import View, workspace_problem
@@ -118,12 +120,16 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
     ) -> Request:
         require_cupy()
         found: list[str] = []
-        given = {"a": a, "b": b, "c": c, **operands}
-        wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in given.items()}
+        spec, given = self.source.spec, {"a": a, "b": b, "c": c, **operands}
+        each = labelled(given) if spec.listed else given
+        wrapped = {x: as_matrix(x, v, self._cupy, found) for x, v in each.items()}
         found += self._misplaced(wrapped, "c")
+        wrapped = regrouped(given, wrapped) if spec.listed else wrapped
         matrices = wrapped["a"], wrapped["b"], wrapped["c"]
         others = {name: wrapped[name] for name in operands}
-        return check_gemm(self.source.spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
+        check = check_listed if spec.listed else check_gemm
+        request = check(spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
+        return replace(request, given=c) if spec.listed else request
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, stream: object = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.
@@ -232,6 +238,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         inputs = {name: (cast(GpuMatrix, matrix), view) for name, (matrix, view) in request.inputs.items()}
         name, output, view = request.output
         matrices = [matrix for matrix, _ in inputs.values()] + ([cast(GpuMatrix, output)] if output is not None else [])
+        matrices += [cast(GpuMatrix, matrix) for each in request.lists.values() for matrix in each]
         device = _device(request)
         built = self._kernels(device, self._choose(request))
         sizes = sizes_of(request)
@@ -243,6 +250,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             values |= {x: matrix.pointer for x, (matrix, _) in inputs.items()}
             # The transpose kernel calls its result b.
             values |= {name: result.pointer, "b" if name == "out" else name: result.pointer}
+            lists = _addresses(request, values) if self.source.spec.listed else {}
+            values |= {name: int(array.data.ptr) for name, array in lists.items()}
             for workspace in self.source.workspaces:
                 elements = evaluate(workspace.elements, sizes)
                 values[workspace.name] = self._workspace(device, pointer, workspace, elements)
@@ -258,7 +267,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             if place.want_event:
                 event = cupy.cuda.Event(disable_timing=True)
                 event.record()
-        return result.array, event
+        return (result.array if request.given is None else request.given), event
 
     def _workspace(self, device: int, stream: int, workspace: Workspace, elements: int) -> int:
         """The address of memory between kernels, one for each stream and size; kept, since graphs may replay it."""
@@ -314,6 +323,20 @@ class CupyLibrary:
 def _device(request: Request) -> int:
     """The GPU that the arrays of a call lie on."""
     return cast(GpuMatrix, next(iter(request.inputs.values()))[0]).device
+
+
+def _addresses(request: Request, values: Mapping[str, object]) -> dict[str, CupyArray]:
+    """The arrays of the matrices' addresses, by the names of the kernel's arguments. Memory of CuPy's pools is used
+    again in a stream's order, so that they may be let go of once the kernel is queued.
+    """
+    import cupy
+
+    out: dict[str, CupyArray] = {}
+    for name in "abc":
+        base = cast(int, values[name])
+        places = [base + x if isinstance(x, int) else cast(GpuMatrix, x).pointer for x in each_matrix(request, name)]
+        out[f"{name}_list"] = cupy.asarray(np.array(places, np.uint64))
+    return out
 
 
 def sizes_of(request: Request) -> dict[str, int]:

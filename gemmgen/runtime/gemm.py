@@ -16,6 +16,7 @@ from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
 from gemmgen.runtime.extras import Extra
+from gemmgen.runtime.gemm_lists import takes_lists
 from gemmgen.runtime.gemm_problems import addend_problems, as_they_are, factor_problems, result_types, target_problems
 from gemmgen.runtime.kernels import kernel_for
 from gemmgen.runtime.libraries import Dtype, Library
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 AnyArray = TypeVar("AnyArray")
 
 
+@takes_lists
 def gemm(
     a: AnyArray,
     b: AnyArray,

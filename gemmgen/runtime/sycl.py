@@ -19,7 +19,9 @@ from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import scaler
 from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.lists import check_listed, each_matrix, is_nothing, labelled, regrouped, stacked
 from gemmgen.runtime.operands import expect_operands, letter
+from gemmgen.runtime.overlaps import ArrayLike
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
 from gemmgen.runtime.sycl_build import check_device, content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
@@ -115,6 +117,8 @@ class SyclKernel:
         Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
         """
         expect_operands(f"{type(self).__name__}.__call__", operands)
+        if is_nothing(self.source.spec, a, b, c):
+            return cast("Matrix", c)
         try:
             request = self._gemm(a, b, c, alpha, beta, operands)
         except SpanError:
@@ -171,9 +175,13 @@ class SyclKernel:
     ) -> Request:
         self._expect("gemm")
         found: list[str] = []
-        known = as_matrices({"a": a, "b": b, "c": c, **operands}, found)
+        spec, given = self.source.spec, {"a": a, "b": b, "c": c, **operands}
+        known = as_matrices(labelled(given) if spec.listed else given, found)
+        known = regrouped(given, known) if spec.listed else known
         matrices, others = (known["a"], known["b"], known["c"]), {name: known[name] for name in operands}
-        return check_gemm(self.source.spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
+        check = check_listed if spec.listed else check_gemm
+        request = check(spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
+        return replace(request, given=c) if spec.listed else request
 
     def _transposition(self, a: object, out: object) -> Request:
         self._expect("transpose")
@@ -205,15 +213,18 @@ class SyclKernel:
                     kernels = stack.enter_context(self._kernels_for(queue))
                 values, result = _in_place(request, queue)
             else:
-                queue = own
-                place = stack.enter_context(
-                    _shared(request) if own.info.system and _stands(request) else _copied(request, own)
-                )
-                values, result = place
+                queue, shares = own, own.info.system and _stands(request)
+                given = request
+                if request.lists and not shares:
+                    request = stack.enter_context(stacked(request))
+                values, result = stack.enter_context(_shared(request) if shares else _copied(request, own))
+                result = result if given.given is None else given.given
             for workspace, elements in between:
                 memory = UsmArray(queue, 1, elements, "row", numpy_dtype(workspace.dtype))
                 stack.callback(memory.release)
                 values |= {workspace.name: _Address(memory.address)}
+            if self.source.spec.listed:
+                values |= stack.enter_context(_addresses(request, values, queue))
             times = [self._launch(queue, kernels, values) for _ in range(iterations)]
         return result, times
 
@@ -262,7 +273,29 @@ def _resident(request: Request) -> dict[str, GpuMatrix]:
     """The matrices that are touched: those without elements need not lie anywhere."""
     found = {name: cast(GpuMatrix, array) for name, (array, view) in request.inputs.items() if view.span}
     name, output, _ = request.output
-    return found if output is None else {**found, name: cast(GpuMatrix, output)}
+    found |= {} if output is None else {name: cast(GpuMatrix, output)}
+    each = ((name, i, x) for name, matrices in request.lists.items() if name in found for i, x in enumerate(matrices))
+    return found | {f"{name}[{i}]": cast(GpuMatrix, x) for name, i, x in each}
+
+
+@contextmanager
+def _addresses(request: Request, values: Mapping[str, object], queue: SyclQueue) -> Iterator[dict[str, object]]:
+    """The arrays of the matrices' addresses, in memory that is given back."""
+    with ExitStack() as stack:
+        out: dict[str, object] = {}
+        for name in "abc":
+            base = cast(_Address, values[name]).value
+            places = [base + x if isinstance(x, int) else _begin(x) for x in each_matrix(request, name)]
+            memory = UsmArray(queue, 1, len(places), "row", np.dtype(np.uint64))
+            stack.callback(memory.release)
+            np.asarray(memory)[...] = places
+            out[f"{name}_list"] = _Address(memory.address)
+        yield out
+
+
+def _begin(array: ArrayLike) -> int:
+    """Where an array is."""
+    return array.pointer if isinstance(array, GpuMatrix) else cast(Floats, array).ctypes.data
 
 
 def _values(request: Request, places: Mapping[str, tuple[int, View]]) -> dict[str, object]:
@@ -289,7 +322,7 @@ def _in_place(request: Request, queue: SyclQueue) -> tuple[dict[str, object], ob
         made = UsmArray(queue, view.rows, view.cols, view.order, view.dtype, view.count)
         return _values(request, {**places, name: (made.address, view)}), made
     matrix = cast(GpuMatrix, output)
-    return _values(request, {**places, name: (matrix.pointer, view)}), matrix.array
+    return _values(request, {**places, name: (matrix.pointer, view)}), request.given or matrix.array
 
 
 def _between(source: Source, request: Request) -> list[tuple[Workspace, int]]:
@@ -303,6 +336,7 @@ def _between(source: Source, request: Request) -> list[tuple[Workspace, int]]:
 def _stands(request: Request) -> bool:
     """Whether NumPy arrays begin on multiples of an element; to NumPy, half a complex number is enough."""
     arrays = [array for array, _ in request.inputs.values()] + [request.output[1]]
+    arrays += [matrix for matrices in request.lists.values() for matrix in matrices]
     return all(cast(Floats, x).ctypes.data % x.dtype.itemsize == 0 for x in arrays if x is not None)
 
 

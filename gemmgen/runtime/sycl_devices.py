@@ -86,7 +86,7 @@ def _parsed(number: int, fields: list[str]) -> SyclDeviceInfo:
 def target_of(info: SyclDeviceInfo) -> Target:
     """The limits and features that passes ask for."""
     sizes = tuple(size for size in info.sub_group_sizes if size > 1)
-    features = {"unaligned_vectors", "atomic_add"}
+    features = {"unaligned_vectors", "atomic_add", "address_lists"}
     features |= {name for name, there in (("fp16", info.fp16), ("fp64", info.fp64)) if there}
     if sizes:
         features |= {"sub_groups", "required_sub_group_size"}

@@ -90,4 +90,5 @@ def keeps_promise(request: Request, spec: GemmSpec) -> bool:
     if pitch_problems({**{x: v for x, (_, v) in inputs.items()}, name: view}, spec.ld_multiple):
         return False
     given = [matrix for matrix, _ in inputs.values()] + ([output] if output is not None else [])
+    given += [matrix for matrices in request.lists.values() for matrix in matrices]
     return all(cast(GpuMatrix, matrix).pointer % ALIGNMENT == 0 for matrix in given)

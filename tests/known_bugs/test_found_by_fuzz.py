@@ -60,6 +60,12 @@ def test_what_is_too_large_on_the_way_is_no_error(far: float) -> None:
     assert not silu.holds(np.full((1, 1), -1e-30, np.float32)).any()
 
 
+def test_a_function_of_a_number_alone() -> None:
+    """The interpreter made an array without dimensions of erf(0.5)."""
+    check(Case(GemmSpec(epilogue=("expr: erf(0.5) + acc",)), NAIVE, (1, 1, 0)), Place.named("opencl", "intel"))
+    check(Case(GemmSpec(epilogue=("expr: erf(0.5)",)), NAIVE, (1, 1, 0)), Place.named("opencl", "intel"))
+
+
 #: Of whole numbers: signs, literals, and where the element is, each beside what has the sums' type.
 OF_WHOLE = (
     "expr: min(abs(acc), 2) + max(-abs(row), acc) if abs(acc) < -3 else -acc",

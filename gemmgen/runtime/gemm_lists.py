@@ -1,0 +1,185 @@
+"""`gemmgen.gemm` of lists of matrices: one launch where kernels take arrays of addresses, else one for each product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TypeVar, cast
+
+import numpy as np
+
+from gemmgen.epilogue import OPERANDS
+from gemmgen.errors import SpecError
+from gemmgen.ir.dtypes import MATRIX_DTYPES, RESULTS
+from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
+from gemmgen.runtime.kernels import kernel_for
+from gemmgen.runtime.libraries import Library
+from gemmgen.runtime.library_of import library_of
+from gemmgen.runtime.lists import MOST_TOLD, collisions, labelled
+from gemmgen.runtime.matmul import Operand
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+Gemm = TypeVar("Gemm", bound=Callable[..., object])
+#: Options of a call that a listed kernel has an answer to; with others each product is a call.
+_KNOWN = {"alpha", "beta", "conjugate_a", "conjugate_b", "epilogue", "schedule", "backend", "device", "out"}
+
+
+def takes_lists(one: Gemm) -> Gemm:
+    """`gemm` that also takes lists (or tuples) of matrices as a, b, c and out."""
+
+    @wraps(one)
+    def gemm(a: object, b: object, c: object = None, **options: object) -> object:
+        given = {"a": a, "b": b, "c": c, "out": options.get("out")}
+        lists = {name: value for name, value in given.items() if _is_list(value)}
+        # NumPy makes a stack of its own arrays, and a stack is the result.
+        stacks = not lists.keys() & {"c", "out"} and all(_is_numpys(value) for value in lists.values())
+        return one(a, b, c, **options) if stacks else _of_lists(one, given, options)
+
+    return cast("Gemm", gemm)
+
+
+def _is_list(value: object) -> bool:
+    """Whether it is a list of arrays; an empty one is, too, where a result is."""
+    return isinstance(value, list | tuple) and all(len(getattr(x, "shape", ())) == 2 for x in value)
+
+
+def _is_numpys(value: object) -> bool:
+    return all(isinstance(x, np.ndarray) for x in cast("Sequence[object]", value))
+
+
+def _of_lists(
+    one: Callable[..., object], given: Mapping[str, object], options: Mapping[str, object]
+) -> Sequence[object]:
+    """The list that was given for the results, or a new one. Raises: SpecError."""
+    count = _count(given, options)
+    result = given["c"] if given["out"] is None else given["out"]
+    listed = cast("Sequence[object] | None", result)
+    problems: list[str] = []
+    flat = labelled({name: value for name, value in given.items() if value is not None})
+    library = library_of(flat, cast("str | None", options.get("backend")))
+    known = {name: library.operand(name, x, problems, name.startswith("out")) for name, x in flat.items()}
+    named = [
+        (name, library.view(x, x.dtype), name[0] == ("o" if given["out"] is not None else "c"))
+        for name, x in known.items()
+        if x is not None and (name[0] != "c" or given["out"] is None)
+    ]
+    if problems := problems + list(collisions(named))[:MOST_TOLD]:
+        raise SpecError(problems)
+    if count and (call := _Listed.of(library, known, given, options)) is not None:
+        return call.run(options)
+    several = {name for name, value in {**given, **options}.items() if _is_list(value)}
+    results = []
+    for index in range(count):
+        every = {**options, **given}
+        own = {name: cast("Sequence[object]", x)[index] if name in several else x for name, x in every.items()}
+        results.append(one(**own))
+    return results if listed is None else listed
+
+
+def _count(given: Mapping[str, object], options: Mapping[str, object]) -> int:
+    """How many products there are. Raises: SpecError."""
+    named = {name: value for name, value in {**given, **options}.items() if value is not None}
+    arrays = {name: value for name, value in named.items() if name in given or name in OPERANDS}
+    counts = {name: len(cast("Sequence[object]", value)) for name, value in arrays.items() if _is_list(value)}
+    problems = [
+        f"{name} is no list of matrices, but {next(iter(counts))} is: pass {name} as a list, too"
+        for name in ("c", "out")
+        if name in arrays and name not in counts
+    ]
+    problems += [
+        f"{name} has shape {'x'.join(map(str, shape))}, beside lists: pass a list of matrices, or one for all"
+        for name in "ab"
+        if name not in counts and len(shape := getattr(arrays[name], "shape", ())) != 2
+    ]
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{count} of {name}" for name, count in counts.items())
+        problems.append(f"the lists have {said}: pass as many of each; of a and b, one matrix may serve all")
+    if problems:
+        raise SpecError(problems)
+    return next(iter(counts.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A call of one kernel with the lists as they are."""
+
+    spec: GemmSpec
+    backend: str
+    device: object
+    size: tuple[int, int, int]
+    aligned: bool
+    matrices: tuple[object, object, Sequence[object]]
+
+    @classmethod
+    def of(
+        cls,
+        library: Library,
+        known: Mapping[str, Operand | None],
+        given: Mapping[str, object],
+        options: Mapping[str, object],
+    ) -> _Listed | None:
+        """None where a call for each product is to say what is wrong, or to copy what a kernel can't take."""
+        targets = [x for x in (given["c"], given["out"]) if x is not None]
+        beside = {name for name, x in options.items() if x is not None and x is not False} - _KNOWN - set(OPERANDS)
+        if len(targets) != 1 or beside or any(_is_list(options.get(name)) for name in OPERANDS):
+            return None
+        backend = cast("str", options.get("backend")) or library.backends[0]
+        a, b, c = ([x for name, x in known.items() if name[0] in letters] for letters in ("a", "b", "co"))
+        if backend == "opencl" or not all(_alike(each) for each in (a, b, c)):
+            return None
+        first_a, first_b, first_c = (cast(Operand, each[0]) for each in (a, b, c))
+        spec = _spec(first_a, first_b, first_c, options)
+        fits = spec is not None and all(library.is_aligned(cast(Operand, x)) for x in known.values())
+        if not fits or spec is None:
+            return None
+        size = first_a.shape[0], first_b.shape[1], first_a.shape[1]
+        aligned = all(library.fits_vectors(cast(Operand, x)) for x in known.values())
+        own = library.device(first_a)
+        place = options.get("device") if own is None else own
+        lists = given["a"], given["b"], cast("Sequence[object]", targets[0])
+        return cls(spec, backend, place, size, aligned, lists)
+
+    def run(self, options: Mapping[str, object]) -> Sequence[object]:
+        """The list of results."""
+        schedule = cast("Schedule | str | None", options.get("schedule"))
+        if schedule is None and not self.aligned:
+            schedule = UNALIGNED_PRESET
+        kernel = kernel_for(self.backend, self.device, self.spec, schedule, self.size, len(self.matrices[2]))
+        operands = {name: value for name, value in options.items() if name in OPERANDS}
+        alpha, beta = cast("complex", options.get("alpha", 1)), cast("complex", options.get("beta", 0))
+        kernel(*self.matrices, alpha=alpha, beta=beta, **operands)
+        return self.matrices[2]
+
+
+def _alike(each: Sequence[Operand | None]) -> bool:
+    """Whether one kernel takes them all: one shape, one type, one leading dimension."""
+    first = each[0]
+    return first is not None and all(
+        x is not None and (x.shape, x.strides, x.dtype) == (first.shape, first.strides, first.dtype) for x in each
+    )
+
+
+def _spec(a: Operand, b: Operand, c: Operand, options: Mapping[str, object]) -> GemmSpec | None:
+    """What a kernel computes of the matrices, if there is one that takes them as they are."""
+    orders = a.order, b.order, c.order
+    dtype = next((x for x in MATRIX_DTYPES.values() if numpy_dtype(x) == a.dtype == b.dtype), None)
+    result = next((x for x in RESULTS[dtype] if numpy_dtype(x) == c.dtype), None) if dtype else None
+    if dtype is None or result is None or None in orders:
+        return None
+    then = options.get("epilogue") or ()
+    epilogue = (then,) if isinstance(then, str) else tuple(cast("Sequence[str]", then))
+    return GemmSpec(
+        dtype=dtype,
+        c_dtype=result,
+        a_order=orders[0] or "row",
+        b_order=orders[1] or "row",
+        c_order=orders[2] or "row",
+        batched=True,
+        listed=True,
+        epilogue=epilogue,
+        conj_a=bool(options.get("conjugate_a")),
+        conj_b=bool(options.get("conjugate_b")),
+    )

@@ -1,0 +1,228 @@
+"""Batches whose matrices lie anywhere: arguments that are sequences of matrices, for kernels of listed specs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+from types import MappingProxyType
+from typing import TypeGuard, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmgen.errors import SpecError
+from gemmgen.runtime import arrays
+from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.operands import check_operands
+from gemmgen.runtime.overlaps import ArrayLike, outline, overlap
+from gemmgen.runtime.views import LIMIT, View, is_array, new_array, new_view, shape
+from gemmgen.spec import GemmSpec
+
+Numbers = npt.NDArray[np.generic]
+#: How many of the problems of single matrices are told: of a thousand wrong ones, a few say it all.
+MOST_TOLD = 4
+
+
+def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
+    """Whether it lists matrices."""
+    return isinstance(value, list | tuple)
+
+
+def is_nothing(spec: GemmSpec, *matrices: object) -> bool:
+    """Whether a call has no product, so that there is nothing to look at."""
+    sequences = [x for x in matrices if is_sequence(x)]
+    return spec.listed and is_sequence(matrices[-1]) and not any(map(len, sequences))
+
+
+def labelled(values: Mapping[str, object]) -> dict[str, object]:
+    """Each matrix by a name: those of a sequence `a[0]` and so on."""
+    out: dict[str, object] = {}
+    for name, value in values.items():
+        out |= {f"{name}[{i}]": x for i, x in enumerate(value)} if is_sequence(value) else {name: value}
+    return out
+
+
+def regrouped(values: Mapping[str, object], known: Mapping[str, object]) -> dict[str, object]:
+    """The values again, of the matrices that go by `labelled`'s names."""
+    return {
+        name: [known[f"{name}[{i}]"] for i in range(len(value))] if is_sequence(value) else known[name]
+        for name, value in values.items()
+    }
+
+
+def check_listed(
+    spec: GemmSpec,
+    a: object,
+    b: object,
+    c: object = None,
+    alpha: object = None,
+    beta: object = None,
+    kinds: Callable[[Mapping[str, object]], list[str]] | None = None,
+    span: int = LIMIT,
+    operands: Mapping[str, object] = MappingProxyType({}),
+) -> arrays.Request:
+    """Check the arguments of products whose matrices lie anywhere; as `arrays.check_gemm`, but for
+
+    Args:
+        a, b: sequences of matrices, stacks of them, or one matrix for all products.
+        c: a sequence or a stack; None for a new stack.
+
+    Raises: SpecError with every problem.
+    """
+    given = {"a": a, "b": b, **({} if c is None else {"c": c})}
+    problems = (kinds or arrays.check_kinds)({**labelled(given), **operands})
+    factors = (
+        arrays.check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems),
+        arrays.check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems),
+    )
+    problems += arrays.missing_c(spec, factors[1]) if c is None else []
+    lists = {name: _each(name, value, problems) for name, value in given.items()}
+    count = _count(lists, problems)
+    if not all(lists.values()):
+        raise SpecError(problems)
+    one = replace(spec, batched=False, listed=False)
+    first = lists["a"][0], lists["b"][0], lists["c"][0] if "c" in lists else None
+    arrays.check_shapes(one, *first, problems)
+    views = arrays.views_of(one, *first, problems)
+    stacks = [np.broadcast_to(np.zeros(()), (count, *x.shape)) for x in first[:2]]
+    others = check_operands(spec, operands, stacks[0], stacks[1], problems)
+    problems += _list_problems(lists, [array for array, _ in others.values()])
+    problems += arrays.pitch_problems(views, spec.ld_multiple)
+    if problems:
+        raise SpecError(problems)
+    request = arrays.request_of(one, first, views, others, factors, span)
+    name, output, view = request.output
+    view = view if output is not None else new_view(view.rows, view.cols, view.order, spec.result, count)
+    wide = {name: each * (count if len(each) == 1 else 1) for name, each in lists.items()}
+    sizes = {**request.sizes, "batch_count": count}
+    return replace(request, output=(name, output, view), sizes=sizes, lists=wide, given=c)
+
+
+def each_matrix(request: arrays.Request, name: str) -> list[ArrayLike | int]:
+    """Each product's matrix; of a stack, how many bytes after its first element it begins."""
+    if name in request.lists:
+        return list(request.lists[name])
+    view = request.output[2] if name == "c" else request.inputs[name][1]
+    return [begin * view.item for begin, _ in view.each()]
+
+
+@contextmanager
+def stacked(request: arrays.Request) -> Iterator[arrays.Request]:
+    """A request whose NumPy arrays are stacks; at the end, results are put where they belong."""
+    count = request.sizes["batch_count"]
+    inputs = dict(request.inputs)
+    for name in set(request.lists) - {"c"}:
+        view = request.inputs[name][1]
+        view = new_view(view.rows, view.cols, view.order, str(view.dtype), count)
+        inputs[name] = _filled(view, request.lists[name]), view
+    name, output, view = request.output
+    if output is not None:
+        view = new_view(view.rows, view.cols, view.order, str(view.dtype), count)
+        output = _filled(view, request.lists[name] if request.loads_output else ())
+    yield replace(request, inputs=inputs, output=(name, output, view), lists={}, given=None)
+    for matrix, result in zip(request.lists.get(name, ()), cast(Sequence[Numbers], output), strict=False):
+        cast(Numbers, matrix)[...] = result
+
+
+def _filled(view: View, matrices: Sequence[ArrayLike]) -> Numbers:
+    """A new stack; one without elements is not to be read."""
+    stack = new_array(view)
+    if view.span:
+        for one, matrix in zip(stack, matrices, strict=False):
+            one[...] = cast(Numbers, matrix)
+    return stack
+
+
+def _each(name: str, value: object, problems: list[str]) -> tuple[ArrayLike, ...]:
+    """The matrices; empty where they can't be told apart, which is noted here or with the kinds of arrays."""
+    if is_sequence(value):
+        if not value:
+            problems.append(f"{name} is an empty {type(value).__name__}: pass a matrix for each product")
+        return tuple(x for x in value if is_array(x)) if all(map(is_array, value)) else ()
+    if not is_array(value):
+        return ()
+    if len(value.shape) == 3:
+        return tuple(_slices(value))
+    if len(value.shape) != 2 or name == "c":
+        problems.append(
+            f"{name} has shape {shape(value)}: pass a list of matrices, or a stack of them"
+            f"{'' if name == 'c' else ', or one for all'}"
+        )
+        return ()
+    return (value,)
+
+
+def _slices(stack: ArrayLike) -> Iterator[ArrayLike]:
+    if isinstance(stack, np.ndarray):
+        yield from stack
+        return
+    matrix = cast(GpuMatrix, stack)
+    for index in range(matrix.shape[0]):
+        pointer = matrix.pointer + index * matrix.strides[0]
+        yield replace(matrix, shape=matrix.shape[1:], strides=matrix.strides[1:], pointer=pointer)
+
+
+def _count(lists: Mapping[str, tuple[ArrayLike, ...]], problems: list[str]) -> int:
+    """Products; one matrix of A or B serves all."""
+    counts = {name: len(each) for name, each in lists.items() if each}
+    inputs = {count for name, count in counts.items() if name != "c" and count != 1}
+    count = counts.get("c") or next(iter(inputs), 1)
+    if inputs - {count}:
+        said = ", ".join(f"{many} of {name}" for name, many in counts.items())
+        problems.append(f"the batch has {said}: pass as many of each; of a and b, one may serve all")
+    return count
+
+
+def _unlike(name: str, each: tuple[ArrayLike, ...]) -> Iterator[str]:
+    """Matrices that differ from the first in what one kernel has one of."""
+    first = each[0]
+    for index, x in enumerate(each):
+        for what, own, wanted in (("shape", x.shape, first.shape), ("dtype", x.dtype, first.dtype)):
+            if own != wanted:
+                yield f"{name}[{index}] has {what} {own}, but {name}[0] {wanted}: make calls of like matrices"
+        if x.shape == first.shape and 0 not in x.shape and x.strides != first.strides:
+            yield (
+                f"{name}[{index}] has strides {x.strides} bytes, but {name}[0] {first.strides}, and a kernel has one "
+                "leading dimension for all: pass copies of one layout"
+            )
+        if isinstance(x, np.ndarray) and not x.flags.aligned:
+            yield f"{name}[{index}] does not lie on a multiple of {x.dtype.alignment} bytes: pass a copy of it"
+
+
+def _list_problems(lists: Mapping[str, tuple[ArrayLike, ...]], others: Iterable[ArrayLike]) -> list[str]:
+    """One kernel has one set of sizes and leading dimensions; results must be writable, and share no element with
+    anything else, each other included.
+    """
+    unlike = [problem for name, each in lists.items() for problem in _unlike(name, each)][:MOST_TOLD]
+    outputs = lists.get("c", ())
+    readonly = [
+        f"c[{i}] is read-only: pass writable arrays, or leave c out to have it allocated"
+        for i, x in enumerate(outputs)
+        if (isinstance(x, np.ndarray) and not x.flags.writeable) or (isinstance(x, GpuMatrix) and x.readonly)
+    ]
+    named = [(f"c[{i}]", x, True) for i, x in enumerate(outputs)]
+    named += [(f"{name}[{i}]", x, False) for name in "ab" for i, x in enumerate(lists[name])]
+    named += [("the epilogue's array", x, False) for x in others]
+    return unlike + readonly + list(collisions(named))[:MOST_TOLD]
+
+
+def collisions(named: Sequence[tuple[str, ArrayLike, bool]]) -> Iterator[str]:
+    """Results that share elements with something; only where bounds meet are elements compared."""
+    placed = sorted(
+        (memory, *np.lib.array_utils.byte_bounds(place), index)
+        for index, (_, array, _) in enumerate(named)
+        if 0 not in array.shape
+        for memory, place in (outline(array),)
+    )
+    for _, group in groupby(placed, key=lambda item: item[0]):
+        open_: list[tuple[int, int]] = []  # ends and numbers of those that may reach further
+        for _, begin, end, index in group:
+            open_ = [(other_end, other) for other_end, other in open_ if other_end > begin]
+            for _, other in open_:
+                (x, array_x, writes_x), (y, array_y, writes_y) = named[other], named[index]
+                if (writes_x or writes_y) and overlap(array_x, array_y):
+                    written, read = (x, y) if writes_x else (y, x)
+                    yield f"{written} overlaps {read} in memory: pass others, or copies"
+            open_.append((end, index))

@@ -174,6 +174,7 @@ def _print(
         entry_points=tuple(entry_point(p.kernel, local_bytes(p.kernel), p.dynamic_bytes()) for p in printers),
         spec=spec,
         build_options=printers[0].build_options(),
+        gpu_options=printer(program.main).gpu_options(),
         requires=frozenset().union(*(uses_features(p.kernel) | p.uses() for p in printers)),
         alignment=max(p.alignment() for p in printers),
         workspaces=workspaces,

@@ -18,6 +18,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multiply, Stage, Stmt, Update
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
+from gemmgen.passes.capacity import sub_group_registers
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -232,7 +233,7 @@ def _registers(kernel: Kernel, schedule: Schedule, target: Target) -> list[str]:
     lines += ["  and a_frag in passing: a row is used up before the next has to be there"] if passing else []
     used, limit, whose = sum(buffer.bytes for buffer in held), target.register_bytes, "a work-item"
     if schedule.sub_group is not None:
-        used, limit, whose = used * schedule.sub_group, target.sub_group_register_bytes, "a sub-group"
+        used, limit, whose = used * schedule.sub_group, sub_group_registers(schedule, target), "a sub-group"
     lines.append(f"  {used:,} of {limit:,} bytes of {whose} ({used / limit:.0%})")
     return lines
 

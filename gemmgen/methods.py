@@ -184,6 +184,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         stagger=bool(flat["stagger"]),
         across=bool(flat["across"]),
         snake=bool(flat["snake"]),
+        large_registers=bool(flat["large_registers"]),
         c_width=_int(flat["c_width"]),
         vector=_int(flat["vector"]),
         sweep=_pair(flat["sweep"]),

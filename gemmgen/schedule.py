@@ -88,6 +88,8 @@ class Schedule:
             operands a kernel before packs; `mma`, a warp by matrix instructions of 16-bit floats, `mma_s8` of int8,
             `mma_f64` of float64, `mma_tf32` of float32 rounded to TF32, with 10 bits after the point, `mma_3xtf32` by
             three of those for each, of elements taken apart in two, with sums as good as float32's.
+        large_registers: whether a thread of an Intel GPU gets twice as many registers, of which there are then half as
+            many threads: a build option.
         c_width: elements of C that one store writes, where they are inside.
         vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
             CPU; 1 where it computes single elements.
@@ -121,6 +123,7 @@ class Schedule:
     snake: bool = False
     barrier: bool = False
     atom: Atom = "fma"
+    large_registers: bool = False
     c_width: int = 1
     vector: int = 1
     sweep: tuple[int, int] = (1, 1)

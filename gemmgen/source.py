@@ -67,6 +67,7 @@ class Source:
         operation: `gemm`, or `transpose` for the packing kernel.
         spec: what a `gemm` computes; sizes folded there are no arguments.
         build_options: what the compiler must be told.
+        gpu_options: what the compiler for Intel's GPUs must be told as well; others don't take it.
         requires: features of the target that the text uses.
         alignment: bytes that matrices must begin on multiples of.
         span: elements that A and B must span less than, from the first to the last.
@@ -80,6 +81,7 @@ class Source:
     entry_points: tuple[EntryPoint, ...]
     spec: GemmSpec
     build_options: tuple[str, ...] = ()
+    gpu_options: tuple[str, ...] = ()
     requires: frozenset[str] = frozenset()
     alignment: int = 1
     span: int = 2**31

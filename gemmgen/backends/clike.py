@@ -165,6 +165,10 @@ class CLike(Expressions, ABC):
     def build_options(self) -> tuple[str, ...]:
         """What the compiler must be told."""
 
+    def gpu_options(self) -> tuple[str, ...]:
+        """What the compiler for Intel's GPUs must be told as well; others don't take it."""
+        return ()
+
     def no_product(self) -> str | None:
         """The condition under which a launcher passes k = 0, so that A and B are not read; None where it can't know."""
         scalars = {var.name: var for var in self.kernel.scalars}

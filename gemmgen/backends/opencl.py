@@ -14,7 +14,7 @@ from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import I16, I32, DType
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, Var
 from gemmgen.ir.matrix import MatrixAtom
 from gemmgen.ir.stmt import For, Move, Multiply, in_bytes
@@ -40,9 +40,9 @@ CONVERSIONS: dict[tuple[str, str], str] = {
 }
 #: Those that are OpenCL's own.
 BUILT_IN = frozenset({"convert_int", "convert_float", "convert_double", "convert_long"})
-#: Words of packed operands -> how block reads call them.
-WORDS = {I32: ("uint", "intel_sub_group_block_read8"), I16: ("ushort", "intel_sub_group_block_read_us8")}
-PACKED_READ, MULTIPLY = "packed_read", "multiply"
+#: Reads of packed operands, each a section of intrinsics.
+PACKED_READS = ("packed_vectors", "packed_block")
+MULTIPLY = "multiply"
 BLOCK_READ, IMAGE_BLOCK_READ = "block_read", "image_block_read"
 SPACES = {Space.GLOBAL: "__global ", Space.LOCAL: "__local ", Space.PRIVATE: "", Space.VIEW: "__local "}
 KHR_NAMES = {"broadcast": "sub_group_shuffle", "shuffle_xor": "sub_group_shuffle_xor"}
@@ -158,11 +158,10 @@ class OpenCL(CLike):
 
     def _matrices(self) -> list[str]:
         """Reads of packed operands, and the matrix instruction with software that stands in for it."""
-        reads = {s.src.dtype for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == PACKED_READ}
-        lines = []
-        for dtype in sorted(reads, key=str):
-            word, function = WORDS[dtype]
-            lines += section(INTRINSICS, "packed_read", word=word, function=function, type=self.types[dtype.name])
+        reads = {s.atom.name for s in walk(self.kernel.body) if isinstance(s, Move)}
+        lines: list[str] = []
+        for name in PACKED_READS:
+            lines += section(INTRINSICS, name) if name in reads else ()
         atoms = {s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply)}
         for atom in (atom for atom in atoms if isinstance(atom, MatrixAtom)):
             own, bits = atom.depth // atom.lanes, 8 * atom.dtype.size
@@ -239,6 +238,7 @@ class OpenCL(CLike):
             needs.append(f"{name}, sub-groups of {self.kernel.sub_group}")
         if "image_block_read" in uses_features(self.kernel):
             needs.append("images (CL_R, CL_FLOAT) as wide and high as the matrices")
+        needs += [f"on Intel's GPUs, and only there, the build option {option}" for option in self.gpu_options()]
         return needs
 
     def postlude(self, kernels: Sequence[Self]) -> str:  # noqa: ARG002
@@ -249,6 +249,9 @@ class OpenCL(CLike):
 
     def build_options(self) -> tuple[str, ...]:
         return ("-cl-std=CL2.0",) if self.kernel.sub_group else ("-cl-std=CL1.2",)
+
+    def gpu_options(self) -> tuple[str, ...]:
+        return ("-cl-intel-256-GRF-per-thread",) if self.kernel.large_registers else ()
 
     def qualifier(self, buffer: Buffer) -> str:
         return "__local " if buffer.space is Space.LOCAL else ""
@@ -299,7 +302,7 @@ class OpenCL(CLike):
             case "aligned_vector":
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"{way(move).upper()}_LOCAL{width}({to}, {source});"
-            case "packed_read":
+            case "packed_vectors" | "packed_block":
                 # A sum of pointers: that of integers would be extended to a pointer's width for each read.
                 source = f"{move.src.name} + {self.expr(move.src_index[0])}"
                 return f"vstore{width}({name}({source}), 0, {self.address(move.dst, move.dst_index)});"

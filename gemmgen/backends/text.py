@@ -101,7 +101,7 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         text = f"{rows}x{cols} of C at a time, in vectors of {schedule.vector}"
     text += "".join(f", {said}" for holds, said in _ways_of(spec, schedule, words) if holds)
     if schedule.atom == "dpas":
-        how = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then block reads of 8 words"
+        how = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then reads of 8 words a lane"
         ways = [("A", wrap(how, WIDTH)), ("B", wrap(how, WIDTH))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]

@@ -80,6 +80,7 @@ def _job(machine: Machine, source: Source, kernel: Kernel, spec: GemmSpec, sched
     entry = next(e for e in source.entry_points if e.name == kernel.name)
     group = entry.group[0] * entry.group[1]
     options = source.build_options if machine.vendor != "nvidia" else ()
+    options += source.gpu_options if machine.vendor == "intel" else ()
     given = Input(
         "CUDA C++" if machine.vendor == "nvidia" else "OpenCL C",
         source.text.encode(),

@@ -24,6 +24,7 @@ class Kernel:
         facts: expressions known to be >= 0 wherever the kernel runs: what guards are folded with.
         promises: conditions known to hold, such as `lda % 4 == 0`.
         layers: how many such grids there are, dimension 2 of the launch; None for one, without that dimension.
+        large_registers: whether it is compiled for twice as many registers a thread, and half as many threads.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Kernel:
     facts: tuple[Expr, ...] = ()
     promises: tuple[Expr, ...] = ()
     layers: Var | None = None
+    large_registers: bool = False
 
     @property
     def scalars(self) -> tuple[Var, ...]:

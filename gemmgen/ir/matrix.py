@@ -9,6 +9,8 @@ from gemmgen.ir.dtypes import BF16, F16, I8, I16, I32, DType, accumulator
 
 #: Rows of A and of the sums, and words of B: those of the widest instruction.
 ROWS = 8
+#: As many lanes as an instruction has columns, on Xe-HPG and on Xe-HPC.
+LANES = (8, 16)
 #: Bytes of a word that elements are packed in.
 WORD = 4
 
@@ -80,6 +82,12 @@ class MatrixAtom:
 MATRIX_TYPES = (F16, BF16, I8)
 
 
-def packed_read(lanes: int) -> CopyAtom:
-    """A block read of eight words a lane, from memory that was laid out for it: whoever reads there has made room."""
-    return CopyAtom("packed_read", (0, lanes), (0, 1), (ROWS,), "inside", frozenset({"block_read"}))
+def packed_read(lanes: int, word: DType) -> CopyAtom:
+    """A read of eight words a lane, from memory that was laid out for it: whoever reads there has made room.
+
+    Whole words lie lane after lane, eight by one vector load: a message then brings a whole operand, where block reads
+    are split in two. Half words take a block read, whose lanes lie side by side: vectors would have to be taken apart.
+    """
+    if word == I32:
+        return CopyAtom("packed_vectors", (0, 1), (0, ROWS), (ROWS,), "inside", frozenset({"sub_groups"}))
+    return CopyAtom("packed_block", (0, lanes), (0, 1), (ROWS,), "inside", frozenset({"block_read"}))

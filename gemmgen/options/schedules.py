@@ -63,6 +63,7 @@ FIELDS: dict[str, Field] = {
     "stagger": Field("bool", "true"),
     "across": Field("bool", "true"),
     "snake": Field("bool", "true"),
+    "large_registers": Field("bool", "true"),
     "c_width": Field("int", "4", 16),
     "vector": Field("int", "16", 16),
     "sweep": Field("pair", "22x2 (rows x columns of tiles per work-item)", 4096),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gemmgen.ir.matrix import LANES
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import WIDE, warp_atom
 from gemmgen.schedule import Schedule
@@ -20,12 +21,20 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
             f"{max(1, s.k_step // 2)} instead of {s.k_step}, or a smaller tile"
         )
     used = register_bytes(spec, s)
-    limit = target.sub_group_register_bytes // s.sub_group if s.sub_group else target.register_bytes
+    limit = sub_group_registers(s, target) // s.sub_group if s.sub_group else target.register_bytes
     if used > limit:
         yield (
             f"registers {used:,} B per work-item > {limit:,} B on this target "
             f"(C alone takes {s.tile[0] * s.tile[1] * spec.accumulator.size:,} B): use a smaller tile"
         )
+
+
+def sub_group_registers(s: Schedule, target: Target) -> int:
+    """Registers of a sub-group, in bytes. Those of devices with matrix instructions are as wide as these: 16 lanes are
+    Xe-HPC's, whose registers have twice the bytes of Xe-HPG's.
+    """
+    wider = (s.sub_group or LANES[0]) // LANES[0] if s.atom == "dpas" else 1
+    return target.sub_group_register_bytes * wider * (2 if s.large_registers else 1)
 
 
 def local_bytes(spec: GemmSpec, s: Schedule, target: Target) -> int:

@@ -1,8 +1,9 @@
 """A product by matrix instructions: a kernel that packs A and B as those want them, and one that multiplies.
 
 Both packed matrices are made of tiles that a sub-group reads as they lie: of A, `tile[0]` rows by a step of K; of B, a
-step of K by `tile[1]` columns a lane, where neighbours along K share a word. What lies past K is zero, past M and N
-whatever the edge holds, so that the kernel that multiplies has no guards but C's.
+step of K by `tile[1]` columns a lane, where neighbours along K share a word. A tile holds instructions' operands in the
+order in which they are read. What lies past K is zero, past M and N whatever the edge holds, so that the kernel that
+multiplies has no guards but C's.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.target import Target
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.expand import COL as J
+from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.loops import loop
 from gemmgen.passes.plan import Plan, update_comment
@@ -65,11 +67,22 @@ class _Dpas(Plan):
     @property
     def chunks(self) -> Expr:
         """Steps of K, the last one filled up with zeros."""
-        return ceil_div(self.k, self.atom.depth)
+        return ceil_div(self.k, self.schedule.k_step)
+
+    @property
+    def parts(self) -> int:
+        """Instructions along K in a step."""
+        return self.schedule.k_step // self.atom.depth
+
+    def _operands(self, name: str) -> int:
+        """Of one instruction along K, in a tile."""
+        return self.schedule.tile[0] // ROWS if name == "a" else self.schedule.tile[1]
+
+    def _operand_elements(self, name: str) -> int:
+        return (ROWS if name == "a" else self.lanes) * self.atom.depth
 
     def _tile_elements(self, name: str) -> int:
-        extent = self.schedule.tile[0] if name == "a" else self.schedule.tile[1] * self.lanes
-        return extent * self.atom.depth
+        return self.parts * self._operands(name) * self._operand_elements(name)
 
     def _tiles(self, name: str) -> Expr:
         size, block = (self.m, self.schedule.tile[0]) if name == "a" else (self.n, self.schedule.block_tile[1])
@@ -125,15 +138,18 @@ class _Dpas(Plan):
 
     def _packed_place(self, name: str) -> tuple[Expr, Expr]:
         """The (row, column) of the matrix that a tile's element is."""
-        depth, packed = self.atom.depth, self.atom.packed
-        block, step = TILE // CHUNKS, TILE % CHUNKS * depth
+        count, operand = self._operands(name), self._operand_elements(name)
+        block, step = TILE // CHUNKS, TILE % CHUNKS * self.schedule.k_step
+        along = step + INSIDE // (operand * count) * self.atom.depth
+        across = block * count + INSIDE // operand % count
+        own = self.atom.packed if name == "b" else self.atom.depth // self.lanes
+        if self._words(name) == I32:  # a lane's eight words, then the next lane's
+            lane, word = INSIDE // (own * ROWS) % self.lanes, INSIDE // own % ROWS
+        else:  # a word of each lane, then the next words
+            lane, word = INSIDE // own % self.lanes, INSIDE // (own * self.lanes) % ROWS
         if name == "a":
-            return block * self.schedule.tile[0] + INSIDE // depth, step + INSIDE % depth
-        operand = self.lanes * depth  # of one instruction: eight words a lane
-        word = INSIDE // (self.lanes * packed) % ROWS
-        row = step + word * packed + INSIDE % packed
-        col = block * self.schedule.block_tile[1] + INSIDE // operand * self.lanes + INSIDE // packed % self.lanes
-        return row, col
+            return across * ROWS + word, along + lane * own + INSIDE % own
+        return along + word * own + INSIDE % own, across * self.lanes + lane
 
     # --- the product ------------------------------------------------------------------------------
 
@@ -146,37 +162,20 @@ class _Dpas(Plan):
 
     def kernel(self) -> Kernel:
         """What multiplies."""
-        s, zero = self.schedule, Const(0)
-        begin: list[Stmt] = []
-        reads: list[Stmt] = []
-        on: list[Stmt] = []
-        for name, count, group, var in (("b", s.tile[1], 0, J), ("a", s.tile[0] // ROWS, 1, I)):
-            words = self.tiles_of(name, self.atom.a_word if name == "a" else I32)
-            size = self._tile_elements(name) * self.spec.dtype.size // words.dtype.size
-            at = Buffer(f"{name}_at", I32, Space.PRIVATE, Layout.packed())
-            fragment = self._fragment(name)
-            place = (Load(at, ()) + var * (ROWS * self.lanes),)
-            read = Move(fragment, (var, zero), words, place, packed_read(self.lanes), ROWS)
-            begin += [Alloc(at), Store(at, (), call("group_id", group) * CHUNKS * size)]
-            reads += [Alloc(fragment), *loop(var, count, (read,))]
-            on.append(Store(at, (), Load(at, ()) + size))
-        acc, a, b = self.acc.buffer, self._fragment("a"), self._fragment("b")
-        multiply = Multiply(acc, (J, I * ROWS), a, (I, zero), b, (J, zero), self.atom)
-        step = (*reads, *loop(I, s.tile[0] // ROWS, loop(J, s.tile[1], (multiply,))), *on)
-        order = self.spec.c_order
+        s, order = self.schedule, self.spec.c_order
         tile = Tile(self.c, (ROW0, COL0) if order == "row" else (COL0, ROW0), *s.block_tile, order == "col")
         body: Body = (
             *self.positions(),
             Let(CHUNKS, self.chunks),
-            Alloc(acc),
+            Alloc(self.acc.buffer),
             Fill(self.acc, number(0, self.sums)),
-            Comment(f"Steps of {self.atom.depth} along K; both operands are packed in that order, with zeros past K."),
-            *begin,
-            For(K0, zero, self.k, self.atom.depth, step),
+            Comment(f"Steps of {s.k_step} along K; both operands are packed in that order, with zeros past K."),
+            *self._begin(),
+            For(K0, Const(0), self.k, s.k_step, self._step()),
             Comment(update_comment(self.spec)),
             Update(tile, self.acc, self.alpha, self.beta, SCALAR, steps=epilogue.steps(self)),
         )
-        words_of = (self.tiles_of("a", self.atom.a_word), self.tiles_of("b", I32))
+        words_of = (self.tiles_of("a", self._words("a")), self.tiles_of("b", self._words("b")))
         params: list[Buffer | Expr] = [self.m, self.n, self.k, self.alpha, *words_of]
         params += [self.beta, self.c, self.pitch("c"), *epilogue.parameters(self)]
         return Kernel(
@@ -188,10 +187,46 @@ class _Dpas(Plan):
             sub_group=self.lanes,
             facts=self.facts(),
             promises=self.promises(),
+            large_registers=s.large_registers,
         )
+
+    def _begin(self) -> Body:
+        """Where the group's tiles begin."""
+        begin: list[Stmt] = []
+        for name, group in (("b", 0), ("a", 1)):
+            first = call("group_id", group) * CHUNKS * self._tile_words(name)
+            begin += [Alloc(self._at(name)), Store(self._at(name), (), first)]
+        return tuple(begin)
+
+    def _step(self) -> Body:
+        """A step of K. All operands of an instruction's depth are read before they are multiplied, and a column's
+        products follow each other: few instructions then wait for several others (docs/matrices.md).
+        """
+        zero = Const(0)
+        reads: list[Stmt] = []
+        for name, var in (("a", I), ("b", J)):
+            fragment, words, count = self._fragment(name), self._words(name), self._operands(name)
+            place = (Load(self._at(name), ()) + (P * count + var) * (ROWS * self.lanes),)
+            tiles = self.tiles_of(name, words)
+            read = Move(fragment, (var, zero), tiles, place, packed_read(self.lanes, words), ROWS)
+            reads += [Alloc(fragment), *loop(var, count, (read,))]
+        a, b = self._fragment("a"), self._fragment("b")
+        multiply = Multiply(self.acc.buffer, (J, I * ROWS), a, (I, zero), b, (J, zero), self.atom)
+        products = loop(J, self._operands("b"), loop(I, self._operands("a"), (multiply,)))
+        on = (Store(self._at(name), (), Load(self._at(name), ()) + self._tile_words(name)) for name in "ba")
+        return *loop(P, self.parts, (*reads, *products)), *on
+
+    def _at(self, name: str) -> Buffer:
+        """The place of the step's tile."""
+        return Buffer(f"{name}_at", I32, Space.PRIVATE, Layout.packed())
+
+    def _tile_words(self, name: str) -> int:
+        return self._tile_elements(name) * self.spec.dtype.size // self._words(name).size
 
     def _fragment(self, name: str) -> Buffer:
         """Registers for a step's operands, eight words each."""
-        count = self.schedule.tile[0] // ROWS if name == "a" else self.schedule.tile[1]
-        word = self.atom.a_word if name == "a" else I32
-        return Buffer(f"{name}_frag", word, Space.PRIVATE, Layout.packed(count, ROWS))
+        return Buffer(f"{name}_frag", self._words(name), Space.PRIVATE, Layout.packed(self._operands(name), ROWS))
+
+    def _words(self, name: str) -> DType:
+        """What a lane holds of an operand, eight of them."""
+        return self.atom.a_word if name == "a" else I32

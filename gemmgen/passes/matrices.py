@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from gemmgen.ir.matrix import MATRIX_TYPES, ROWS, MatrixAtom
+from gemmgen.ir.matrix import LANES, MATRIX_TYPES, ROWS, MatrixAtom
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, HIGH, LINE_BYTES, LINES, WARP_ATOMS, WIDE, WarpAtom, warp_atom
 from gemmgen.methods import defaults, flatten
+from gemmgen.passes.capacity import sub_group_registers
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-
-#: As many lanes as an instruction has columns, on Xe-HPG and on Xe-HPC.
-LANES = (8, 16)
 
 
 def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -38,17 +37,18 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         yield f"the tile's {s.tile[0]} rows are no multiple of {ROWS}, the rows of an instruction: use {ROWS} or 32"
     if s.group != (1, lanes):
         yield f"group {s.group[0]}x{s.group[1]} is not one sub-group, which multiplies alone: use group 1x{lanes}"
-    if s.k_step != atom.depth:
-        yield f"k_step = {s.k_step}, but an instruction goes {atom.depth} deep in {spec.dtype}: use k_step {atom.depth}"
-    plain = flatten(defaults("dpas", s.tile, s.group, s.k_step, lanes))
+    if s.k_step % atom.depth:
+        goes = f"but an instruction goes {atom.depth} deep in {spec.dtype}"
+        yield f"k_step = {s.k_step}, {goes}: use k_step {atom.depth}, or a multiple of it"
+    plain = flatten(replace(defaults("dpas", s.tile, s.group, s.k_step, lanes), large_registers=s.large_registers))
     for key, value in flatten(s).items():
         if value != plain[key]:
             yield f"{key} means nothing to atom dpas, which packs A and B for itself: leave it out"
     words = s.tile[0] * s.tile[1] + s.tile[0] + ROWS * s.tile[1]
-    # A device's registers are as wide as its instructions: Xe-HPC, with twice the lanes, has twice the bytes.
-    used, limit = words * 4, target.sub_group_register_bytes // LANES[0]
+    used, limit = words * 4, sub_group_registers(s, target) // lanes
     if used > limit:
-        yield f"registers {used:,} B per work-item > {limit:,} B on this target: use a smaller tile"
+        larger = "" if s.large_registers else " or large_registers"
+        yield f"registers {used:,} B per work-item > {limit:,} B on this target: use a smaller tile{larger}"
 
 
 def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:

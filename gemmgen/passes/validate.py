@@ -37,6 +37,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += without_vectors(schedule)
         problems += _shape(schedule, target)
         problems += _stores(spec, schedule)
+        problems += _large(schedule)
         problems += _sub_group(schedule, target)
         problems += _warp(schedule)
         problems += _slices(spec, schedule)
@@ -54,6 +55,11 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += capacity_problems(spec, schedule, target)
     if problems:
         raise ScheduleError(problems)
+
+
+def _large(s: Schedule) -> Iterator[str]:
+    if s.large_registers:
+        yield f"large_registers is for atom dpas, not {s.atom}: leave it out"
 
 
 def _positive(s: Schedule) -> Iterator[str]:

@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES
-from gemmgen.runtime.devices import features_of, sub_group_sizes
+from gemmgen.runtime.devices import features_of, sub_group_sizes, type_of
 from gemmgen.source import EntryPoint, Source
 
 #: Where an error is: `<file>:<line>:<column>: error: ...`, or PoCL's `error: <file>:<line>:<column>: ...`.
@@ -38,7 +38,7 @@ def build(source: Source, context: cl.Context, device: cl.Device) -> Built:
     with translated(device), warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)  # the Intel CPU compiler always has something to say
         try:
-            program = cl.Program(context, source.text).build(options=list(source.build_options), devices=[device])
+            program = cl.Program(context, source.text).build(options=_options(source, device), devices=[device])
             kernels = tuple((entry, cl.Kernel(program, entry.name)) for entry in source.entry_points)
         except cl.RuntimeError as error:
             if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
@@ -47,6 +47,14 @@ def build(source: Source, context: cl.Context, device: cl.Device) -> Built:
     for entry, kernel in kernels:
         check_sub_group(entry, kernel, device)
     return Built(kernels)
+
+
+def _options(source: Source, device: cl.Device) -> list[str]:
+    """What the device's compiler must be told. That for Intel's GPUs is known by the functions that only they and
+    Intel's CPU runtime have, which refuses the GPUs' options.
+    """
+    of_intel = type_of(device) == "gpu" and "intel_sub_groups" in features_of(device)
+    return [*source.build_options, *(source.gpu_options if of_intel else ())]
 
 
 def check_device(source: Source, device: cl.Device) -> None:

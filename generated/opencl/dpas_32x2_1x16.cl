@@ -2,10 +2,10 @@
 //
 // Schedule   32x2 of C per work-item, 1x16 work-items per group (32x32 of C), 16 along K per
 //            iteration, by matrix instructions of the sub-group
-// A          buffer, packed by a kernel of its own as the instructions want it, then block reads of
-//            8 words
-// B          buffer, packed by a kernel of its own as the instructions want it, then block reads of
-//            8 words
+// A          buffer, packed by a kernel of its own as the instructions want it, then reads of 8
+//            words a lane
+// B          buffer, packed by a kernel of its own as the instructions want it, then reads of 8
+//            words a lane
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     dpas_32x2_1x16_pack_a: local size {256, 1}, global size {((m + 31) / 32 * ((k + 15) /
@@ -26,31 +26,32 @@ static inline float half_to_float(ushort bits)
     return vload_half(0, (const half *)&bits);
 }
 
-// Eight words a lane, from a tile that was packed to be read so.
-static inline short8 __attribute__((overloadable)) packed_read(const __global short *from)
+// An operand that was packed to be read so: eight words a lane, lane after lane.
+static inline int8 packed_vectors(const __global int *from)
+{
+    return vload8(get_sub_group_local_id(), from);
+}
+
+// An operand that was packed to be read so: eight times a half word of each lane.
+static inline short8 packed_block(const __global short *from)
 {
     return as_short8(intel_sub_group_block_read_us8((const __global ushort *)from));
 }
 
-// Eight words a lane, from a tile that was packed to be read so.
-static inline int8 __attribute__((overloadable)) packed_read(const __global int *from)
-{
-    return as_int8(intel_sub_group_block_read8((const __global uint *)from));
-}
-
+// acc [8][16] += a [8][16] * b [16][16], by the sub-group as one. Of each row of A a lane holds
+// an element; of B it holds a column, 2 elements in a word.
 #ifdef cl_intel_subgroup_matrix_multiply_accumulate
 __attribute__((overloadable))
 float8 intel_sub_group_f16_f16_matrix_mad_k16(short8 a, int8 b, float8 acc);
-#endif
 
-// acc [8][16] += a [8][16] * b [16][16], by the sub-group as one. Of each row of A a lane holds
-// an element; of B it holds a column, 2 elements in a word.
 static inline void multiply(float *acc, const short *a, const int *b)
 {
-#ifdef cl_intel_subgroup_matrix_multiply_accumulate
     vstore8(intel_sub_group_f16_f16_matrix_mad_k16(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
+}
 #else
-    // The same in software, for devices without matrix units.
+// In software, for devices without matrix units; inlined, it would take their compilers minutes.
+__attribute__((noinline)) static void multiply(float *acc, const short *a, const int *b)
+{
     for (int i = 0; i < 8; ++i) {
         for (int k = 0; k < 16; ++k) {
             const int row = intel_sub_group_shuffle((int)a[i], k);
@@ -58,8 +59,8 @@ static inline void multiply(float *acc, const short *a, const int *b)
             acc[i] += half_to_float((ushort)row) * half_to_float((ushort)column);
         }
     }
-#endif
 }
+#endif
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void dpas_32x2_1x16_pack_a(int m, int k, __global const ushort *restrict a, int lda,
@@ -71,8 +72,8 @@ __kernel void dpas_32x2_1x16_pack_a(int m, int k, __global const ushort *restric
     if (element < (m + 31) / 32 * ((k + 15) / 16) * 512) {
         const int tile = element / 512;
         const int inside = element % 512;
-        const int row = tile / chunks * 32 + inside / 16;
-        const int col = tile % chunks * 16 + inside % 16;
+        const int row = (tile / chunks * 4 + inside / 128 % 4) * 8 + inside / 16 % 8;
+        const int col = tile % chunks * 16 + inside / 512 * 16 + inside % 16;
         const ushort value = col < k ? a[min(row, m - 1) * lda + col] : 0;
         a_packed[element] = value;
     }
@@ -88,8 +89,8 @@ __kernel void dpas_32x2_1x16_pack_b(int n, int k, __global const ushort *restric
     if (element < (n + 31) / 32 * ((k + 15) / 16) * 512) {
         const int tile = element / 512;
         const int inside = element % 512;
-        const int row = tile % chunks * 16 + inside / 32 % 8 * 2 + inside % 2;
-        const int col = tile / chunks * 32 + inside / 256 * 16 + inside / 2 % 16;
+        const int row = tile % chunks * 16 + inside / 512 * 16 + inside / 2 % 8 * 2 + inside % 2;
+        const int col = (tile / chunks * 2 + inside / 256 % 2) * 16 + inside / 16 % 16;
         const ushort value = row < k ? b[row * ldb + min(col, n - 1)] : 0;
         b_packed[element] = value;
     }
@@ -119,20 +120,20 @@ __kernel void dpas_32x2_1x16(int m, int n, int k, float alpha,
     int b_at = (int)get_group_id(0) * chunks * 256;
     int a_at = (int)get_group_id(1) * chunks * 512;
     for (int k0 = 0; k0 < k; k0 += 16) {
-        int b_frag[2][8];
-        #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            vstore8(packed_read(b_packed + b_at + j * 128), 0, b_frag[j]);
-        }
         short a_frag[4][8];
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            vstore8(packed_read(a_packed + a_at + i * 128), 0, a_frag[i]);
+            vstore8(packed_block(a_packed + a_at + i * 128), 0, a_frag[i]);
+        }
+        int b_frag[2][8];
+        #pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            vstore8(packed_vectors(b_packed + b_at + j * 128), 0, b_frag[j]);
         }
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 2; ++j) {
             #pragma unroll
-            for (int j = 0; j < 2; ++j) {
+            for (int i = 0; i < 4; ++i) {
                 multiply(&acc[j][i * 8], a_frag[i], b_frag[j]);
             }
         }

@@ -53,27 +53,35 @@ static inline ushortWIDTH float_to_bfloat16WIDTH(floatWIDTH value)
     return convert_ushortWIDTH(select(rounded, bits | 0x400000, isnan(value)) >> 16);
 }
 
-//: packed_read
-// Eight words a lane, from a tile that was packed to be read so.
-static inline TYPE8 __attribute__((overloadable)) packed_read(const __global TYPE *from)
+//: packed_vectors
+// An operand that was packed to be read so: eight words a lane, lane after lane.
+static inline int8 packed_vectors(const __global int *from)
 {
-    return as_TYPE8(FUNCTION((const __global WORD *)from));
+    return vload8(get_sub_group_local_id(), from);
+}
+
+//: packed_block
+// An operand that was packed to be read so: eight times a half word of each lane.
+static inline short8 packed_block(const __global short *from)
+{
+    return as_short8(intel_sub_group_block_read_us8((const __global ushort *)from));
 }
 
 //: multiply
+// acc [8][LANES] += a [8][DEPTH] * b [DEPTH][LANES], by the sub-group as one. Of each row of A a lane holds
+// OWN; of B it holds a column, PACKED elements in a word.
 #ifdef cl_intel_subgroup_matrix_multiply_accumulate
 __attribute__((overloadable))
 SUMS8 FUNCTION(WORD8 a, int8 b, SUMS8 acc);
-#endif
 
-// acc [8][LANES] += a [8][DEPTH] * b [DEPTH][LANES], by the sub-group as one. Of each row of A a lane holds
-// OWN; of B it holds a column, PACKED elements in a word.
 static inline void multiply(SUMS *acc, const WORD *a, const int *b)
 {
-#ifdef cl_intel_subgroup_matrix_multiply_accumulate
     vstore8(FUNCTION(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
+}
 #else
-    // The same in software, for devices without matrix units.
+// In software, for devices without matrix units; inlined, it would take their compilers minutes.
+__attribute__((noinline)) static void multiply(SUMS *acc, const WORD *a, const int *b)
+{
     for (int i = 0; i < 8; ++i) {
         for (int k = 0; k < DEPTH; ++k) {
             const int row = intel_sub_group_shuffle((int)a[i], HOLDER)PART;
@@ -81,5 +89,5 @@ static inline void multiply(SUMS *acc, const WORD *a, const int *b)
             acc[i] += ELEMENTrow) * ELEMENTcolumn);
         }
     }
-#endif
 }
+#endif

@@ -74,18 +74,31 @@ def test_matrix_instructions_of_other_types(
     assert outcome.compiled.resources.scratch == 0
 
 
-@pytest.mark.parametrize(("lanes", "device", "least"), [(8, "dg2-g10", 0.16), (16, "pvc", 0.22)])
-def test_matrix_instructions(lanes: int, device: str, least: float, needs_tool: Callable[[str], str]) -> None:
-    """Eight `dpas` a step. Each operand takes two messages (one for A on pvc), and each message an address: that is
-    what keeps the share down (docs/matrices.md).
+@pytest.mark.parametrize(
+    ("name", "device", "products", "messages", "least"),
+    [
+        ("dpas_32x2_1x8", "dg2-g10", 8, 6, 0.25),
+        ("dpas_32x2_1x16", "pvc", 8, 6, 0.258),
+        ("dpas_40x4_1x8_k64", "dg2-g10", 80, 36, 0.457),
+        ("dpas_32x5_1x16_k64", "pvc", 80, 36, 0.467),
+    ],
+)
+def test_matrix_instructions(
+    name: str, device: str, products: int, messages: int, least: float, needs_tool: Callable[[str], str]
+) -> None:
+    """Each operand is one message, and each message takes an address: that is what keeps the share down
+    (docs/matrices.md).
     """
     needs_tool("ocloc"), needs_tool("iga64")
-    found = reported(f"dpas_32x2_1x{lanes}", device)
+    found = reported(name, device)
+    lanes = 16 if device == "pvc" else 8
     assert found.compiled.resources.lanes == lanes
+    assert found.compiled.resources.registers == (256 if name.endswith("_k64") else 128)
     assert found.compiled.resources.scratch == 0
     matrix = [i for i in found.compiled.listing.instructions if i.opcode.startswith("dpas")]
-    assert len(matrix) == 8
+    assert len(matrix) == products
     assert all(i.fmas == 8 * 16 * lanes for i in matrix)
     assert found.loop is not None
-    assert found.loop.math == 8
+    assert found.loop.math == products
+    assert found.loop.messages == messages
     assert found.loop.share >= least

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,17 @@ def test_any_size_and_layout(dtype: DType, result: DType | None, lanes: int, rng
     schedule = defaults("dpas", (16, 2), (1, lanes), 32 // dtype.size, lanes)
     specs = list(layouts(GemmSpec(dtype=dtype, c_dtype=result)))
     for size, spec in zip([(33, 18, 19), (1, 1, 1), (16, 40, 33), (7, 3, 64)] * 2, specs, strict=True):
+        problem = Problem.of(rng, spec, *size, -2.0, 3.0)
+        problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["intel"]), spec, problem))
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("dtype", [F16, I8], ids=str)
+def test_several_instructions_along_k_in_a_step(dtype: DType, lanes: int, rng: np.random.Generator) -> None:
+    depth = 32 // dtype.size
+    schedule = replace(defaults("dpas", (24, 3), (1, lanes), 3 * depth, lanes), large_registers=True)
+    spec = GemmSpec(dtype=dtype, a_order="col")
+    for size in ((25, 3 * lanes + 1, 3 * depth + 1), (24, 5, 2 * depth)):
         problem = Problem.of(rng, spec, *size, -2.0, 3.0)
         problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["intel"]), spec, problem))
 

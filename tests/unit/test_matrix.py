@@ -85,7 +85,9 @@ def test_names_are_those_of_the_extension() -> None:
         (replace(SPEC, dtype=I8, c_dtype=None), defaults("dpas"), "goes 32 deep in int8: use k_step 32"),
         (SPEC, replace(defaults("dpas"), stages=2), "stages means nothing to atom dpas"),
         (replace(SPEC, batched=True), defaults("dpas"), "atom dpas multiplies one product, not a batch"),
-        (SPEC, defaults("dpas", (64, 4)), "registers 1,408 B per work-item > 512 B"),
+        (SPEC, defaults("dpas", (64, 4)), "> 512 B on this target: use a smaller tile or large_registers"),
+        (SPEC, replace(defaults("dpas", (64, 4)), large_registers=True), "registers 1,408 B per work-item > 1,024 B"),
+        (SPEC, replace(defaults("simd"), large_registers=True), "large_registers is for atom dpas, not fma: leave it"),
     ],
 )
 def test_refusals(spec: GemmSpec, schedule: Schedule, problem: str) -> None:
@@ -112,6 +114,14 @@ def test_a_file_has_both_the_instruction_and_its_stand_in() -> None:
     assert "#ifdef cl_intel_subgroup_matrix_multiply_accumulate" in source.text
     assert "intel_sub_group_shuffle((int)a[i], k / 2)" in source.text
     assert {"intel_sub_groups", "block_read", "fp16"} <= source.requires
+
+
+def test_twice_the_registers_are_an_option_of_gpus_alone() -> None:
+    source = driver.emit(SPEC, presets.load("dpas_40x4_1x8_k64").schedule)
+    assert source.gpu_options == ("-cl-intel-256-GRF-per-thread",)
+    assert source.gpu_options[0] not in source.build_options
+    assert f"on Intel's GPUs, and only there, the build option {source.gpu_options[0]}\n" in source.text
+    assert driver.emit(SPEC, presets.load("dpas_32x2_1x8").schedule).gpu_options == ()
 
 
 def test_the_verifier_knows_whose_registers_they_are() -> None:

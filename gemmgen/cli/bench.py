@@ -55,7 +55,7 @@ Peers = Annotated[
     str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, cublas_tf32, clblast, mkl, numpy; '' for none.")
 ]
 Dtype = Annotated[
-    str | None, typer.Option("--dtype", metavar="TYPE", help="float32, float16 or bfloat16; else the preset's.")
+    str | None, typer.Option("--dtype", metavar="TYPE", help="float32; float64 (opencl); float16, bfloat16 (cuda).")
 ]
 LdMultiple = Annotated[
     str | None,
@@ -114,7 +114,7 @@ def bench(
         raise UserError(problems)
     exact = ld_multiple is not None
     chosen = _device(backend, device)
-    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen)
+    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen, dtype)
     rows, about = _measure(plan), _about(plan)
     if json is not None:
         deliver(records.to_json(rows, about), json)
@@ -244,11 +244,12 @@ def _measure(plan: Plan) -> list[Row]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from gemmgen.bench.libraries import cautions
     from gemmgen.bench.session import run
 
     steps = len(plan.sizes) * (2 + len(plan.jobs) + len(plan.peers) + plan.rounds)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    warnings: list[str] = []
+    warnings = cautions(plan.peers)
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=steps)
         plan = replace(plan, warn=warnings.append, tick=lambda text: _advance(progress, task, text))

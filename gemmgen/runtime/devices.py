@@ -106,6 +106,15 @@ def type_of(device: cl.Device) -> str:
     return next((name for name, bit in zip(TYPES, bits, strict=False) if device.type & bit), "accelerator")
 
 
+@cache
+def reaches_host_memory(device: cl.Device) -> bool:
+    """Whether a CPU's kernels can be given the address of any memory of the process (fine-grained system SVM)."""
+    try:
+        return type_of(device) == "cpu" and bool(device.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM)
+    except cl.Error:  # a device of OpenCL 1.x does not know the question
+        return False
+
+
 def features_of(device: cl.Device) -> frozenset[str]:
     """The keys of `gemmgen.ir.target.FEATURES` that hold on the device."""
     extensions = set(device.extensions.split())

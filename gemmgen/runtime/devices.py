@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from array import array
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -11,7 +10,7 @@ from itertools import pairwise
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target
-from gemmgen.runtime import icd, require_pyopencl
+from gemmgen.runtime import icd, limits, require_pyopencl
 
 require_pyopencl()
 import pyopencl as cl  # noqa: E402  (after the check, so that its lack is told with a remedy)
@@ -230,9 +229,10 @@ def target_of(device: cl.Device) -> Target:
         target,
         register_bytes=CPU_REGISTER_BYTES,
         sub_group_register_bytes=CPU_REGISTER_BYTES,
-        private_bytes=CPU_PRIVATE_BYTES,
+        # A kernel's own arrays lie on the stack of a thread, beside what the runtime has there.
+        private_bytes=min(CPU_PRIVATE_BYTES, limits.stack_bytes() // 2),
         vector_bytes=vector_bytes(device),
-        cores=min(max(1, device.max_compute_units), len(os.sched_getaffinity(0))),
+        cores=min(max(1, device.max_compute_units), limits.processors()),
         cache_bytes=device.global_mem_cache_size,
     )
 

@@ -236,7 +236,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         name, output, view = request.output
         result, values[name], placed = stage.output(output, view, request.loads_output)
         values |= {f"ld{name}": placed.ld, f"stride_{name}": placed.stride}
-        for workspace, size in workspace_bytes(self.source, request.sizes).items():
+        for workspace, size in workspace_bytes(self.source, request.sizes, stage.device).items():
             # OpenCL keeps it until the kernels are through.
             values[workspace] = cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size)
         return values, result

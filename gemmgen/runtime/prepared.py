@@ -122,7 +122,7 @@ class Prepared:
         values: dict[str, object] = {**request.sizes, **request.scalars}
         for name, view in self._views.items():
             values |= {f"ld{name}": view.ld, f"stride_{name}": view.stride}
-        self._between = workspace_bytes(source, request.sizes)
+        self._between = workspace_bytes(source, request.sizes, queue.device)
         sizes = {name: value for name, value in values.items() if isinstance(value, int)}
         self._launches: list[_Launch] = []
         for number, groups in source.launches(sizes):

@@ -74,12 +74,24 @@ def ranges(entry: EntryPoint, groups: Range) -> tuple[Range, Range]:
     return (cols * wide, rows * high, layers), (wide, high, 1)
 
 
-def workspace_bytes(source: Source, sizes: Mapping[str, int]) -> dict[str, int]:
-    """What each memory between kernels takes for a product. Raises: SpecError where indices don't reach so far."""
+def workspace_bytes(source: Source, sizes: Mapping[str, int], device: cl.Device) -> dict[str, int]:
+    """What each memory between kernels takes for a product.
+
+    Raises: SpecError where indices don't reach so far, DeviceError for more than a buffer can have.
+    """
     elements = {w.name: max(1, evaluate(w.elements, dict(sizes))) for w in source.workspaces}
     if too_long := [workspace_problem(name, count) for name, count in elements.items() if count >= 2**31]:
         raise SpecError(too_long)
-    return {w.name: elements[w.name] * w.dtype.size for w in source.workspaces}
+    taken = {w.name: elements[w.name] * w.dtype.size for w in source.workspaces}
+    limit = device.max_mem_alloc_size if taken else 0
+    if too_large := [
+        f"{name} takes {size:,} B > {limit:,} B, the largest buffer of {device.name.strip()}: use a lower split, pack "
+        "nothing, or multiply in parts"
+        for name, size in taken.items()
+        if size > limit
+    ]:
+        raise DeviceError(too_large)
+    return taken
 
 
 def check_device(source: Source, device: cl.Device) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -28,7 +30,8 @@ def random_matrices(size: Size, dtype: str, seed: int) -> tuple[Matrix, Matrix]:
     """A and B, normal numbers."""
     rng = np.random.default_rng(seed)
     shapes = size.shape(size.m, size.k), size.shape(size.k, size.n)
-    a, b = (cast("Matrix", rng.standard_normal(shape, dtype=np.float32).astype(dtype)) for shape in shapes)
+    drawn = np.float64 if dtype == "float64" else np.float32
+    a, b = (cast("Matrix", rng.standard_normal(shape, dtype=drawn).astype(dtype)) for shape in shapes)
     return a, b
 
 
@@ -106,7 +109,10 @@ class PeerProcess:
 
 
 class OpenclKernel:
-    """A kernel of gemmgen on an OpenCL device, timed by its events; `estimate` is the seconds of one run."""
+    """A kernel of gemmgen on an OpenCL device; `estimate` is the seconds of one run.
+
+    A GPU's is timed by its events. A CPU's by the clock around each call and the wait for its result, as its peers are.
+    """
 
     def __init__(self, size: Size, spec: GemmSpec, schedule: Schedule, device: object, seed: int) -> None:
         import pyopencl.array as cl_array
@@ -138,11 +144,20 @@ class OpenclKernel:
         self._count = launches(self.estimate)
 
     def block(self) -> float:
-        seconds = self._kernel.time(*self._arrays, iterations=2 * self._count)
-        return float(np.mean(seconds[self._count :]))
+        return float(np.mean(self._seconds(2 * self._count)[self._count :]))
 
     def cold(self) -> float:
-        return float(np.mean(self._kernel.time(*self._arrays, iterations=self._count)))
+        return float(np.mean(self._seconds(self._count)))
+
+    def _seconds(self, count: int) -> list[float]:
+        """Of each of so many products."""
+        if self._kernel.device.type != "cpu":
+            return self._kernel.time(*self._arrays, iterations=count)
+        clock = [time.perf_counter()]
+        for _ in range(count):
+            self._kernel(*self._arrays, return_event=True)[1].wait()
+            clock.append(time.perf_counter())
+        return [end - begin for begin, end in pairwise(clock)]
 
     def close(self) -> None:
         self._arrays = []

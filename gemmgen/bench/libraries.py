@@ -13,6 +13,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gemmgen.bench import builds
 from gemmgen.bench.records import Size
 from gemmgen.errors import DeviceError
 from gemmgen.runtime import require_cupy, require_pyopencl
@@ -81,11 +82,21 @@ def require(peers: Iterable[str]) -> None:
 def about(peers: Iterable[str]) -> dict[str, object]:
     """Which libraries those are."""
     known: dict[str, Callable[[], str]] = {
-        "numpy": lambda: np.__version__,
-        "mkl": lambda: metadata.version("mkl"),
+        "numpy": builds.numpy_build,
+        "mkl": lambda: f"{metadata.version('mkl')}, kernels for {mkl_processors()}",
         "clblast": lambda: str(Path(find_clblast())),
     }
     return {name: known[name]() for name in peers if name in known}
+
+
+def mkl_processors() -> str:
+    """Whose kernels MKL runs. Raises: DeviceError."""
+    return builds.mkl_processors(load(str(find_mkl()), INSTALL_MKL))
+
+
+def cautions(peers: Iterable[str]) -> list[str]:
+    """What to know of these peers on this machine before a ratio to them is believed."""
+    return builds.cautions(peers, mkl_processors, builds.has_avx512(), builds.openblas_core())
 
 
 def load(path: str, install: str) -> ctypes.CDLL:
@@ -132,16 +143,22 @@ class OnHost:
 
 
 def _mkl(a: Matrix, b: Matrix, c: Matrix) -> Callable[[], object]:
-    """`cblas_sgemm` on these matrices."""
-    whole, real, address = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
-    sgemm = load(str(find_mkl()), INSTALL_MKL).cblas_sgemm
-    sgemm.argtypes = [*[whole] * 6, real, address, whole, address, whole, real, address, whole]
-    sgemm.restype = None
+    """`cblas_sgemm`, or `cblas_dgemm`, on these matrices."""
+    whole, real, address = ctypes.c_int, _real(a), ctypes.c_void_p
+    library = load(str(find_mkl()), INSTALL_MKL)
+    gemm = library.cblas_dgemm if real is ctypes.c_double else library.cblas_sgemm
+    gemm.argtypes = [*[whole] * 6, real, address, whole, address, whole, real, address, whole]
+    gemm.restype = None
     (m, k), n = a.shape, b.shape[1]
     places = a.ctypes.data, b.ctypes.data, c.ctypes.data
-    return lambda: sgemm(
+    return lambda: gemm(
         *(ROW_MAJOR, AS_IT_IS, AS_IT_IS, m, n, k), *(1.0, places[0], k, places[1], n), *(0.0, places[2], n)
     )
+
+
+def _real(a: Matrix) -> type[ctypes.c_float | ctypes.c_double]:
+    """C's type of an element."""
+    return ctypes.c_double if a.dtype == np.float64 else ctypes.c_float
 
 
 class Clblast:
@@ -156,12 +173,13 @@ class Clblast:
 
         self._size = Size(a.shape[0], b.shape[1], a.shape[1])
         self._queue = resolve(pick(device=device))
-        self._sgemm = load(find_clblast(), INSTALL_CLBLAST).CLBlastSgemm
-        flag, size, real, address = ctypes.c_int, ctypes.c_size_t, ctypes.c_float, ctypes.c_void_p
+        library = load(find_clblast(), INSTALL_CLBLAST)
+        flag, size, real, address = ctypes.c_int, ctypes.c_size_t, _real(a), ctypes.c_void_p
+        self._gemm = library.CLBlastDgemm if real is ctypes.c_double else library.CLBlastSgemm
         handle = ctypes.POINTER(address)
         matrix = address, size, size
         flags_and_sizes = flag, flag, flag, size, size, size
-        self._sgemm.argtypes = [*flags_and_sizes, real, *matrix, *matrix, real, *matrix, handle, handle]
+        self._gemm.argtypes = [*flags_and_sizes, real, *matrix, *matrix, real, *matrix, handle, handle]
         c = np.full((self._size.m, self._size.n), np.nan, a.dtype)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         with translated(self._queue.device):
@@ -192,7 +210,7 @@ class Clblast:
         a, b, c = (buffer.int_ptr for buffer in self._buffers)
         queue, event = ctypes.c_void_p(self._queue.int_ptr), ctypes.c_void_p()
         layout, operands = (ROW_MAJOR, AS_IT_IS, AS_IT_IS, m, n, k), (1.0, a, 0, k, b, 0, n, 0.0, c, 0, n)
-        status = int(self._sgemm(*layout, *operands, ctypes.byref(queue), ctypes.byref(event)))
+        status = int(self._gemm(*layout, *operands, ctypes.byref(queue), ctypes.byref(event)))
         if status or event.value is None:
             raise DeviceError(
                 f"CLBlast fails on {self._queue.device.name.strip()} with status {status} (CLBlastStatusCode in "

@@ -22,8 +22,11 @@ PEERS = {
     "mkl": "MKL's sgemm on the CPU, in a process of its own",
     "numpy": "numpy.matmul on the CPU, in a process of its own",
 }
-#: Types other than float32 that cuBLAS is called for.
-MEASURED = (F16.name, BF16.name, F64.name, I8.name)
+#: Types other than float32 that are measured by a backend, and the peers that multiply them.
+MEASURED = {
+    "cuda": ((F16.name, BF16.name, F64.name, I8.name), frozenset({"cublas"})),
+    "opencl": ((F64.name,), frozenset({"clblast", "mkl", "numpy"})),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +222,14 @@ def check_dtypes(dtypes: Iterable[str], peers: Iterable[str], backend: str) -> N
     for dtype in found:
         if dtype == F32.name:
             continue
-        if dtype not in MEASURED or backend != "cuda":
-            known = ", ".join((F32.name, *(MEASURED if backend == "cuda" else ())))
+        types, able = MEASURED.get(backend, ((), frozenset()))
+        if dtype not in types:
+            known = ", ".join((F32.name, *types))
             problems.append(
                 f"{dtype} can't be measured on {backend}: use {known}, or time kernels by gemmgen run --dtype {dtype}"
             )
-        others = [name for name in peers if name != "cublas"]
+        others = [name for name in peers if name not in able]
         if others:
-            problems.append(f"{', '.join(others)} multiply {F32} alone here, not {dtype}: leave them out of --vs")
+            problems.append(f"{', '.join(others)} multiply other types here, not {dtype}: leave them out of --vs")
     if problems:
         raise SpecError(problems)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from gemmgen.bench.measure import Contender, measure
 from gemmgen.bench.records import Row, Size
 from gemmgen.errors import UserError
+from gemmgen.ir.dtypes import F32, MATRIX_DTYPES
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -35,6 +36,7 @@ class Plan:
     Attributes:
         jobs: the kernels; none where one is to be chosen for each size (a CPU's).
         best: whether only the fastest of `jobs` counts for each size, and those that can't run are left out.
+        dtype: of the elements; None for that of `jobs`, or float32 where one is chosen.
         exact: whether leading dimensions are promised to be what the specs say; else matrices choose the variant.
         strict: whether kernels of CUDA whose registers spill are refused.
         pause: seconds before a cold measurement; 0 for none.
@@ -53,6 +55,7 @@ class Plan:
     pause: float = 0.0
     seed: int = 0
     device: object = None
+    dtype: str | None = None
     warn: Callable[[str], None] = lambda _: None
     tick: Callable[[str], None] = lambda _: None
 
@@ -100,7 +103,7 @@ def _chosen(plan: Plan, size: Size) -> tuple[Job, ...]:
     from gemmgen.runtime.devices import DeviceInfo, target_of
     from gemmgen.sweeps import choose_sweep
 
-    spec = GemmSpec()
+    spec = GemmSpec(dtype=MATRIX_DTYPES[plan.dtype or F32.name])
     target = target_of(plan.device.handle) if isinstance(plan.device, DeviceInfo) else None
     schedule = None if target is None else choose_sweep(spec, (size.m, size.n, size.k), target)
     if schedule is None:
@@ -145,7 +148,7 @@ class Makers:
 
     def peer(self, name: str) -> Contender:
         """A library. Raises: UserError."""
-        dtype = next((spec.dtype.name for spec, _ in self._plan.jobs), GemmSpec().dtype.name)
+        dtype = next((spec.dtype.name for spec, _ in self._plan.jobs), self._plan.dtype or F32.name)
         if name in ("cublas", "cublas_tf32"):
             from gemmgen.bench.gpu import cublas
 

@@ -56,7 +56,7 @@ Peers = Annotated[
 ]
 Dtype = Annotated[
     str | None,
-    typer.Option("--dtype", metavar="TYPE", help="float64, float32, float16, bfloat16, int8; else the preset's."),
+    typer.Option("--dtype", metavar="TYPE", help="float32, float64; also float16, bfloat16, int8 (cuda)."),
 ]
 LdMultiple = Annotated[
     str | None,
@@ -115,7 +115,7 @@ def bench(
         raise UserError(problems)
     exact = ld_multiple is not None
     chosen = _device(backend, device)
-    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen)
+    plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen, dtype)
     rows, about = _measure(plan), _about(plan)
     if json is not None:
         deliver(records.to_json(rows, about), json)
@@ -245,11 +245,12 @@ def _measure(plan: Plan) -> list[Row]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from gemmgen.bench.libraries import cautions
     from gemmgen.bench.session import run
 
     steps = len(plan.sizes) * (2 + len(plan.jobs) + len(plan.peers) + plan.rounds)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    warnings: list[str] = []
+    warnings = cautions(plan.peers)
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=steps)
         plan = replace(plan, warn=warnings.append, tick=lambda text: _advance(progress, task, text))

@@ -131,9 +131,23 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         self._expect("gemm")
         if is_nothing(self.source.spec, a, b, c) and not return_event:
             return cast("Matrix", c)
-        kernel, request = self._reaching(a, b, c, alpha, beta, operands)
-        result, event = kernel._serving(request)._run(request, Place(queue, wait_for, stream, return_event))
+        place = Place(queue, wait_for, stream, return_event)
+        done = None if operands else self._once_more((a, b, c), (alpha, beta), place)
+        if done is None:
+            kernel, request = self._reaching(a, b, c, alpha, beta, operands)
+            done = kernel._serving(request)._run(request, place)
+        result, event = done
         return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
+
+    def _once_more(
+        self,
+        _arrays: tuple[object, object, object],
+        _factors: tuple[complex | None, complex | None],
+        _place: Place[Queue, Before, Stream],
+        /,
+    ) -> tuple[object, Event | None] | None:
+        """What `_run` returns, by a call of this kind that is prepared; None where there is none."""
+        return None
 
     def _reaching(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from array import array
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -11,7 +10,7 @@ from itertools import pairwise
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target
-from gemmgen.runtime import icd, require_pyopencl
+from gemmgen.runtime import icd, limits, require_pyopencl
 
 require_pyopencl()
 import pyopencl as cl  # noqa: E402  (after the check, so that its lack is told with a remedy)
@@ -104,6 +103,15 @@ def type_of(device: cl.Device) -> str:
     """`cpu`, `gpu` or `accelerator`."""
     bits = (cl.device_type.CPU, cl.device_type.GPU)
     return next((name for name, bit in zip(TYPES, bits, strict=False) if device.type & bit), "accelerator")
+
+
+@cache
+def reaches_host_memory(device: cl.Device) -> bool:
+    """Whether a CPU's kernels can be given the address of any memory of the process (fine-grained system SVM)."""
+    try:
+        return type_of(device) == "cpu" and bool(device.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM)
+    except cl.Error:  # a device of OpenCL 1.x does not know the question
+        return False
 
 
 def features_of(device: cl.Device) -> frozenset[str]:
@@ -221,9 +229,10 @@ def target_of(device: cl.Device) -> Target:
         target,
         register_bytes=CPU_REGISTER_BYTES,
         sub_group_register_bytes=CPU_REGISTER_BYTES,
-        private_bytes=CPU_PRIVATE_BYTES,
+        # A kernel's own arrays lie on the stack of a thread, beside what the runtime has there.
+        private_bytes=min(CPU_PRIVATE_BYTES, limits.stack_bytes() // 2),
         vector_bytes=vector_bytes(device),
-        cores=min(max(1, device.max_compute_units), len(os.sched_getaffinity(0))),
+        cores=min(max(1, device.max_compute_units), limits.processors()),
         cache_bytes=device.global_mem_cache_size,
     )
 

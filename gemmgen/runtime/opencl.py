@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Never, TypeAlias, cast
+from typing import Never, TypeAlias, cast
 
-import numpy as np
 import pyopencl as cl
 
-from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
-from gemmgen.ir.kernel import Workspace
-from gemmgen.ir.visit import evaluate
+from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.devices import DeviceInfo, info_of, pick
 from gemmgen.runtime.host import HostStage
+from gemmgen.runtime.kept import Kept
 from gemmgen.runtime.operands import letter
-from gemmgen.runtime.programs import Built, build, translated
+from gemmgen.runtime.prepared import Arrays, Done, Prepared, Scratch, kind_of, may_prepare
+from gemmgen.runtime.programs import Built, argument, build, ranges, translated, workspace_bytes
 from gemmgen.runtime.resident import DeviceArray, ResidentStage, common_queue
 from gemmgen.runtime.staging import Stage
-from gemmgen.runtime.views import workspace_problem
-from gemmgen.source import EntryPoint, Source
-
-if TYPE_CHECKING:
-    from pyopencl.typing import KernelArg
+from gemmgen.runtime.views import SpanError
+from gemmgen.source import Source
 
 DeviceLike: TypeAlias = DeviceInfo | cl.Device | cl.Context | cl.CommandQueue | int | str | None
 
 PROFILING = cl.command_queue_properties.PROFILING_ENABLE
-KEPT = 8  # contexts that a kernel stays built for
+KEPT = 8  # contexts that a kernel stays built for, and queues that memory is kept for
+CALLS = 64  # kinds of calls that stay prepared
 
 
 class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never]):
@@ -46,7 +43,10 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         self._wish = device
         self._queue: cl.CommandQueue | None = None
         self._built: dict[tuple[cl.Context, cl.Device], Built] = {}
+        self._prepared: Kept[Hashable, Prepared | None]
+        self._scratch: Kept[cl.CommandQueue, Scratch]
         self._lock = threading.Lock()
+        self.release()
 
     @classmethod
     def from_source(cls, source: Source, device: DeviceLike = None) -> CompiledKernel:
@@ -152,6 +152,38 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
                 stage.finish(events[-1])
         return seconds
 
+    def _once_more(
+        self,
+        arrays: Arrays,
+        factors: tuple[complex | None, complex | None],
+        place: Place[cl.CommandQueue, cl.Event, Never],
+        /,
+    ) -> Done:
+        kind = kind_of(arrays, *factors, place.queue)
+        if kind is None:
+            return None
+        prepared = self._prepared.get(kind, lambda: self._prepare(arrays, factors, place.queue))
+        return None if prepared is None else prepared.run(arrays, place.wait_for)
+
+    def _prepare(
+        self, arrays: Arrays, factors: tuple[complex | None, complex | None], queue: cl.CommandQueue | None
+    ) -> Prepared | None:
+        """The launch for calls such as this one, which is checked; None where each is to be made anew."""
+        try:
+            request = self._request(*arrays, *factors, {})
+        except SpanError:
+            return None  # its twin will prepare it
+        queue = self._queue_for(request, queue)
+        if not may_prepare(self.source, request, queue):
+            return None
+        built = self._kernels(queue)
+        with translated(queue.device):
+            return Prepared(self.source, built, queue, request, self._scratch.get(queue, Scratch))
+
+    def release(self) -> None:
+        """Give back what is kept for calls to come: their launches, and the memory between a program's kernels."""
+        self._prepared, self._scratch = Kept(CALLS), Kept(KEPT)
+
     def _run(self, request: Request, place: Place[cl.CommandQueue, cl.Event, Never]) -> tuple[object, cl.Event | None]:
         queue = self._queue_for(request, place.queue)
         built = self._kernels(queue)
@@ -204,38 +236,22 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         name, output, view = request.output
         result, values[name], placed = stage.output(output, view, request.loads_output)
         values |= {f"ld{name}": placed.ld, f"stride_{name}": placed.stride}
-        for workspace in self.source.workspaces:
-            values[workspace.name] = self._workspace(stage, workspace, dict(request.sizes))
+        for workspace, size in workspace_bytes(self.source, request.sizes, stage.device).items():
+            # OpenCL keeps it until the kernels are through.
+            values[workspace] = cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size)
         return values, result
-
-    def _workspace(self, stage: Stage[object], workspace: Workspace, sizes: dict[str, int]) -> cl.Buffer:
-        """Memory between two kernels; OpenCL keeps it until they are through. Raises: SpecError."""
-        elements = evaluate(workspace.elements, sizes)
-        if elements >= 2**31:
-            raise SpecError(workspace_problem(workspace.name, elements))
-        return cl.Buffer(stage.queue.context, cl.mem_flags.READ_WRITE, size=max(1, elements) * workspace.dtype.size)
 
     def _launch(self, built: Built, stage: Stage[object], values: Mapping[str, object]) -> list[cl.Event]:
         """Enqueue every kernel that has something to do, in order; the events."""
         events: list[cl.Event] = []
         sizes = {name: value for name, value in values.items() if isinstance(value, int)}
-        for number, (layers, rows, cols) in self.source.launches(sizes):
+        for number, groups in self.source.launches(sizes):
             entry, kernel = built.kernels[number]
             args = [argument(entry, arg.name, arg.kind, arg.dtype, values) for arg in entry.arguments]
-            high, wide = entry.group
-            everywhere, each = (cols * wide, rows * high, layers), (wide, high, 1)
             wait_for = [*stage.wait_for, *events[-1:]]
             with built.lock:
-                events.append(kernel(stage.queue, everywhere, each, *args, wait_for=wait_for))
+                events.append(kernel(stage.queue, *ranges(entry, groups), *args, wait_for=wait_for))
         return events
-
-
-def argument(entry: EntryPoint, name: str, kind: str, dtype: str, values: Mapping[str, object]) -> KernelArg:
-    """A kernel argument in the type that OpenCL must be given."""
-    if name not in values:
-        raise LoweringError(f"{entry.name} has an argument {name!r} that the runtime knows nothing of")
-    value = values[name]
-    return cast("KernelArg", np.dtype(dtype).type(value) if kind in ("int", "scalar") else value)
 
 
 def check_images(widths: Mapping[str, int], heights: Mapping[str, int], device: cl.Device) -> None:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import re
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, cast
 
+import numpy as np
 import pyopencl as cl
 
-from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
 from gemmgen.ir.target import FEATURES
+from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.devices import features_of, sub_group_sizes, type_of
+from gemmgen.runtime.views import workspace_problem
 from gemmgen.source import EntryPoint, Source
+
+if TYPE_CHECKING:
+    from pyopencl.typing import KernelArg
+
+Range: TypeAlias = tuple[int, int, int]
 
 #: Where an error is: `<file>:<line>:<column>: error: ...`, or PoCL's `error: <file>:<line>:<column>: ...`.
 ERROR_LINE = re.compile(r"^(?=.*error).*?(\d+):\d+: ", re.MULTILINE)
@@ -25,6 +34,7 @@ LOG_LINES = 40
 class Built:
     """The kernels of a source on one device. A kernel holds its arguments, so `lock` guards setting and launching."""
 
+    program: cl.Program
     kernels: tuple[tuple[EntryPoint, cl.Kernel], ...]
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -46,7 +56,42 @@ def build(source: Source, context: cl.Context, device: cl.Device) -> Built:
             raise DeviceError(build_failure(source, device, str(error))) from error
     for entry, kernel in kernels:
         check_sub_group(entry, kernel, device)
-    return Built(kernels)
+    return Built(program, kernels)
+
+
+def argument(entry: EntryPoint, name: str, kind: str, dtype: str, values: Mapping[str, object]) -> KernelArg:
+    """A kernel argument in the type that OpenCL must be given."""
+    if name not in values:
+        raise LoweringError(f"{entry.name} has an argument {name!r} that the runtime knows nothing of")
+    value = values[name]
+    return cast("KernelArg", np.dtype(dtype).type(value) if kind in ("int", "scalar") else value)
+
+
+def ranges(entry: EntryPoint, groups: Range) -> tuple[Range, Range]:
+    """The work-items of a launch and of a group, for groups along (layers, rows, columns)."""
+    layers, rows, cols = groups
+    high, wide = entry.group
+    return (cols * wide, rows * high, layers), (wide, high, 1)
+
+
+def workspace_bytes(source: Source, sizes: Mapping[str, int], device: cl.Device) -> dict[str, int]:
+    """What each memory between kernels takes for a product.
+
+    Raises: SpecError where indices don't reach so far, DeviceError for more than a buffer can have.
+    """
+    elements = {w.name: max(1, evaluate(w.elements, dict(sizes))) for w in source.workspaces}
+    if too_long := [workspace_problem(name, count) for name, count in elements.items() if count >= 2**31]:
+        raise SpecError(too_long)
+    taken = {w.name: elements[w.name] * w.dtype.size for w in source.workspaces}
+    limit = device.max_mem_alloc_size if taken else 0
+    if too_large := [
+        f"{name} takes {size:,} B > {limit:,} B, the largest buffer of {device.name.strip()}: use a lower split, pack "
+        "nothing, or multiply in parts"
+        for name, size in taken.items()
+        if size > limit
+    ]:
+        raise DeviceError(too_large)
+    return taken
 
 
 def _options(source: Source, device: cl.Device) -> list[str]:

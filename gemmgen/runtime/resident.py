@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
+import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, SpecError
@@ -21,6 +22,7 @@ class DeviceArray(Protocol):
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    dtype: np.dtype[np.generic]
     offset: int
     base_data: object
     queue: cl.CommandQueue | None

@@ -41,8 +41,8 @@ class Stage(ABC, Generic[A]):
         self._owned = ExitStack()
 
     @abstractmethod
-    def input(self, array: A, view: View) -> tuple[cl.Buffer, View]:
-        """A buffer that begins with the matrix, and how it lies there."""
+    def input(self, array: A, view: View) -> tuple[object, View]:
+        """A kernel's argument that begins with the matrix, and how it lies there."""
 
     @abstractmethod
     def image(self, array: A, view: View) -> cl.Image:
@@ -57,8 +57,8 @@ class Stage(ABC, Generic[A]):
         """A new array for a result."""
 
     @abstractmethod
-    def output(self, array: A | None, view: View, load: bool) -> tuple[A, cl.Buffer, View]:
-        """The result array (allocated if None), its buffer and how the matrix lies there.
+    def output(self, array: A | None, view: View, load: bool) -> tuple[A, object, View]:
+        """The result array (allocated if None), the kernel's argument for it and how the matrix lies there.
 
         Args:
             load: whether the kernel reads what the array holds.

@@ -10,9 +10,8 @@ import pytest
 import gemmgen
 from gemmgen import driver, presets
 from gemmgen.errors import SpecError
-from gemmgen.runtime import opencl
+from gemmgen.runtime import host
 from gemmgen.runtime.devices import DeviceInfo, target_of
-from gemmgen.runtime.host import HostStage
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
@@ -32,12 +31,7 @@ def test_opencl(name: str, device: DeviceInfo, rng: np.random.Generator) -> None
 @pytest.mark.parametrize("device", DEVICES)
 def test_where_nothing_is_shared(device: DeviceInfo, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     """Devices with memory of their own get copies without gaps."""
-
-    class Apart(HostStage):
-        def _may_share(self, begin: int, end: int) -> bool:
-            return False
-
-    monkeypatch.setattr(opencl, "HostStage", Apart)
+    monkeypatch.setattr(host, "way_of", lambda _: "copy")
     source = driver.emit(BATCHED, presets.load("naive").schedule, target=target_of(device.handle))
     check_batches(CompiledKernel.from_source(source, device), rng)
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gemmgen
+from gemmgen import driver
+from gemmgen.errors import DeviceError
+from gemmgen.ir.dtypes import F64
 from gemmgen.ir.target import CPU_FEATURES
+from gemmgen.runtime import limits
 from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.runtime.programs import workspace_bytes
+from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import choose_sweep
 from tests.device.naive import DEVICES
@@ -73,3 +81,57 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
         for number, prepare in alone.items()
     }  # fmt: skip
     assert len(found) == 1
+
+
+SMALL_STACK = """
+import numpy as np, gemmgen
+from gemmgen.runtime.devices import devices, target_of
+for device in devices():
+    target = target_of(device.handle)
+    assert device.type != "cpu" or target.private_bytes <= 1 << 19, target.private_bytes
+    gemm = gemmgen.compile(gemmgen.GemmSpec(b_order="col"), device=device)
+    a, b = np.ones((40, 900), np.float32), np.ones((300, 900), np.float32)
+    assert (gemm(a, b.T) == 900).all()
+    print(gemm.source.name)
+"""
+
+
+def test_private_arrays_fit_a_small_stack() -> None:
+    """Where a block of 2 MiB would end the process."""
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SMALL_STACK],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20)),
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr[-1000:]
+    assert "private" in found.stdout
+
+
+def test_a_process_that_may_not_use_all_processors(tmp_path: Path) -> None:
+    """By taskset, and by either version of cgroups."""
+    allowed = len(os.sched_getaffinity(0))
+    assert limits.processors(tmp_path) == allowed
+    for files, processors in (
+        ({"cpu.max": "max 100000"}, allowed),
+        ({"cpu.max": "100000 100000"}, 1),
+        ({"cpu.max": "20000 100000"}, 1),
+        ({"cpu.max": "90000000 100000"}, allowed),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, allowed),
+        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "50000"}, 1),
+    ):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(f"{text}\n")
+        assert limits.processors(folder) == processors, files
+
+
+@pytest.mark.parametrize("device", DEVICES[:1])
+def test_memory_between_kernels_that_no_buffer_can_have(device: DeviceInfo) -> None:
+    source = driver.emit(GemmSpec(dtype=F64), Schedule((1, 1), (1, 1), split=1024))
+    side = int((device.handle.max_mem_alloc_size / 8192) ** 0.5) + 64
+    if 1024 * side * side >= 2**31:
+        pytest.skip("the device's buffers are larger than 32-bit indices reach")
+    with pytest.raises(DeviceError, match=r"workspace takes .* use a lower split"):
+        workspace_bytes(source, {"m": side, "n": side, "k": 1}, device.handle)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 import gemmgen
-from gemmgen.bench import libraries, plot
+from gemmgen.bench import builds, libraries, plot
 from gemmgen.bench.host import PeerProcess, accuracy, random_matrices
 from gemmgen.bench.measure import MOST_LAUNCHES, launches, measure
 from gemmgen.bench.records import (
@@ -93,18 +95,44 @@ def test_a_broken_library_is_told(tmp_path: Path) -> None:
         libraries.load(str(broken), libraries.INSTALL_MKL)
 
 
+def test_a_library_that_leaves_vectors_unused_is_told() -> None:
+    """It is no peer to boast of."""
+    narrow, wide = "Intel(R) Architecture processors", "Intel(R) AVX-512 enabled processors"
+    both = ("numpy", "mkl")
+    said = builds.cautions(both, lambda: narrow, True, "Haswell")
+    assert [line.split(", though")[0] for line in said] == [
+        "NumPy's OpenBLAS runs its kernels for Haswell",
+        f"MKL runs its kernels for {narrow}",
+    ]
+    assert "OPENBLAS_CORETYPE=SKYLAKEX" in said[0]
+    assert builds.cautions(both, lambda: wide, True, "SkylakeX") == []
+    assert builds.cautions(both, lambda: narrow, False, "Haswell") == []
+    assert builds.cautions(("clblast",), lambda: narrow, True, "Haswell") == []
+
+
+@pytest.mark.skipif(builds.openblas() is None, reason="NumPy is linked to another library than OpenBLAS")
+def test_openblas_says_whose_kernels_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own word, in a process of its own: the choice is made when it is loaded."""
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
+    code = "from gemmgen.bench import builds; print(builds.openblas_core(), builds.numpy_build())"
+    answer = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert answer.startswith(f"Nehalem {np.__version__}, OpenBLAS ")
+    assert "kernels for Nehalem, " in answer
+
+
 def test_other_types_are_refused_with_the_reason() -> None:
     check_dtypes(["float32"], ["cublas", "cublas_tf32", "numpy"], "opencl")
     check_dtypes(["bfloat16", "bfloat16"], ["cublas"], "cuda")
+    check_dtypes(["float64"], ["numpy", "mkl", "clblast"], "opencl")
     with pytest.raises(SpecError) as error:
         check_dtypes(["float16", "complex64"], ["cublas", "mkl"], "cuda")
     assert [problem.split(":")[0] for problem in error.value.problems] == [
         "kernels of float16 and complex64 are no comparison",
-        "mkl multiply float32 alone here, not float16",
+        "mkl multiply other types here, not float16",
         "complex64 can't be measured on cuda",
-        "mkl multiply float32 alone here, not complex64",
+        "mkl multiply other types here, not complex64",
     ]
-    with pytest.raises(SpecError, match="float16 can't be measured on opencl: use float32, or time kernels"):
+    with pytest.raises(SpecError, match="float16 can't be measured on opencl: use float32, float64, or time kernels"):
         check_dtypes(["float16"], [], "opencl")
 
 

@@ -1,0 +1,177 @@
+"""Calls that are made again and again: kernels with every argument set but the arrays'.
+
+What there is to check and to compute of a call depends on the shapes, strides and types of its arrays, beside where
+they lie. So the first call of a kind is checked as any other, and prepares the launch; for those after it the arrays
+are set and the kernels enqueued.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+import numpy as np
+import pyopencl as cl
+
+from gemmgen.runtime import host
+from gemmgen.runtime.arrays import Request
+from gemmgen.runtime.host import Numbers, address
+from gemmgen.runtime.programs import Built, argument, ranges, translated, workspace_bytes
+from gemmgen.runtime.resident import DeviceArray, ResidentStage
+from gemmgen.runtime.views import new_array
+from gemmgen.source import Source
+
+#: A, B and C, which may be None.
+Arrays: TypeAlias = tuple[object, object, object]
+#: Types of numbers whose equals scale alike, so that they can be looked up.
+_NUMBERS = (int, float, complex, type(None))
+#: What a call was given, its result and its event; None where the arrays' places ask for a closer look.
+Done: TypeAlias = "tuple[object, cl.Event] | None"
+
+
+def kind_of(arrays: Arrays, alpha: object, beta: object, queue: cl.CommandQueue | None) -> Hashable | None:
+    """What calls have in common that one preparation serves; None for a call that is made anew each time.
+
+    That is one with other arrays than NumPy's and pyopencl's own, with parts of buffers, or other types of numbers.
+    """
+    kind: object = type(arrays[0])
+    on_host = kind is np.ndarray
+    if type(alpha) not in _NUMBERS or type(beta) not in _NUMBERS or not (on_host or _is_pyopencls(kind)):
+        return None
+    common: list[object] = [kind, type(alpha), alpha, type(beta), beta, queue]
+    for array in arrays:
+        if array is None:
+            common.append(None)
+            continue
+        if type(array) is not kind:
+            return None
+        some = cast("DeviceArray", array)
+        common += (some.shape, some.strides, some.dtype)
+        if not on_host:
+            if some.offset or type(some.base_data) is not cl.Buffer:
+                return None
+            common += (some.queue, some.context)
+    return cast("Hashable", tuple(common))
+
+
+def _is_pyopencls(kind: object) -> bool:
+    """Whether it is their class itself; not imported for the question."""
+    module = sys.modules.get("pyopencl.array")
+    return module is not None and kind is module.Array
+
+
+def may_prepare(source: Source, request: Request, queue: cl.CommandQueue) -> bool:
+    """Whether nothing but the arrays' places differs from call to call, and the queue keeps kernels in order."""
+    views = [view for _, view in request.inputs.values()] + [request.output[2]]
+    if request.k_is_fixed or not all(view.span for view in views) or source.spec.operands:
+        return False
+    if any(arg.kind == "image" for entry in source.entry_points for arg in entry.arguments):
+        return False
+    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+        return False
+    # NumPy puts complex numbers where kernels may not expect them.
+    return request.on_device or (host.way_of(queue.device) == "address" and source.spec.dtype.real is None)
+
+
+@dataclass(slots=True)
+class Scratch:
+    """The memory between a program's kernels: as much as its largest product so far needed, on one queue.
+
+    Attributes:
+        lock: held from a program's first kernel until its last one is enqueued; the queue then keeps their order.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    buffers: dict[str, cl.Buffer] = field(default_factory=dict)
+
+    def buffer(self, context: cl.Context, name: str, size: int) -> cl.Buffer:
+        """What is there, if it is large enough."""
+        there = self.buffers.get(name)
+        if there is None or there.size < size:
+            self.buffers.pop(name, None)
+            there = self.buffers[name] = cl.Buffer(context, cl.mem_flags.READ_WRITE, size)
+        return there
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """One kernel of a call: its own object, which holds the arguments, and which of them are arrays."""
+
+    kernel: cl.Kernel
+    everywhere: tuple[int, int, int]
+    group: tuple[int, int, int]
+    arrays: tuple[tuple[int, str], ...]
+
+
+class Prepared:
+    """A call but for its arrays. Safe to use from several threads.
+
+    Args:
+        request: one that `may_prepare`, whose arrays are forgotten.
+        scratch: the queue's memory between kernels.
+    """
+
+    def __init__(
+        self, source: Source, built: Built, queue: cl.CommandQueue, request: Request, scratch: Scratch
+    ) -> None:
+        self._queue, self._device, self._scratch, self._on_device = queue, queue.device, scratch, request.on_device
+        self._views = {name: view for name, (_, view) in request.inputs.items()} | {"c": request.output[2]}
+        values: dict[str, object] = {**request.sizes, **request.scalars}
+        for name, view in self._views.items():
+            values |= {f"ld{name}": view.ld, f"stride_{name}": view.stride}
+        self._between = workspace_bytes(source, request.sizes, queue.device)
+        sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+        self._launches: list[_Launch] = []
+        for number, groups in source.launches(sizes):
+            entry = source.entry_points[number]
+            kernel = cl.Kernel(built.program, entry.name)
+            for index, arg in enumerate(entry.arguments):
+                if arg.kind != "buffer":
+                    kernel.set_arg(index, argument(entry, arg.name, arg.kind, arg.dtype, values))
+            places = tuple((index, arg.name) for index, arg in enumerate(entry.arguments) if arg.kind == "buffer")
+            self._launches.append(_Launch(kernel, *ranges(entry, groups), places))
+
+    def run(self, arrays: Arrays, wait_for: Sequence[cl.Event]) -> Done:
+        """Compute it. Raises: DeviceError."""
+        with translated(self._device):
+            return self._on_buffers(arrays, wait_for) if self._on_device else self._on_memory(arrays, wait_for)
+
+    def _on_memory(self, arrays: Arrays, wait_for: Sequence[cl.Event]) -> Done:
+        a, b, given = cast("tuple[Numbers, Numbers, Numbers | None]", arrays)
+        c = new_array(self._views["c"]) if given is None else given
+        fits = a.flags.aligned and b.flags.aligned and c.flags.aligned and c.flags.writeable
+        if not fits or np.may_share_memory(c, a) or np.may_share_memory(c, b):
+            return None
+        named = {"a": a, "b": b, "c": c}
+        event = self._enqueue({x: address(array, self._views[x]) for x, array in named.items()}, wait_for)
+        event.wait()
+        return c, event
+
+    def _on_buffers(self, arrays: Arrays, wait_for: Sequence[cl.Event]) -> Done:
+        a, b, given = cast("tuple[DeviceArray, DeviceArray, DeviceArray | None]", arrays)
+        c = ResidentStage(self._queue).empty(self._views["c"]) if given is None else given
+        if c.base_data in (a.base_data, b.base_data):
+            return None
+        before = [*wait_for, *a.events, *b.events, *c.events]
+        event = self._enqueue({"a": a.base_data, "b": b.base_data, "c": c.base_data}, before)
+        c.add_event(event)
+        return c, event
+
+    def _enqueue(self, places: dict[str, object], wait_for: Sequence[cl.Event]) -> cl.Event:
+        """All kernels, each after the one before; the last one's event."""
+        event: cl.Event | None = None
+        with self._scratch.lock:
+            for name, size in self._between.items():
+                places[name] = self._scratch.buffer(self._queue.context, name, size)
+            for launch in self._launches:
+                for index, name in launch.arrays:
+                    launch.kernel.set_arg(index, cast("cl.Buffer", places[name]))
+                before = wait_for if event is None else [event]
+                event = cl.enqueue_nd_range_kernel(
+                    self._queue, launch.kernel, launch.everywhere, launch.group, wait_for=before
+                )
+        assert event is not None
+        return event

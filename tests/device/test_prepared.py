@@ -1,0 +1,151 @@
+"""Calls that are made again: nothing is checked twice but what arrays of one kind may differ in."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import SpecError
+from gemmgen.runtime import host
+from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.runtime.opencl import CompiledKernel, own_context
+from gemmgen.runtime.prepared import Scratch
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from tests.device.naive import DEVICES
+
+F = npt.NDArray[np.float32]
+M, N, K = 13, 21, 17
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+
+
+def whole(rng: np.random.Generator, *shape: int) -> F:
+    """Small integers, so that products are exact."""
+    return rng.integers(-4, 5, shape).astype(np.float32)
+
+
+@pytest.fixture
+def gemm(device: DeviceInfo) -> CompiledKernel:
+    return CompiledKernel.from_source(driver.emit(GemmSpec(), presets.load("naive").schedule), device)
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A number for each call whose arguments are looked at one by one."""
+    calls: list[int] = []
+    request = CompiledKernel._request
+
+    def count(*args: object) -> object:
+        calls.append(len(calls))
+        return request(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CompiledKernel, "_request", count)
+    return calls
+
+
+def test_arrays_on_the_device(gemm: CompiledKernel, checked: list[int], rng: np.random.Generator) -> None:
+    for alpha in (2, 2, 3):
+        a, b, c = whole(rng, M, K), whole(rng, K, N), whole(rng, M, N)
+        there = [cl_array.to_device(gemm.queue, x) for x in (a, b, c)]
+        assert (gemm(*there, alpha=alpha, beta=1).get() == alpha * a @ b + c).all()
+        there[2].finish()
+        assert gemm(there[0], there[1]).shape == (M, N)
+    assert len(checked) == 3, "one for each of two alphas, and one for a c that is allocated"
+
+
+def test_numpys_where_they_lie(
+    gemm: CompiledKernel, device: DeviceInfo, checked: list[int], rng: np.random.Generator
+) -> None:
+    reached = host.way_of(device.handle) == "address"
+    for count in range(1, 4):
+        a, b, c = whole(rng, M, K + 3)[:, :K], whole(rng, K, N), whole(rng, M, N)
+        a.flags.writeable = False
+        expected = a @ b - c
+        assert gemm(a, b, c, beta=-1) is c
+        assert (c == expected).all()
+        assert len(checked) == (1 if reached else 1 + count), "prepared once, or found not to be, and checked each time"
+
+
+def test_what_differs_within_a_kind_is_seen(gemm: CompiledKernel, rng: np.random.Generator) -> None:
+    a, b = whole(rng, 16, 16), whole(rng, 16, 16)
+    c = np.zeros_like(a)
+    for _ in range(2):
+        gemm(a, b, c)
+        with pytest.raises(SpecError, match="c overlaps a in memory"):
+            gemm(a, b, a)
+        c.flags.writeable = False
+        with pytest.raises(SpecError, match="c is read-only"):
+            gemm(a, b, c)
+        c.flags.writeable = True
+        with pytest.raises(SpecError, match="pass a real number"):
+            gemm(a, b, c, alpha=1 + 0j)
+        with pytest.raises(SpecError, match="does not lie on a multiple"):
+            gemm(np.zeros(16 * 16 * 4 + 1, np.uint8)[1:].view(np.float32).reshape(16, 16), b, c)
+    there, other = (cl_array.to_device(gemm.queue, x) for x in (a, b))
+    assert (gemm(there, other, cl_array.empty_like(other)).get() == a @ b).all()
+    with pytest.raises(SpecError, match="c overlaps b in memory"):
+        gemm(there, other, other)
+    assert (gemm(there, there, other).get() == a @ a).all()
+
+
+def test_columns_among_each_other(gemm: CompiledKernel, rng: np.random.Generator) -> None:
+    """C between A's columns: places that a quick look can't tell apart."""
+    both, b = whole(rng, 8, 16), whole(rng, 8, 8)
+    a, c = both[:, :8], both[:, 8:]
+    for _ in range(2):
+        expected = a @ b
+        assert (gemm(a, b, c) == expected).all()
+
+
+def test_events_are_waited_for(gemm: CompiledKernel, device: DeviceInfo, rng: np.random.Generator) -> None:
+    """Also on queues that keep no order."""
+    context, flags = own_context(device.handle), cl.command_queue_properties
+    for properties in (0, flags.OUT_OF_ORDER_EXEC_MODE_ENABLE):
+        queue = cl.CommandQueue(context, properties=cast("cl.command_queue_properties", properties))
+        a, b = whole(rng, 64, 64), np.eye(64, dtype=np.float32)
+        x, y = cl_array.to_device(queue, a), cl_array.to_device(queue, b)
+        for _ in range(20):
+            x = gemm(x, y)
+        assert (x.get() == a).all()
+        event = cl.UserEvent(context)
+        late, done = gemm(x, y, queue=queue, wait_for=[event], return_event=True)
+        assert done.command_execution_status != cl.command_execution_status.COMPLETE
+        event.set_status(cl.command_execution_status.COMPLETE)
+        assert (late.get() == a).all()
+
+
+def test_threads(gemm: CompiledKernel, rng: np.random.Generator) -> None:
+    left = [whole(rng, M, K) for _ in range(64)]
+    b = whole(rng, K, N)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda a: gemm(a, b), left))
+    assert all((c == a @ b).all() for a, c in zip(left, results, strict=True))
+
+
+def test_memory_between_kernels(device: DeviceInfo, rng: np.random.Generator) -> None:
+    """As much as the largest product needs, once; and none when it is released."""
+    schedule = Schedule((1, 1), (1, 1), split=3)
+    source = driver.emit(GemmSpec(), schedule, target=target_of(device.handle))
+    gemm = CompiledKernel.from_source(source, device)
+    b = whole(rng, 31, 6)
+    there = cl_array.to_device(gemm.queue, b)
+
+    def is_right(m: int) -> bool:
+        a = whole(rng, m, 31)
+        return bool((gemm(cl_array.to_device(gemm.queue, a), there).get() == a @ b).all())
+
+    for m, most in ((5, 5), (9, 9), (7, 9)):
+        assert is_right(m)
+        scratch = gemm._scratch.get(gemm.queue, Scratch)
+        assert [buffer.size for buffer in scratch.buffers.values()] == [3 * most * 6 * 4]
+    gemm.release()
+    assert len(gemm._scratch) == len(gemm._prepared) == 0
+    assert is_right(5)

@@ -31,6 +31,7 @@ from gemmgen.passes.positions import (
 )
 from gemmgen.passes.sweep import build_sweep
 from gemmgen.passes.total import build_scale, build_start, build_total
+from gemmgen.passes.warpgroups import build_warpgroups
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -42,6 +43,8 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
         return Program((build_scale(Plan(spec, plain, target)),))
     if schedule.atom == "dpas":
         return build_dpas(spec, schedule, target)
+    if schedule.atom == "wgmma":
+        return build_warpgroups(spec, schedule, target)
     if schedule.vector > 1:
         return build_sweep(spec, schedule, target)
     gemm = _Gemm(spec, schedule, target)

@@ -7,7 +7,7 @@ as copies and matrix instructions have it. Whoever goes there in another way get
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ UNDER_WAY = 2**62
 def swizzled(place: Ints, swizzle: int) -> Ints:
     """Where the byte of a place lies, in lines of `swizzle` bytes: its part of 16 is another on each of eight lines."""
     parts = swizzle // 16
-    return place ^ ((place // swizzle % parts) * 16)
+    return cast(Ints, place ^ ((place // swizzle % parts) * 16))
 
 
 class TileMemory(LocalMemory):

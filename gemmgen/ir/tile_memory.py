@@ -48,7 +48,7 @@ class TileMemory(LocalMemory):
 
     def begin_box(self, places: Ints, lane: int, site: Site) -> Ints:
         """A lane begins a copy to these bytes, as they are counted: gives the addresses, undefined until it lands."""
-        addresses = swizzled(places, self.swizzle) // self.item + self._base[lane]
+        addresses: Ints = swizzled(places, self.swizzle) // self.item + self._base[lane]
         lanes = np.full(len(addresses), lane, np.int64)
         conflict = self._accesses.write(addresses, lanes, site.number, self._lanes.time)
         if conflict is not None:

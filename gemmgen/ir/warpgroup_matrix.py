@@ -70,8 +70,8 @@ class WarpgroupAtom:
 
     @property
     def lanes(self) -> int:
-        """Of the sub-group that runs it."""
-        return LANES
+        """Of each of the four sub-groups that run it."""
+        return LANES // 4
 
     @property
     def needs(self) -> frozenset[str]:

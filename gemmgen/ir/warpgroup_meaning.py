@@ -10,7 +10,7 @@ from typing import NoReturn, cast
 import numpy as np
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.evaluate import IndexCode, require_whole
+from gemmgen.ir.evaluate import IndexCode
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight
@@ -92,7 +92,7 @@ class Multiplications:
         """What a statement about them does."""
 
         def act(active: Active) -> None:
-            require_whole(self.lanes, active, site)
+            self._warpgroups(active, site)
             match stmt.verb:
                 case "fence":
                     self.fenced = True
@@ -118,6 +118,17 @@ class Multiplications:
             _put(sums, sums.values[:, rows, cols].astype(numpy_dtype(sums.atom.sums)))
         self.sums, self.fenced = {}, False
 
+    def _warpgroups(self, active: Active, site: Site) -> Ints:
+        """The lanes of each warpgroup, all of which must take part."""
+        item = active.lanes % self.lanes.group_size
+        begins = active.lanes[item % LANES == 0]
+        expected = (begins[:, None] + np.arange(LANES)).reshape(-1)
+        if len(expected) != len(active.lanes) or (expected != active.lanes).any():
+            away = np.setxor1d(expected, active.lanes)
+            who = self.lanes.who(self.lanes.first + int(away[0]))
+            raise KernelFault("divergent sub-group operation", site.text, f"{who} does not take part")
+        return expected.reshape(-1, LANES)
+
     def multiply(
         self, stmt: Multiply, atom: WarpgroupAtom, operands: Sequence[tuple[Memory, Index]], site: Site
     ) -> Callable[[Active], None]:
@@ -131,8 +142,7 @@ class Multiplications:
         ]
 
         def act(active: Active) -> None:
-            require_whole(self.lanes, active, site)
-            warpgroups = active.lanes.reshape(-1, LANES)
+            warpgroups = self._warpgroups(active, site)
             left, right = (
                 self._read(memory, index, offsets, warpgroups, active, site)
                 for (memory, index, *_), offsets in zip(sides, bytes_of, strict=True)

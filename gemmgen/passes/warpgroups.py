@@ -12,7 +12,7 @@ from gemmgen.ir.expr import Const, Var, number
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Pipe, PipeOp, Roles, Stage, Tile, TileMma, Update
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import LANES, LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.plan import Plan, update_comment
 from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, ROW0
@@ -124,7 +124,7 @@ class _Warpgroups(Plan):
             body=(*self.positions(), *tiles, *self._product()),
             group=self.schedule.all_work_items,
             grid=self.grid(),
-            sub_group=LANES,
+            sub_group=self.atom.lanes,
             facts=self.facts(),
             promises=self.promises(),
         )

@@ -77,6 +77,21 @@ class MultiplyGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Roles:
+    """How the work-items of a group are shared out, the first of them to multiply, the others to copy.
+
+    Attributes:
+        consumers: work-items that multiply.
+        rows: of the group, that they are.
+        registers: that each of them has, and each of the others; zeros where the compiler's own stay.
+    """
+
+    consumers: int
+    rows: int
+    registers: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class RegisterShare:
     """From here on each work-item of this role has so many registers, `more` than it was launched with, or fewer."""
 

@@ -13,28 +13,13 @@ from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.matrix import MatrixAtom
-from gemmgen.ir.meetings import Mbarrier, Meeting
+from gemmgen.ir.meetings import Mbarrier, Meeting, Roles
 from gemmgen.ir.steps import Step
 from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
 Sync = Literal["barrier", "none", "async_group", "mbarrier", "roles"]
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """How the work-items of a group are shared out, the first of them to multiply, the others to copy.
-
-    Attributes:
-        consumers: work-items that multiply.
-        rows: of the group, that they are.
-        registers: that each of them has, and each of the others; zeros where the compiler's own stay.
-    """
-
-    consumers: int
-    rows: int
-    registers: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)

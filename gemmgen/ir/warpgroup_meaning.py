@@ -127,7 +127,7 @@ class Multiplications:
             away = np.setxor1d(expected, active.lanes)
             who = self.lanes.who(self.lanes.first + int(away[0]))
             raise KernelFault("divergent sub-group operation", site.text, f"{who} does not take part")
-        return expected.reshape(-1, LANES)
+        return cast(Ints, expected.reshape(-1, LANES))
 
     def multiply(
         self, stmt: Multiply, atom: WarpgroupAtom, operands: Sequence[tuple[Memory, Index]], site: Site

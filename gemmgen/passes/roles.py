@@ -21,8 +21,8 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Expr, Var, as_int, both, compare
 from gemmgen.ir.meeting_checks import box_bytes
-from gemmgen.ir.meetings import Barrier, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare
-from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Pipe, Roles, Stage, Stmt, TileMma
+from gemmgen.ir.meetings import Barrier, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare, Roles
+from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Pipe, Stage, Stmt, TileMma
 from gemmgen.ir.visit import map_body, walk
 from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
 from gemmgen.passes.slots import Parts, in_slot, pipe_of, split
@@ -127,7 +127,7 @@ def _multiplying(body: Body, pipe: Pipe) -> Body:
 def _multiply_steps(loop: For, pipe: Pipe, parts: Parts) -> Body:
     """The loop, and the wait for what it leaves under way."""
     step = _step_of(loop)
-    before = (loop.var - loop.step - loop.start) // loop.step % pipe.stages
+    before = (step + (pipe.stages - 1)) % pipe.stages
     by_warp = both(loop.start < loop.var, compare("==", LOCAL_INDEX % WARP, 0))
     body: Body = (
         Let(SLOT, step % pipe.stages),

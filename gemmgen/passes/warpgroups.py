@@ -10,7 +10,8 @@ from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Var, number
 from gemmgen.ir.kernel import Kernel, Program
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Pipe, PipeOp, Roles, Stage, Tile, TileMma, Update
+from gemmgen.ir.meetings import Roles
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Pipe, PipeOp, Stage, Tile, TileMma, Update
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue

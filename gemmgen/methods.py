@@ -110,9 +110,11 @@ def _mma(
 def _wgmma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     # A warpgroup is 32 rows of four lanes; a step is a line of 128 bytes deep.
     operand = Operand(memory="local", async_copy=True)
+    tile, (high, wide) = tile or (2, 64), group or (64, 4)
+    evenly = high * wide * 8 % (tile[1] * max(1, wide)) == 0
     return Schedule(
-        tile or (2, 64),
-        group or (64, 4),
+        tile,
+        (high, wide),
         run=(1, 2),
         k_step=k_step or 64,
         sub_group=lanes,
@@ -121,7 +123,7 @@ def _wgmma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int
         stages=4,
         raster=8,
         atom="wgmma",
-        c_width=2,
+        c_width=8 if evenly else 2,
         producers=128,
         registers=(232, 40),
     )

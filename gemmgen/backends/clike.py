@@ -101,6 +101,10 @@ class CLike(Expressions, ABC):
     def barrier(self) -> str:
         """The statement at which a group meets."""
 
+    def role_barrier(self, items: int) -> str:
+        """The statement at which those of a role meet, where the language has roles."""
+        raise LoweringError(f"{self.name} has no barriers of {items} work-items")
+
     def unroll(self, loop: For) -> str:
         """The pragma before a loop that the compiler shall unroll, or several rounds of which it shall do at once."""
         return "#pragma unroll" if loop.unroll else f"#pragma unroll {loop.at_once}"
@@ -276,8 +280,8 @@ class CLike(Expressions, ABC):
 
     def _meeting(self, stmt: Meeting) -> list[str]:
         match stmt:
-            case Barrier():
-                return [self.barrier()]
+            case Barrier(_, items):
+                return [self.role_barrier(items) if items else self.barrier()]
             case AsyncGroup():
                 return [self.async_group(stmt)]
             case Mbarrier():

@@ -187,6 +187,9 @@ class Cuda(CLike):
     def barrier(self) -> str:
         return "__syncthreads();"
 
+    def role_barrier(self, items: int) -> str:
+        return f"role_barrier<{items}>();"
+
     def multiply(self, stmt: Multiply) -> str:
         if isinstance(stmt.atom, WarpgroupAtom):
             return multiply_by_warpgroup(stmt, stmt.atom, self)

@@ -11,7 +11,7 @@ from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import as_int
-from gemmgen.ir.meetings import MultiplyGroup, RegisterShare
+from gemmgen.ir.meetings import Barrier, MultiplyGroup, RegisterShare
 from gemmgen.ir.stmt import Body, BoxCopy, Multiply, Point
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
@@ -100,6 +100,8 @@ def _plain(body: Body) -> Iterator[str]:
                 yield "copy_box"
             case Point(view) if view.layout.swizzle:
                 yield "matrix_tile"
+            case Barrier(role_items=items) if items:
+                yield "role_barrier"
             case RegisterShare():
                 yield "registers_more" if stmt.more else "registers_fewer"
             case MultiplyGroup() if stmt.sums is None:

@@ -269,7 +269,9 @@ class _Run:
         lanes, memories = self._lanes, self._group.memories
 
         def barrier(active: Active) -> None:
-            if not lanes.whole(active, lanes.group_size):
+            if stmt.role_items and lanes.each_group(active) != stmt.role_items:
+                raise KernelFault("divergent barrier", site.text, "not all work-items of the role come")
+            if not stmt.role_items and not lanes.whole(active, lanes.group_size):
                 away = lanes.missing(active)
                 raise KernelFault("divergent barrier", site.text, f"{lanes.who(away)} does not come")
             if stmt.memory == "local":

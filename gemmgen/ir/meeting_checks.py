@@ -25,7 +25,7 @@ def meeting_problems(stmt: Meeting, scope: Scope, target: Target) -> Iterator[st
         case Handover(verb):
             yield from lacking("dependent_launch", target, f"{verb} of kernels")
         case Barrier():
-            if scope.divergent:
+            if scope.divergent and not (scope.role and stmt.role_items):
                 yield "a barrier where work-items of a group may have parted ways"
         case Mbarrier(_, _, _, index, parity):
             yield from lacking("mbarrier", target, "an mbarrier")

@@ -13,9 +13,10 @@ MbarrierVerb = Literal["init", "arrive", "arrive_copies", "expect", "wait"]
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All work-items of the group meet; `memory` says whose writes become visible."""
+    """All work-items of the group meet, or the `role_items` of a role; `memory` says whose writes become visible."""
 
     memory: Literal["local", "none"] = "local"
+    role_items: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,8 @@ def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Adv
 def _on_meeting(stmt: Meeting) -> str:
     match stmt:
         case Barrier(memory):
-            return "barrier local" if memory == "local" else "barrier (no memory)"
+            who = f" of {stmt.role_items}" if stmt.role_items else ""
+            return f"barrier local{who}" if memory == "local" else "barrier (no memory)"
         case AsyncGroup("commit"):
             return "commit async group"
         case AsyncGroup(_, pending):

@@ -79,15 +79,11 @@ def _step_of(loop: For) -> Expr:
 
 def _copying(body: Body, pipe: Pipe) -> Body:
     """Of a body, the names and the loops that lead to the copies."""
-    out: list[Stmt] = []
-    for stmt in body:
-        if isinstance(stmt, Let):
-            out.append(stmt)
-        elif isinstance(stmt, For) and pipe_of(stmt.body) == pipe:
-            out.append(replace(stmt, body=_copy_step(stmt, pipe, split(stmt.body, pipe))))
-        elif isinstance(stmt, For) and role_pipe((stmt,)) == pipe:
-            out.append(replace(stmt, body=_copying(stmt.body, pipe)))
-    return tuple(out)
+    at, loop = next((i, s) for i, s in enumerate(body) if isinstance(s, For) and role_pipe((s,)) == pipe)
+    names = (stmt for stmt in body[:at] if isinstance(stmt, Let))
+    if pipe_of(loop.body) == pipe:
+        return (*names, replace(loop, body=_copy_step(loop, pipe, split(loop.body, pipe))))
+    return (*names, replace(loop, body=_copying(loop.body, pipe)))
 
 
 def _copy_step(loop: For, pipe: Pipe, parts: Parts) -> Body:

@@ -27,6 +27,8 @@ MOST_LINES = 256
 REGISTERS, REGISTER_UNIT = 65536, 8
 #: What a work-item that multiplies needs of registers beside its sums.
 OTHERS = 24
+#: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
+SUM_PAD = 8
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset({"tile", "group", "k_step", "stages", "raster", "c_width", "producers", "registers"})
 
@@ -84,9 +86,20 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield f"stages = {s.stages}, but a tile is copied while another is multiplied: use 2 or more"
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
-    if s.c_width not in (1, 2) or (s.c_width > 1 and spec.c_order == "col"):
-        either = "" if spec.c_order == "col" else " or 2"
-        yield f"c_width = {s.c_width}, but a work-item has pairs of a row of C: use 1{either}"
+    yield from _stores(spec, s)
+
+
+def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """C from pairs as they lie in registers, or by way of local memory in longer runs."""
+    (rows, cols), consumers = s.block_tile, s.group[0] * s.group[1]
+    if spec.c_order == "col":
+        if s.c_width > 1:
+            yield f"c_width = {s.c_width} stores neighbouring columns, but C is column-major: use c_width 1"
+        return
+    if s.c_width not in (1, 2, 4, 8):
+        yield f"c_width = {s.c_width}: use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"
+    elif s.c_width > s.run[1] and (consumers * s.c_width % cols or rows * cols % (consumers * s.c_width)):
+        yield f"{rows}x{cols} of C in runs of {s.c_width} can't be dealt out evenly to {consumers}: use c_width 2"
 
 
 def _roles(s: Schedule, target: Target) -> Iterator[str]:
@@ -127,12 +140,14 @@ def launched(s: Schedule) -> int:
 def _room(s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
     """Local memory and registers."""
     rows, cols = s.block_tile
-    used = s.stages * ((rows + cols) * s.k_step * atom.dtype.size + 16)
+    tiles = s.stages * (rows + cols) * s.k_step * atom.dtype.size
+    sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] else 0
+    used = max(tiles, sums) + 16 * s.stages
     if used > target.local_bytes:
         yield (
-            f"local memory {used:,} B > {target.local_bytes:,} B on this target: use {s.stages - 1} stages instead of "
-            f"{s.stages}, or a smaller tile"
+            f"local memory {used:,} B > {target.local_bytes:,} B on this target: use "
+            + (f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile" if tiles > sums else "c_width 2")
         )
-    sums, has = s.tile[0] * s.tile[1], s.registers[0] or launched(s)
-    if sums + OTHERS > has:
-        yield f"{sums} sums of a work-item and {OTHERS} registers besides > {has}: use a smaller tile"
+    own, has = s.tile[0] * s.tile[1], s.registers[0] or launched(s)
+    if own + OTHERS > has:
+        yield f"{own} sums of a work-item and {OTHERS} registers besides > {has}: use a smaller tile"

@@ -10,13 +10,15 @@ from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Var, number
 from gemmgen.ir.kernel import Kernel, Program
-from gemmgen.ir.meetings import Roles
+from gemmgen.ir.meetings import Barrier, Roles
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Pipe, PipeOp, Stage, Tile, TileMma, Update
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.plan import Plan, update_comment
 from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, ROW0
+from gemmgen.passes.put_down import by_local_memory
+from gemmgen.passes.warpgroup_checks import SUM_PAD
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -92,6 +94,17 @@ class _Warpgroups(Plan):
         source = Tile(self.boxed(name), origin, *self._logical(name), transposed)
         return Stage(self.tile(name), source, SCALAR)
 
+    @property
+    def reuses(self) -> bool:
+        """Sums that go by local memory lie where the tiles were."""
+        return True
+
+    @cached_property
+    def partial(self) -> Buffer:
+        """A plane of sums, its rows so far apart that a warp's pairs lie in different banks."""
+        layout = Layout.packed(1, *self.schedule.block_tile, pad=SUM_PAD)
+        return Buffer("sums", self.sums, Space.LOCAL, layout)
+
     def _product(self) -> Body:
         pipe, s = self.pipe, self.schedule
         step = (
@@ -105,13 +118,20 @@ class _Warpgroups(Plan):
         )
         c = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *s.block_tile)
         c = replace(c, transposed=self.spec.c_order == "col")
-        vector = self.vector(s.c_width, self.spec.result)
+        store = Update(
+            c, self.acc, self.alpha, self.beta, *self.vector(s.c_width, self.spec.result), epilogue.steps(self)
+        )
+        say, comment = (
+            "By way of where the tiles were, so that warps store whole lines of C.",
+            Comment(update_comment(self.spec)),
+        )
+        meet = Barrier(role_items=s.group[0] * s.group[1])
+        direct = s.c_width <= s.run[1]
         return (
             Alloc(self.acc.buffer),
             Fill(self.acc, number(0, self.sums)),
             For(K0, self.k_start, self.k_stop, s.k_step, step, exact=self.exact_k),
-            Comment(update_comment(self.spec)),
-            Update(c, self.acc, self.alpha, self.beta, *vector, epilogue.steps(self)),
+            *((comment, store) if direct else by_local_memory(self, say, Const(0), comment, store, meet)),
         )
 
     def kernel(self) -> Kernel:

@@ -3,7 +3,7 @@
 // Schedule   2x32 of C per thread, 32x4 threads per block (64x128 of C), 64 along K per iteration,
 //            by matrix instructions of four warps, 6 tiles in shared memory at a time, brought by
 //            one of 32 more threads, which have nothing else to do, blocks in bands of 8 rows,
-//            stores of 2 elements
+//            stores of 8 elements
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
@@ -25,32 +25,44 @@ struct alignas(64) CUtensorMap
 #endif
 #include <cuda_bf16.h>
 
-// 2 neighbouring elements; both addresses are multiples of 4 bytes.
-__device__ __forceinline__ void copy2(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+// 2 neighbouring elements; both addresses are multiples of 8 bytes.
+__device__ __forceinline__ void copy2(float *to, const float *from)
 {
-    *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
+    *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
 }
 
-// 2 neighbouring elements to registers, in their type; `from` is a multiple of 4 bytes.
-__device__ __forceinline__ void copy2(float *to, const __nv_bfloat16 *from)
+// 4 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy4(float *to, const float *from)
 {
-    __align__(4) __nv_bfloat16 elements[2];
-    copy2(elements, from);
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// 8 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy8(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+{
+    *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
+}
+
+// 8 neighbouring elements to registers, in their type; `from` is a multiple of 16 bytes.
+__device__ __forceinline__ void copy8(float *to, const __nv_bfloat16 *from)
+{
+    __align__(16) __nv_bfloat16 elements[8];
+    copy8(elements, from);
     #pragma unroll
-    for (int e = 0; e < 2; ++e) {
+    for (int e = 0; e < 8; ++e) {
         to[e] = float(elements[e]);
     }
 }
 
-// 2 neighbouring elements from registers, in the type of memory; `to` is a multiple of 4 bytes.
-__device__ __forceinline__ void copy2(__nv_bfloat16 *to, const float *from)
+// 8 neighbouring elements from registers, in the type of memory; `to` is a multiple of 16 bytes.
+__device__ __forceinline__ void copy8(__nv_bfloat16 *to, const float *from)
 {
-    __align__(4) __nv_bfloat16 elements[2];
+    __align__(16) __nv_bfloat16 elements[8];
     #pragma unroll
-    for (int e = 0; e < 2; ++e) {
+    for (int e = 0; e < 8; ++e) {
         elements[e] = __nv_bfloat16(from[e]);
     }
-    copy2(to, elements);
+    copy8(to, elements);
 }
 
 // Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
@@ -107,6 +119,13 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+}
+
+// These threads meet, and not the others of the block; barrier 0 is that of all.
+template <int threads>
+__device__ __forceinline__ void role_barrier()
+{
+    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
 }
 
 // What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
@@ -188,8 +207,6 @@ wgmma_64x128_s6(int m, int n, int k, float alpha, const __grid_constant__ CUtens
     const int block_col = in_band / min(8, blocks_down - band_row);
     const int row0 = block_row * 64;
     const int col0 = block_col * 128;
-    const int row = row0 + local_row / 8 * 16 + local_row % 8;
-    const int col = col0 + local_col * 2;
     const int local_index = local_row * 4 + local_col;
 
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -236,39 +253,65 @@ wgmma_64x128_s6(int m, int n, int k, float alpha, const __grid_constant__ CUtens
         }
         wgmma_wait(acc);
 
-        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        // By way of where the tiles were, so that warps store whole lines of C.
+        role_barrier<128>();
+        auto &sums = *reinterpret_cast<float(*)[64][136]>(shared);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            if (row + i * 8 < m) {
+            #pragma unroll
+            for (int j = 0; j < 16; ++j) {
+                __align__(16) float sums_values[2];
                 #pragma unroll
-                for (int j = 0; j < 16; ++j) {
-                    if (col + j * 8 + 2 <= n) {
-                        __align__(16) float c_values[2];
+                for (int e = 0; e < 2; ++e) {
+                    sums_values[e] = alpha * acc[i][j * 2 + e];
+                }
+                copy2(&sums[local_row / 8 * 16 + local_row % 8 + i * 8][local_col * 2 + j * 8],
+                    sums_values);
+            }
+        }
+        role_barrier<128>();
+        const int sum_row = local_index / 16;
+        const int sum_col = local_index % 16;
+        __align__(16) float total[8][8];
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                copy4(&total[i][j * 4], &sums[sum_row + i * 8][sum_col * 8 + j * 4]);
+            }
+        }
+
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            if (row0 + sum_row + i * 8 < m) {
+                if (col0 + sum_col * 8 + 8 <= n) {
+                    __align__(16) float c_values[8];
+                    #pragma unroll
+                    for (int e = 0; e < 8; ++e) {
+                        c_values[e] = total[i][e];
+                    }
+                    if (beta != 0.0f) {
+                        __align__(16) float c_old[8];
+                        copy8(c_old, &c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 8]);
                         #pragma unroll
-                        for (int e = 0; e < 2; ++e) {
-                            c_values[e] = alpha * acc[i][j * 2 + e];
+                        for (int e = 0; e < 8; ++e) {
+                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                         }
-                        if (beta != 0.0f) {
-                            __align__(16) float c_old[2];
-                            copy2(c_old, &c[(row + i * 8) * ldc + col + j * 8]);
-                            #pragma unroll
-                            for (int e = 0; e < 2; ++e) {
-                                c_values[e] = fmaf(beta, c_old[e], c_values[e]);
-                            }
-                        }
-                        copy2(&c[(row + i * 8) * ldc + col + j * 8], c_values);
-                    } else {
-                        #pragma unroll
-                        for (int e = 0; e < 2; ++e) {
-                            if (col + j * 8 + e < n) {
-                                const float c_value =
-                                    beta == 0.0f ? alpha * acc[i][j * 2 + e]
-                                                 : fmaf(beta,
-                                                     float(
-                                                     c[(row + i * 8) * ldc + col + j * 8 + e]),
-                                                     alpha * acc[i][j * 2 + e]);
-                                c[(row + i * 8) * ldc + col + j * 8 + e] = __nv_bfloat16(c_value);
-                            }
+                    }
+                    copy8(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 8], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 8; ++e) {
+                        if (col0 + sum_col * 8 + e < n) {
+                            const float c_value =
+                                beta == 0.0f ? total[i][e]
+                                             : fmaf(beta,
+                                                 float(
+                                                 c[(row0 + sum_row + i * 8) * ldc + col0
+                                                     + sum_col * 8 + e]), total[i][e]);
+                            c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 8 + e] =
+                                __nv_bfloat16(c_value);
                         }
                     }
                 }

@@ -316,6 +316,14 @@ __device__ __forceinline__ void registers_fewer()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
+//: role_barrier
+// These threads meet, and not the others of the block; barrier 0 is that of all.
+template <int threads>
+__device__ __forceinline__ void role_barrier()
+{
+    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
+}
+
 //: matrix_tile
 // What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
 // them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.

@@ -80,7 +80,7 @@ def on_gpu(spec: GemmSpec, schedule: Schedule, left: np.ndarray, right: np.ndarr
         tensor = torch.from_numpy(lines.astype(np.float32)).cuda().to(dtype)
         stored.append(tensor if order == "row" else tensor.T)
     c = torch.full((len(left), right.shape[1]), float("nan"), device="cuda", dtype=getattr(torch, str(spec.result)))
-    kernel(*stored, c, alpha=1.0, beta=0.0)
+    kernel(stored[0], stored[1], c, alpha=1.0, beta=0.0)
     found: np.ndarray = c.float().cpu().numpy()
     return found
 
@@ -148,12 +148,13 @@ def test_sums_kept_in_float32(dtype: DType) -> None:
     [
         {"stages": 2},
         {"stages": 3},
-        {"tile": (4, 48), "stages": 3},
-        {"tile": (2, 48)},
+        {"tile": (4, 48), "stages": 3, "c_width": 2},
+        {"tile": (2, 48), "c_width": 2},
+        {"c_width": 2},
         {"group": (96, 4), "tile": (2, 32), "registers": (160, 32)},
         {"producers": 32, "registers": (0, 0)},
     ],
-    ids=["2 slots", "3 slots", "256x192", "128x192", "three warpgroups", "a warp copies"],
+    ids=["2 slots", "3 slots", "256x192", "128x192", "stores of pairs", "three warpgroups", "a warp copies"],
 )
 def test_rings_and_roles(changes: dict[str, object]) -> None:
     spec, _ = request(NAMES[0])

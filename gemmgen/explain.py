@@ -15,7 +15,7 @@ from gemmgen.ir.atoms import Spread
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multiply, Stage, Stmt, Update
+from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multiply, Stage, Stmt, TileMma, Update
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.passes.capacity import sub_group_registers
@@ -149,7 +149,7 @@ def _runs(spread: Spread) -> str:
 
 def _costs(kernel: Kernel, spec: GemmSpec) -> _Costs:
     loops = (s for s in walk(kernel.body) if isinstance(s, For) and s.var.name == "k0")
-    main = next((s for s in loops if any(isinstance(x, Mma | Multiply) for x in walk(s.body))), None)
+    main = next((s for s in loops if any(isinstance(x, Mma | TileMma | Multiply) for x in walk(s.body))), None)
     if main is None:
         raise LoweringError(f"{kernel.name} has no main loop over k0")
     hops: list[_Hop] = []
@@ -160,7 +160,11 @@ def _costs(kernel: Kernel, spec: GemmSpec) -> _Costs:
             case Stage(dst, src):
                 share = src.rows * src.cols / work_items
                 how = f"{'vectors of ' + str(stmt.width) if stmt.width > 1 else 'single loads'}, the group together"
-                hops.append(_Hop(src.buffer.name, src.buffer, dst.buffer, share, share / stmt.width, how))
+                loads = share / stmt.width
+                if src.buffer.box is not None:
+                    boxes = as_int(dst.buffer.shape[1]) or 1
+                    how, loads = f"{'one box' if boxes == 1 else f'{boxes} boxes'}, by one work-item for all", 0.0
+                hops.append(_Hop(src.buffer.name, src.buffer, dst.buffer, share, loads, how))
             case Copy(dst, src):
                 own = dst.fragment.rows.values * dst.fragment.cols.values * times
                 how = _ATOMS.get(stmt.atom.name, stmt.atom.name) + (f" of {stmt.width}" if stmt.width > 1 else "")
@@ -172,6 +176,8 @@ def _costs(kernel: Kernel, spec: GemmSpec) -> _Costs:
                 hops.append(_Hop(operand, src, dst, own, times, f"block reads of {stmt.width} words"))
             case Multiply(atom=atom):
                 fmas += atom.c.rows.values * atom.depth * times
+            case TileMma(acc, _, b):
+                fmas += acc.fragment.rows.values * acc.fragment.cols.values * b.rows * times
             case Mma():
                 rows, cols = stmt.acc.fragment.rows.values, stmt.acc.fragment.cols.values
                 fmas += rows * cols * stmt.depth * times
@@ -205,9 +211,10 @@ def _ways(costs: _Costs, schedule: Schedule) -> list[str]:
 
 
 def _hop(hop: _Hop) -> str:
+    loads = f" in {_plural(hop.loads, 'load')}" if hop.loads else ""
     return (
         f"{hop.src.space.value} {hop.src.name} ──> {hop.dst.space.value} {hop.dst.name}: "
-        f"{_plural(hop.elements, 'element')} in {_plural(hop.loads, 'load')} ({hop.how})"
+        f"{_plural(hop.elements, 'element')}{loads} ({hop.how})"
     )
 
 
@@ -260,6 +267,8 @@ def _local(kernel: Kernel, target: Target) -> list[str]:
 def _work(costs: _Costs, schedule: Schedule) -> list[str]:
     loads = sum(hop.loads for hop in costs.hops)
     lines = [f"per step of K ({schedule.k_step} deep) and work-item:"]
+    if not loads:
+        return [*lines, f"  no loads, {costs.fmas} fmas, by matrix instructions that read local memory"]
     return [*lines, f"  {_number(loads)} loads, {costs.fmas} fmas ({costs.fmas / loads:.1f} per load)"]
 
 

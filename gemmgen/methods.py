@@ -109,6 +109,28 @@ def _mma(
     )
 
 
+def _wgmma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    # A warpgroup is 32 rows of four lanes; a step is a line of 128 bytes deep.
+    operand = Operand(memory="local", async_copy=True)
+    tile, (high, wide) = tile or (2, 64), group or (64, 4)
+    evenly = high * wide * 8 % (tile[1] * max(1, wide)) == 0
+    return Schedule(
+        tile,
+        (high, wide),
+        run=(1, 2),
+        k_step=k_step or 64,
+        sub_group=lanes,
+        a=operand,
+        b=operand,
+        stages=4,
+        raster=8,
+        atom="wgmma",
+        c_width=8 if evenly else 2,
+        producers=128,
+        registers=(232, 40),
+    )
+
+
 def _vector(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     rows, cols = tile or (6, 64)
     vector = _widest(cols, (16, 8, 4, 2))
@@ -126,6 +148,7 @@ _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], S
     "mma_f64": partial(_mma, "mma_f64", 8),
     "mma_tf32": partial(_mma, "mma_tf32", 4),
     "mma_3xtf32": partial(_mma, "mma_3xtf32", 4),
+    "wgmma": _wgmma,
     "vector": _vector,
 }
 
@@ -190,6 +213,8 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         sweep=_pair(flat["sweep"]),
         even=_pair(flat["even"]),
         k_block=_int(flat["k_block"]),
+        producers=_int(flat["producers"]),
+        registers=_pair(flat["registers"]),
         name=name,
     )
 

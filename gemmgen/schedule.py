@@ -10,9 +10,20 @@ from gemmgen.fields import field_problems
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image", "private"]
-Atom = Literal["fma", "dpas", "mma", "mma_s8", "mma_f64", "mma_tf32", "mma_3xtf32"]
+Atom = Literal["fma", "dpas", "mma", "mma_s8", "mma_f64", "mma_tf32", "mma_3xtf32", "wgmma"]
 Method = Literal[
-    "naive", "slm", "simd", "block_read", "dpas", "mma", "mma_s8", "mma_f64", "mma_tf32", "mma_3xtf32", "vector"
+    "naive",
+    "slm",
+    "simd",
+    "block_read",
+    "dpas",
+    "mma",
+    "mma_s8",
+    "mma_f64",
+    "mma_tf32",
+    "mma_3xtf32",
+    "wgmma",
+    "vector",
 ]
 
 
@@ -87,9 +98,14 @@ class Schedule:
         atom: what multiplies and adds: `fma`, a work-item by itself; `dpas`, a sub-group by matrix instructions, whose
             operands a kernel before packs; `mma`, a warp by matrix instructions of 16-bit floats, `mma_s8` of int8,
             `mma_f64` of float64, `mma_tf32` of float32 rounded to TF32, with 10 bits after the point, `mma_3xtf32` by
-            three of those for each, of elements taken apart in two, with sums as good as float32's.
+            three of those for each, of elements taken apart in two, with sums as good as float32's; `wgmma`, a
+            warpgroup by matrix instructions on local memory, which work-items of their own fill.
         large_registers: whether a thread of an Intel GPU gets twice as many registers, of which there are then half as
             many threads: a build option.
+        producers: work-items of a group beside those that compute: a warp or a warpgroup, one of which begins all
+            copies to local memory. They are no part of `group`.
+        registers: that each work-item which computes has, and each producer, where they hand some over; 0x0 where they
+            keep what the compiler gave them.
         c_width: elements of C that one store writes, where they are inside.
         vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
             CPU; 1 where it computes single elements.
@@ -129,6 +145,8 @@ class Schedule:
     sweep: tuple[int, int] = (1, 1)
     even: tuple[int, int] = (1, 1)
     k_block: int = 0
+    producers: int = 0
+    registers: tuple[int, int] = (0, 0)
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -165,8 +183,8 @@ class Schedule:
 
     @property
     def all_work_items(self) -> tuple[int, int]:
-        """Work-items of a group (rows, columns), those of all slices one above the other."""
-        return self.group[0] * self.slices, self.group[1]
+        """Work-items of a group (rows, columns), those of all slices one above the other, and then the producers."""
+        return self.group[0] * self.slices + self.producers // max(1, self.group[1]), self.group[1]
 
     @property
     def round_depth(self) -> int:
@@ -195,7 +213,7 @@ class Schedule:
     @property
     def by_warps(self) -> bool:
         """Whether a warp multiplies as one."""
-        return self.atom not in ("fma", "dpas")
+        return self.atom not in ("fma", "dpas", "wgmma")
 
     def staged(self, name: str, order: str) -> Operand:
         """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""

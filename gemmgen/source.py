@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.meetings import Handover
@@ -14,17 +15,43 @@ from gemmgen.ir.stmt import Move
 from gemmgen.ir.visit import evaluate, walk
 from gemmgen.spec import GemmSpec
 
-ArgumentKind = Literal["buffer", "image", "int", "scalar"]
+ArgumentKind = Literal["buffer", "image", "int", "scalar", "map"]
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of an entry point: a buffer, an image, an integer or a scalar of `dtype`."""
+    """One argument of an entry point: a buffer, an image, an integer or a scalar of `dtype`, or a tensor map."""
 
     name: str
     kind: ArgumentKind
     dtype: str
     writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """How the host makes the argument `name` of a matrix: `cuTensorMapEncodeTiled` of two dimensions, of lines that
+    swizzle as wide as they are in a box.
+
+    Attributes:
+        operand: the matrix.
+        lines, length: its extents in storage order, as expressions over the integer arguments.
+        pitch: the integer argument that says how many elements lie between the beginnings of two lines.
+        box: lines, and elements of a line, that a copy brings.
+    """
+
+    name: str
+    operand: str
+    dtype: DType
+    lines: Expr
+    length: Expr
+    pitch: str
+    box: tuple[int, int]
+
+    @property
+    def swizzle(self) -> int:
+        """Bytes of a line of a box."""
+        return self.box[1] * self.dtype.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +67,7 @@ class EntryPoint:
         dynamic_bytes: how much of it the launch must ask for.
         sub_group: lanes that it requires, or None.
         early: whether it may begin while the kernel before it ends, which it awaits.
+        maps: what the host makes of matrices before, for the arguments that are tensor maps.
     """
 
     name: str
@@ -51,6 +79,7 @@ class EntryPoint:
     sub_group: int | None
     layers: str | None = None
     early: bool = False
+    maps: tuple[TensorMap, ...] = ()
 
     def groups(self, sizes: Mapping[str, int]) -> tuple[int, int, int]:
         """Work-groups along (layers, rows, columns) for the values of the integer arguments."""
@@ -111,7 +140,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
     """The launch side of a kernel."""
     return EntryPoint(
         kernel.name,
-        tuple(map(_argument, kernel.given)),
+        tuple(map(_argument, kernel.passed)),
         kernel.group,
         kernel.grid,
         local_bytes,
@@ -119,11 +148,29 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
         kernel.sub_group,
         None if kernel.layers is None else kernel.layers.name,
         any(isinstance(stmt, Handover) and stmt.verb == "await" for stmt in walk(kernel.body)),
+        tensor_maps(kernel),
     )
+
+
+def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
+    """The maps that a kernel is given in the place of matrices."""
+    out: list[TensorMap] = []
+    for p in kernel.matrices:
+        if p.box is not None and isinstance(pitch := p.layout.strides[0], Var):
+            lines, length = p.shape
+            out.append(TensorMap(map_name(p), p.name, p.dtype, lines, length, pitch.name, p.box))
+    return tuple(out)
+
+
+def map_name(matrix: Buffer) -> str:
+    """What the map of a matrix is called."""
+    return f"{matrix.name}_map"
 
 
 def _argument(param: Buffer | Var) -> Argument:
     if isinstance(param, Var):
         return Argument(param.name, "scalar" if param.dtype.is_float else "int", param.dtype.name)
+    if param.box is not None:
+        return Argument(map_name(param), "map", param.dtype.name)
     kind: ArgumentKind = "image" if param.space is Space.IMAGE else "buffer"
     return Argument(param.name, kind, param.dtype.name, param.writable)

@@ -18,13 +18,30 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Load, Var, as_int, compare, convert, number
 from gemmgen.ir.kernel import Kernel, Workspace
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
-from gemmgen.ir.stmt import Advance, Alloc, Block, Body, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting, MultiplyGroup, RegisterShare
+from gemmgen.ir.stmt import (
+    Advance,
+    Alloc,
+    Block,
+    Body,
+    BoxCopy,
+    Comment,
+    For,
+    If,
+    Let,
+    Move,
+    Multiply,
+    Point,
+    Stmt,
+    Store,
+)
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import walk
 from gemmgen.spec import GemmSpec
 
 INDENT = "    "
+#: What a tensor map's matrix begins on multiples of.
+MAP_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +101,10 @@ class CLike(Expressions, ABC):
     def barrier(self) -> str:
         """The statement at which a group meets."""
 
+    def role_barrier(self, items: int) -> str:
+        """The statement at which those of a role meet, where the language has roles."""
+        raise LoweringError(f"{self.name} has no barriers of {items} work-items")
+
     def unroll(self, loop: For) -> str:
         """The pragma before a loop that the compiler shall unroll, or several rounds of which it shall do at once."""
         return "#pragma unroll" if loop.unroll else f"#pragma unroll {loop.at_once}"
@@ -112,6 +133,14 @@ class CLike(Expressions, ABC):
         """A sub-group's matrix instruction, where the language has it."""
         raise LoweringError(f"{self.name} has no {stmt.atom.name}")
 
+    def box_copy(self, stmt: BoxCopy) -> str:
+        """The statement that begins a copy of a box, where the language has it."""
+        raise LoweringError(f"{self.name} has no boxes of {stmt.src.name} to copy")
+
+    def role(self, step: MultiplyGroup | RegisterShare) -> list[str]:
+        """Statements that only roles have, where the language has them."""
+        raise LoweringError(f"{self.name} has no roles for {type(step).__name__}")
+
     def vector_loop(self, loop: For) -> Iterator[str]:
         """A loop over a vector's elements, where the language computes on vectors."""
         raise LoweringError(f"{self.name} has no vectors to compute {loop.var.name} on")
@@ -130,12 +159,13 @@ class CLike(Expressions, ABC):
 
     def alignment(self) -> int:
         """Bytes that matrices must begin on multiples of: those of the widest vector that needs alignment; complex
-        numbers are such vectors.
+        numbers are such vectors. Tensor maps ask for as much as the widest.
         """
         moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.aligned]
         touched = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
         elements = [p.dtype.size for p in self.kernel.matrices if p.dtype.real is not None]
-        return max([1, *(m.width * b.dtype.size for m, b in touched), *elements])
+        boxes = [MAP_BYTES for p in self.kernel.matrices if p.box is not None]
+        return max([1, *(m.width * b.dtype.size for m, b in touched), *elements, *boxes])
 
     @abstractmethod
     def requirements(self) -> list[str]:
@@ -213,7 +243,9 @@ class CLike(Expressions, ABC):
                 yield self.wide_move(stmt)
             case Multiply():
                 yield self.multiply(stmt)
-            case Barrier() | AsyncGroup() | Mbarrier() | Handover():
+            case BoxCopy():
+                yield self.box_copy(stmt)
+            case Barrier() | AsyncGroup() | Mbarrier() | MultiplyGroup() | RegisterShare() | Handover():
                 yield from self._meeting(stmt)
             case Point() | Advance():
                 yield self._placed(stmt)
@@ -252,12 +284,14 @@ class CLike(Expressions, ABC):
 
     def _meeting(self, stmt: Meeting) -> list[str]:
         match stmt:
-            case Barrier():
-                return [self.barrier()]
+            case Barrier(_, items):
+                return [self.role_barrier(items) if items else self.barrier()]
             case AsyncGroup():
                 return [self.async_group(stmt)]
             case Mbarrier():
                 return self.mbarrier(stmt)
+            case MultiplyGroup() | RegisterShare():
+                return self.role(stmt)
             case Handover():
                 return [self.handover(stmt)]
 

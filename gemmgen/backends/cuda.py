@@ -9,6 +9,9 @@ from typing import ClassVar, Self
 from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.cuda_launcher import awaited, grid, launcher
 from gemmgen.backends.cuda_matrix import MATRIX_CALLS, WORD, functions, load, multiply
+from gemmgen.backends.cuda_shared import declare_shared, dynamic_bytes, init_mbarriers
+from gemmgen.backends.cuda_warpgroups import box_copy, point, role, warpgroup_functions
+from gemmgen.backends.cuda_warpgroups import multiply as multiply_by_warpgroup
 from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import section, sections
 from gemmgen.backends.lines import wrapped
@@ -17,15 +20,15 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Var, as_int
-from gemmgen.ir.meetings import AsyncGroup, Handover, Mbarrier
-from gemmgen.ir.stmt import Alloc, Move, Multiply, Stmt
-from gemmgen.ir.visit import local_bytes, walk
+from gemmgen.ir.meetings import AsyncGroup, Handover, Mbarrier, MultiplyGroup, RegisterShare
+from gemmgen.ir.stmt import Advance, BoxCopy, Move, Multiply, Point, Stmt
+from gemmgen.ir.visit import walk
+from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
+from gemmgen.source import map_name
 
 WARP = 32
 #: CUDA's dimensions by number, 0 the fastest.
 DIMENSIONS = "xyz"
-#: Shared memory that a kernel may declare with a fixed size; more must be asked for at the launch.
-STATIC_SHARED_BYTES = 48 * 1024
 #: The headers of types that the language itself lacks.
 HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 #: Types whose vectors the language names, and words for as many bytes of others.
@@ -44,7 +47,7 @@ class Cuda(CLike):
     suffix: ClassVar[str] = ".cu"
     words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "warp")
     pairs: ClassVar[Pairs] = Pairs("make_TYPE(RE, IM)", (".x", ".y"), ("fmaf", "fma"), adds=False)
-    targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_100")
+    targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100")
     types: ClassVar[dict[str, str]] = {
         "float64": "double",
         "float32": "float",
@@ -62,8 +65,16 @@ class Cuda(CLike):
 
     def signature(self) -> list[str]:
         rows, cols = self.kernel.group
-        bounds = f'extern "C" __global__ void __launch_bounds__({rows * cols})'
-        return [bounds, *wrapped(f"{self.kernel.name}(", [self._param(p) for p in self.kernel.given])]
+        # Registers are handed over only where the compiler knows how many there are for one block.
+        one = ", 1" if any(isinstance(s, RegisterShare) for s in walk(self.kernel.body)) else ""
+        bounds = f'extern "C" __global__ void __launch_bounds__({rows * cols}{one})'
+        return [bounds, *wrapped(f"{self.kernel.name}(", [self._passed(p) for p in self.kernel.passed])]
+
+    def _passed(self, param: Buffer | Var) -> str:
+        """A parameter of the kernel; the launcher's are all that its caller gives."""
+        if isinstance(param, Buffer) and param.box is not None:
+            return f"const __grid_constant__ CUtensorMap {map_name(param)}"
+        return self._param(param)
 
     def _param(self, param: Buffer | Var, restrict: str = "__restrict__ ") -> str:
         if isinstance(param, Var):
@@ -82,8 +93,11 @@ class Cuda(CLike):
         types = {p.dtype.name for p in self.kernel.matrices}
         headers = [f"#include <{HEADERS[name]}>" for name in sorted(types & set(HEADERS))]
         include = ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
+        if any(p.box is not None for p in self.kernel.matrices):
+            include = [*sections(INTRINSICS, {"includes_with_maps"})[:-1], *headers, ""]
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
         matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)
+        matrices += warpgroup_functions(self.kernel.body, INTRINSICS)
         return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
 
     def _copies(self) -> list[str]:
@@ -113,7 +127,10 @@ class Cuda(CLike):
         return [f"matrices that begin on multiples of {alignment} bytes"] if aligned else []
 
     def build_line(self) -> str:
-        return f"nvcc -std=c++17 -O3 -arch={self.target.name} -Werror all-warnings -c {self.kernel.name}.cu"
+        name = self.target.name
+        # By the short form nvcc 13 compiles for the architecture without the `a` as well, which lacks instructions.
+        arch = f"-gencode arch=compute_{name[3:]},code={name}" if name.endswith("a") else f"-arch={name}"
+        return f"nvcc -std=c++17 -O3 {arch} -Werror all-warnings -c {self.kernel.name}.cu"
 
     def build_options(self) -> tuple[str, ...]:
         return ("-std=c++17",)
@@ -130,21 +147,10 @@ class Cuda(CLike):
         """Shared memory beyond what may have a fixed size is carved out of what the launch brings."""
         if buffer.space is not Space.LOCAL or not self.dynamic_bytes():
             return super().declare(buffer)
-        arrays = [s.buffer for s in self._shared if not s.reuses]
-        offset = sum(a.bytes for a in arrays[: arrays.index(buffer)]) if buffer in arrays else 0
-        element, extents = self.types[buffer.dtype.name], self.dimensions(buffer)
-        start = f"shared + {offset}" if offset else "shared"
-        first = ["extern __shared__ __align__(16) unsigned char shared[];"] if buffer == arrays[0] else []
-        return [*first, f"auto &{buffer.name} = *reinterpret_cast<{element}(*){extents}>({start});"]
-
-    @property
-    def _shared(self) -> list[Alloc]:
-        return [s for s in walk(self.kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+        return declare_shared(buffer, self)
 
     def dynamic_bytes(self) -> int:
-        """Shared memory that must be asked for at the launch; none while it may have a fixed size."""
-        total = local_bytes(self.kernel)
-        return total if total > STATIC_SHARED_BYTES or any(s.reuses for s in self._shared) else 0
+        return dynamic_bytes(self.kernel)
 
     # --- functions and instructions ---------------------------------------------------------------
 
@@ -184,8 +190,24 @@ class Cuda(CLike):
     def barrier(self) -> str:
         return "__syncthreads();"
 
+    def role_barrier(self, items: int) -> str:
+        return f"role_barrier<{items}>();"
+
     def multiply(self, stmt: Multiply) -> str:
+        if isinstance(stmt.atom, WarpgroupAtom):
+            return multiply_by_warpgroup(stmt, stmt.atom, self)
         return multiply(stmt, self)
+
+    def box_copy(self, stmt: BoxCopy) -> str:
+        return box_copy(stmt, self)
+
+    def role(self, step: MultiplyGroup | RegisterShare) -> list[str]:
+        return role(step)
+
+    def _placed(self, stmt: Point | Advance) -> str:
+        if isinstance(stmt, Point) and stmt.view.layout.swizzle:
+            return point(stmt, self)
+        return super()._placed(stmt)
 
     def wide_move(self, move: Move) -> str:
         if move.atom.matrices is not None:
@@ -206,20 +228,12 @@ class Cuda(CLike):
         barrier = f"&{step.name}[{self.expr(step.index)}]"
         match step.verb:
             case "init":
-                return self._mbarrier_init(step)
+                return init_mbarriers(step, self)
             case "wait":
                 return [f"mbarrier_wait({barrier}, {self.expr(step.parity)});"]
+            case "expect":
+                return [f"mbarrier_expect({barrier}, {step.bytes});"]
         return [f"mbarrier_{step.verb}({barrier});"]
-
-    def _mbarrier_init(self, step: Mbarrier) -> list[str]:
-        rows, cols = self.kernel.group
-        which = self.expr(step.index)
-        return [
-            f"__shared__ unsigned long long {step.name}[{step.count}];",
-            f"if ({which} < {step.count}) {{",
-            f"    mbarrier_init(&{step.name}[{which}], {rows * cols});",
-            "}",
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +290,7 @@ def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
         case AsyncGroup(verb, _):
             return (f"async_{verb}",)
         case Mbarrier(verb):
-            return (f"mbarrier_{verb}",)
+            return (f"mbarrier_{verb}", *(("mbarriers_ready",) if stmt.arrivals else ()))
         case Handover(verb):
             return (f"kernels_{verb}",)
     return ()

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemmgen.backends.clike import CLike
-from gemmgen.backends.lines import wrapped
+from gemmgen.backends.files import sections
+from gemmgen.backends.lines import fold_line, wrapped
 from gemmgen.ir.expr import Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.visit import idle_without, walk
+from gemmgen.source import TensorMap, map_name, tensor_maps
+
+#: Where the functions stand that launchers call.
+HOST = "cuda/host.cu"
 
 
 def awaited(kernel: Kernel) -> frozenset[str]:
@@ -38,6 +43,7 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
     skips, what = file.no_product(), what + (" and the arrays of their addresses" if file.spec.listed else "")
     lines = [
         "#ifndef __CUDACC_RTC__",
+        *(sections(HOST, {"tensor_map"}) if any(tensor_maps(p.kernel) for p in printers) else []),
         f"// Queues {what} are in the device's memory.",
         *wrapped(f'extern "C" cudaError_t {file.kernel.name}_launch(', params),
         "{",
@@ -58,7 +64,8 @@ def _launching(printer: CLike, last: bool) -> list[str]:
     """The statements that launch a kernel, and end the function with what came of it."""
     kernel = printer.kernel
     rows, cols = kernel.group
-    arguments = f"        {', '.join(p.name for p in kernel.given)}"
+    boxed = {p.name: map_name(p) for p in kernel.matrices if p.box is not None}
+    arguments = f"        {', '.join(boxed.get(p.name, p.name) for p in kernel.passed)}"
     taken = "return" if last else "const cudaError_t launched ="
     if awaited(kernel):
         launch = [*_early(printer), f"    {taken} cudaLaunchKernelEx(&config, {kernel.name},", f"{arguments});"]
@@ -69,6 +76,7 @@ def _launching(printer: CLike, last: bool) -> list[str]:
             f"    {taken} cudaGetLastError();",
         ]
     return [
+        *(line for tensor_map in tensor_maps(kernel) for line in _made(tensor_map, printer)),
         *_permission(printer),
         f"    const dim3 grid({grid(printer)});",
         f"    const dim3 block({cols}, {rows});",
@@ -89,6 +97,21 @@ def _early(printer: CLike) -> list[str]:
         *(f"    config.{name} = {value};" for name, value in config.items()),
         "    config.attrs = &early;",
         "    config.numAttrs = 1;",
+    ]
+
+
+def _made(tensor_map: TensorMap, printer: CLike) -> list[str]:
+    """The statements that make a map. Of no elements there is none, and no copy."""
+    lines, length = map(printer.expr, (tensor_map.lines, tensor_map.length))
+    name, dtype, (high, wide) = tensor_map.name, tensor_map.dtype, tensor_map.box
+    call = f"make_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{dtype.name.upper()}, {dtype.size}, {tensor_map.operand}, "
+    call += f"{lines}, {length}, {tensor_map.pitch}, {high}, {wide})"
+    return [
+        f"    CUtensorMap {name} = {{}};",
+        *fold_line(f"    const cudaError_t {name}_made = k > 0 ? {call} : cudaSuccess;"),
+        f"    if ({name}_made != cudaSuccess) {{",
+        f"        return {name}_made;",
+        "    }",
     ]
 
 

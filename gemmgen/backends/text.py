@@ -105,6 +105,10 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         ways = [("A", wrap(how, WIDTH)), ("B", wrap(how, WIDTH))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
+    if schedule.atom == "wgmma":
+        how = f"{words.buffer}, by tensor maps: boxes in lines of 128 bytes that swizzle, to {words.local_memory}"
+        sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
+        return [("Schedule", wrap(text, WIDTH)), ("A", [how]), ("B", [how]), sizes, *_formulas(spec), *unread]
     by_lines = schedule.vector > 1 and spec.b_order == "row"
     a, read = schedule.staged("a", spec.a_order), schedule.staged("b", spec.b_order)
     read = replace(read, width=schedule.vector) if by_lines else read
@@ -137,11 +141,15 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.b_step, f"{s.b_step} of B at a time"
     matrix = f"by matrix instructions of the {words.sub_group}"
     yield s.atom in ("dpas", "mma", "mma_s8", "mma_f64"), matrix
+    yield s.atom == "wgmma", f"by matrix instructions of four {words.sub_group}s"
     yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"
     yield s.atom == "mma_3xtf32", f"{matrix}, three of TF32 for each product"
     loaded = "A" if s.b_step else "B"
     yield s.barrier, f"a barrier after {loaded}'s load to keep the {words.group} in step for the cache"
     yield s.stages > 1, f"{s.stages} tiles in {words.local_memory} at a time"
+    yield s.producers, f"brought by one of {s.producers} more {words.work_item}s, which have nothing else to do"
+    more, fewer = s.registers
+    yield more, f"registers handed over: {more} to each that multiplies, {fewer} to each of the others"
     yield s.mbarrier, f"handed over by {s.mbarrier} with a pair of mbarriers"
     yield s.slices > 1, f"each step in {s.slices} slices with {words.work_item}s of their own"
     yield s.prefetch, "the next tile loaded into registers before the current one's arithmetic"

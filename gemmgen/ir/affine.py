@@ -114,10 +114,18 @@ class Scope:
                 top = self._constant_bound(self.affine(a))
                 return None if top is None else Affine((), top // divisor)
             case Call("local_id", (Const(int(dimension)),), _):
-                return Affine((), self.group[1 - dimension] - 1)
+                return Affine((), min(self.group[1 - dimension], *self._held_below(atom)) - 1)
             case Call("lane_id", _, _) if self.sub_group:
                 return Affine((), self.sub_group - 1)
         return None
+
+    def _held_below(self, atom: Expr) -> Iterator[int]:
+        """The numbers that held conditions say an atom is less than, as the work-items of a role are."""
+        yield self.group[0] * self.group[1]
+        for condition in self.held:
+            match condition:
+                case Bin("<", a, Const(int(number))) if self.affine(a) == Affine(((atom, 1),), 0):
+                    yield number
 
     def _constant_bound(self, form: Affine) -> int | None:
         total = form.constant

@@ -21,19 +21,23 @@ class Spread:
     """One axis of a tile over `lanes` lanes with `values` registers each.
 
     Lane l's register v holds element `(v // run) * lanes * run + l * run + v % run`: a lane owns `run`
-    neighbours, then skips what the other lanes own.
+    neighbours, then skips what the other lanes own. With `turns` > 1 there is a level between: `near` lanes next to
+    each other own that many such rounds before the next lanes begin.
 
     Attributes:
         values: registers that a lane spends on this axis.
         lanes: how many lanes share the axis; 1 where each lane holds all of it.
-        run: neighbours that a lane owns at a time; divides `values`.
+        run: neighbours that a lane owns at a time; `run * turns` divides `values`.
         lane: the number of the lane on this axis, as an expression.
+        turns, near: rounds that `near` lanes, which divide `lanes`, share among themselves; 1 where all lanes do.
     """
 
     values: int
     lanes: int = 1
     run: int = 1
     lane: Expr = field(default_factory=lambda: Const(0))
+    turns: int = 1
+    near: int = 1
 
     @property
     def extent(self) -> int:
@@ -43,10 +47,17 @@ class Spread:
     @property
     def start(self) -> Expr:
         """The first element that a lane owns."""
+        if self.turns > 1:
+            return self.lane // self.near * (self.near * self.turns * self.run) + self.lane % self.near * self.run
         return self.lane * self.run if self.lanes > 1 else Const(0)
 
     def step(self, value: Expr) -> Expr:
         """How far register `value` lies from the first element that the lane owns."""
+        if self.turns > 1:
+            unit = self.turns * self.run
+            among = value if self.values == unit else value % unit
+            near = among // self.run * (self.near * self.run) + value % self.run
+            return near if self.values == unit else value // unit * (self.lanes * unit) + near
         if self.lanes == 1 or self.run == self.values:
             return value
         if self.run == 1:
@@ -57,19 +68,25 @@ class Spread:
         """`step` of register `chunk * width`, where `width` divides `run`."""
         if self.lanes == 1 or self.run == self.values:
             return chunk * width
-        if self.run == width:
+        if self.run == width and self.turns == 1:
             return chunk * (self.lanes * self.run)
         return self.step(chunk * width)
 
     def element(self, lane: int, value: int) -> int:
         """The element that register `value` of lane `lane` holds."""
-        return value // self.run * self.lanes * self.run + lane * self.run + value % self.run
+        unit = self.turns * self.run
+        first = lane // self.near * (self.near * unit) + lane % self.near * self.run
+        turn = value // self.run % self.turns * self.near * self.run
+        return value // unit * self.lanes * unit + first + turn + value % self.run
 
     def owner(self, element: int) -> tuple[int, int]:
         """The (lane, value) that holds `element`: the inverse of `element`."""
-        block, rest = divmod(element, self.lanes * self.run)
+        unit = self.turns * self.run
+        block, rest = divmod(element, self.lanes * unit)
+        group, rest = divmod(rest, self.near * unit)
+        turn, rest = divmod(rest, self.near * self.run)
         lane, offset = divmod(rest, self.run)
-        return lane, block * self.run + offset
+        return group * self.near + lane, block * unit + turn * self.run + offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,14 @@ class Layout:
     Attributes:
         shape: the extents that may be accessed, slowest dimension first.
         strides: elements between neighbours along each dimension; the last one is 1.
+        swizzle: bytes of a line whose parts of 16 bytes change places, in another way on each of eight lines that
+            follow each other: bits 4 to 6 of an address are those that bits 7 to 9 are added to, without carry. 0 where
+            addresses are as they are counted. Only copies and matrix instructions that know of it go there.
     """
 
     shape: tuple[Expr, ...]
     strides: tuple[Expr, ...]
+    swizzle: int = 0
 
     def offset(self, index: tuple[Expr, ...]) -> Expr:
         """The element offset of `index`."""
@@ -71,6 +75,8 @@ class Buffer:
             places, in elements from where the matrix named so begins.
         vector: neighbours along the last axis that are kept as one vector (private memory only); coordinates count
             elements all the same.
+        box: lines and elements of a line that one copy by a tensor map brings; None where there is no such map. The
+            host makes the map of the matrix' address, extents and leading dimension, and gives that instead.
     """
 
     name: str
@@ -82,6 +88,7 @@ class Buffer:
     step: Expr | None = None
     addresses: Buffer | None = None
     vector: int = 1
+    box: tuple[int, int] | None = None
 
     @property
     def shape(self) -> tuple[Expr, ...]:

@@ -10,6 +10,7 @@ A barrier with `memory="none"` publishes no writes: it ends no epoch, and access
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -22,17 +23,36 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
 from gemmgen.ir.expr import Expr
 from gemmgen.ir.fault import KernelFault
-from gemmgen.ir.flights import Flight, Flights
+from gemmgen.ir.flights import Flight
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value, agreed
 from gemmgen.ir.matrix_meaning import matrix_step, neighbour
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier
+from gemmgen.ir.mbarrier_meaning import Group, mbarrier_step
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, MultiplyGroup, RegisterShare
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
 from gemmgen.ir.numeric import convert, numpy_dtype
-from gemmgen.ir.phases import Phases, runs
-from gemmgen.ir.stmt import Advance, Alloc, Block, Body, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
+from gemmgen.ir.phases import runs
+from gemmgen.ir.stmt import (
+    Advance,
+    Alloc,
+    Block,
+    Body,
+    BoxCopy,
+    Comment,
+    For,
+    If,
+    Let,
+    Move,
+    Multiply,
+    Point,
+    Stmt,
+    Store,
+)
+from gemmgen.ir.tile_memory import BoxedMatrix, TileMemory
 from gemmgen.ir.visit import evaluate
 from gemmgen.ir.warp_meaning import load_step
+from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
+from gemmgen.ir.warpgroup_meaning import Multiplications, box_step
 
 #: Groups run in turns of at most this many work-items, to bound memory.
 MOST_LANES = 65536
@@ -66,9 +86,8 @@ class _Run:
         self._lanes = Lanes(kernel, (layers, rows, cols))
         self._evaluator = Evaluator(self._lanes)
         self._sites: list[Site] = []
-        self._locals: list[LocalMemory] = []
-        self._flights = Flights()
-        self._phases: dict[str, Phases] = {}
+        self._group = Group(self._lanes)
+        self._multiplications = Multiplications(self._lanes)
         self._body = self._block(kernel.body, self._parameters(arguments))
 
     def run(self) -> None:
@@ -77,7 +96,8 @@ class _Run:
         with np.errstate(all="ignore"):
             for first, groups in runs(self._kernel, self._sizes, self._lanes.grid, most):
                 self._lanes.load(first, groups)
-                self._flights.clear()
+                self._group.flights.clear()
+                self._multiplications.clear()
                 self._body(self._lanes.everyone)
 
     def _parameters(self, arguments: Mapping[str, Argument]) -> Scope:
@@ -89,7 +109,8 @@ class _Run:
             scope.cells[var.name] = Cell(literal(value, var.dtype))
         for buffer in self._kernel.matrices:
             data = array(buffer, arguments[buffer.name])
-            kind = ImageMemory if buffer.space is Space.IMAGE else GlobalMemory
+            plain = GlobalMemory if buffer.box is None else BoxedMatrix
+            kind = ImageMemory if buffer.space is Space.IMAGE else plain
             scope.memories[buffer.name] = kind(self._lanes, buffer, self._sizes, self._sites, data)
         return scope
 
@@ -109,7 +130,7 @@ class _Run:
         site = Site(len(self._sites), stmt)
         self._sites.append(site)
         match stmt:
-            case Comment() | Handover():
+            case Comment() | Handover() | RegisterShare():
                 return None
             case Alloc(buffer, reuses):
                 return self._alloc(buffer, reuses, scope, site)
@@ -125,12 +146,10 @@ class _Run:
                 return self._if(stmt, scope, site)
             case Block(body):
                 return self._block(body, scope.inner())
-            case Barrier():
-                return self._barrier(stmt, site)
-            case AsyncGroup():
-                return self._async_group(stmt, site)
-            case Mbarrier():
-                return self._mbarrier(stmt, scope, site)
+            case Barrier() | AsyncGroup() | Mbarrier() | MultiplyGroup():
+                return self._meeting(stmt, scope, site)
+            case BoxCopy():
+                return self._box_copy(stmt, scope, site)
             case Point():
                 return self._point(stmt, scope, site)
             case Advance():
@@ -143,13 +162,14 @@ class _Run:
     def _alloc(self, buffer: Buffer, reuses: bool, scope: Scope, site: Site) -> _Step | None:
         if buffer.space is Space.LOCAL:
             # One for the whole kernel, wherever it is declared.
-            before = tuple(self._locals) if reuses else ()
-            memory = LocalMemory(self._lanes, buffer, self._sizes, self._sites)
-            self._locals.append(memory)
+            before = tuple(self._group.memories) if reuses else ()
+            kind = TileMemory if buffer.layout.swizzle else LocalMemory
+            memory = kind(self._lanes, buffer, self._sizes, self._sites)
+            self._group.memories.append(memory)
             scope.memories[buffer.name] = memory
 
             def retire(_active: Active) -> None:
-                copies = self._flights.busy or any(phases.busy for phases in self._phases.values())
+                copies = self._group.flights.busy or any(phases.busy for phases in self._group.phases.values())
                 if any(not old.retire() for old in before) or copies:
                     raise KernelFault("race", site.text, "the local memory below it may still be in use: no barrier")
 
@@ -198,6 +218,9 @@ class _Run:
 
         def branch(active: Active) -> None:
             holds, fails = active.split(condition(active))
+            if stmt.roles and holds is not None and fails is not None:
+                self._group.turns.run((partial(then, holds), partial(orelse, fails)))
+                return
             if holds is not None:
                 then(holds)
             if fails is not None:
@@ -230,23 +253,37 @@ class _Run:
 
         return loop
 
+    def _meeting(self, stmt: Barrier | AsyncGroup | Mbarrier | MultiplyGroup, scope: Scope, site: Site) -> _Step:
+        match stmt:
+            case Barrier():
+                return self._barrier(stmt, site)
+            case AsyncGroup():
+                return self._async_group(stmt, site)
+            case Mbarrier():
+                codes = self._indexes((stmt.index, stmt.parity), scope, site)
+                return mbarrier_step(stmt, codes, self._group, site)
+            case MultiplyGroup():
+                return self._multiplications.step(stmt, site)
+
     def _barrier(self, stmt: Barrier, site: Site) -> _Step:
-        lanes, memories = self._lanes, self._locals
+        lanes, memories = self._lanes, self._group.memories
 
         def barrier(active: Active) -> None:
-            if not lanes.whole(active, lanes.group_size):
+            if stmt.role_items and lanes.each_group(active) != stmt.role_items:
+                raise KernelFault("divergent barrier", site.text, "not all work-items of the role come")
+            if not stmt.role_items and not lanes.whole(active, lanes.group_size):
                 away = lanes.missing(active)
                 raise KernelFault("divergent barrier", site.text, f"{lanes.who(away)} does not come")
             if stmt.memory == "local":
                 for memory in memories:
                     memory.publish(active)
-                for phases in self._phases.values():
+                for phases in self._group.phases.values():
                     phases.meet()
 
         return barrier
 
     def _async_group(self, stmt: AsyncGroup, site: Site) -> _Step:
-        flights = self._flights
+        flights = self._group.flights
 
         def group(active: Active) -> None:
             if not active.full:
@@ -258,40 +295,20 @@ class _Run:
 
         return group
 
-    def _mbarrier(self, stmt: Mbarrier, scope: Scope, site: Site) -> _Step:
-        lanes, memories, flights = self._lanes, self._locals, self._flights
-        index, parity = (self._evaluator.index(e, scope, site) for e in (stmt.index, stmt.parity))
-        phases = self._phases.setdefault(stmt.name, Phases())
-
-        def step(active: Active) -> None:
-            if not active.full:
-                raise KernelFault("pipe", site.text, "not every work-item comes, so that phases cannot be counted")
-            if stmt.verb == "init":
-                if lanes.group_size < stmt.count:
-                    raise KernelFault("pipe", site.text, f"{lanes.group_size} work-items for {stmt.count} barriers")
-                phases.clear(stmt.count)
-                return
-            which, of = (agreed(code(active), active) for code in (index, parity))
-            if isinstance(which, np.ndarray) or isinstance(of, np.ndarray):
-                raise KernelFault("pipe", site.text, "work-items mean different barriers or phases")
-            if problem := phases.problem(which):
-                raise KernelFault("pipe", site.text, problem)
-            if stmt.verb == "wait":
-                until = phases.wait(which, of)
-                if until is None:
-                    raise KernelFault("pipe", site.text, f"waits for a phase of {stmt.name}[{which}] that never ends")
-                for memory in memories:
-                    memory.publish(active, until)
-                return
-            phases.arrive(which, lanes.time, flights.take() if stmt.verb == "arrive_copies" else ())
-            lanes.time += 1
-
-        return step
-
     def _multiply(self, stmt: Multiply, scope: Scope, site: Site) -> _Step:
         operands = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
         places = [(scope.memory(x.name), self._indexes(index, scope, site)) for x, index in operands]
+        if isinstance(stmt.atom, WarpgroupAtom):
+            return self._multiplications.multiply(stmt, stmt.atom, places, site)
         return matrix_step(stmt.atom, places, self._lanes, site)
+
+    def _box_copy(self, stmt: BoxCopy, scope: Scope, site: Site) -> _Step:
+        (src, src_index), (dst, dst_index) = (
+            (scope.memory(x.name), self._indexes(index, scope, site))
+            for x, index in ((stmt.src, stmt.src_index), (stmt.dst, stmt.dst_index))
+        )
+        barrier = self._evaluator.index(stmt.tells.index, scope, site)
+        return box_step(stmt, (src, src_index), (dst, dst_index), barrier, self._group, site)
 
     # --- moves ------------------------------------------------------------------------------------
 
@@ -352,7 +369,7 @@ class _Run:
                     read = src.read(neighbour(source, e), holds, site)
                     values[holds.lanes] = read[holds.lanes] if isinstance(read, np.ndarray) else read
                 addresses = dst.begin(neighbour(target, e), active, site)
-                self._flights.begin(Flight(dst, addresses, values[active.lanes], active.lanes, site))
+                self._group.flights.begin(Flight(dst, addresses, values[active.lanes], active.lanes, site))
 
         return move
 

@@ -101,6 +101,7 @@ class Lanes:
         everyone: all lanes.
         base: each lane's group, counted from the first that runs now.
         time: how often work-items arrived at an mbarrier; tells accesses apart that one orders and another does not.
+        role: of those who wait for an mbarrier now, where work-items have roles.
     """
 
     def __init__(self, kernel: Kernel, grid: tuple[int, int, int]) -> None:
@@ -112,6 +113,7 @@ class Lanes:
             raise LoweringError(f"kernel {kernel.name}: {self.group_size} work-items are not whole sub-groups")
         self._on_load: list[Callable[[], None]] = []
         self.time = 0
+        self.role: Active | None = None
         self.load(0, 0)
 
     def on_load(self, action: Callable[[], None]) -> None:
@@ -155,6 +157,11 @@ class Lanes:
             return True
         blocks = active.mask.reshape(-1, size)
         return bool((blocks == blocks[:, :1]).all())
+
+    def each_group(self, active: Active) -> int | None:
+        """How many lanes of every group are active; None if not as many of each."""
+        came = active.mask.reshape(self.groups, -1).sum(axis=1)
+        return int(came[0]) if (came == came[0]).all() else None
 
     def missing(self, active: Active) -> int:
         """A work-item of the grid that is not active though others of its group are."""

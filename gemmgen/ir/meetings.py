@@ -8,14 +8,15 @@ from typing import Literal
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr
 
-MbarrierVerb = Literal["init", "arrive", "arrive_copies", "wait"]
+MbarrierVerb = Literal["init", "arrive", "arrive_copies", "expect", "wait"]
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All work-items of the group meet; `memory` says whose writes become visible."""
+    """All work-items of the group meet, or the `role_items` of a role; `memory` says whose writes become visible."""
 
     memory: Literal["local", "none"] = "local"
+    role_items: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,20 @@ class AsyncGroup:
 class Mbarrier:
     """A step with an array of barriers in local memory that work-items arrive at and wait for apart.
 
-    A phase of a barrier is over when every work-item of the group has arrived; its phases have parities 0, 1, 0, ...
+    A phase of a barrier is over when every work-item of the group has arrived, or as many as `arrivals` says, and when
+    all bytes have come that they said they expect; its phases have parities 0, 1, 0, ...
 
     Attributes:
         verb: `init` declares the array and has work-items with an `index` of it make that one ready, before the group
             meets; `arrive` says that a work-item is
-            done; `arrive_copies` that its asynchronous copies so far have landed; `wait` until the phase of that parity
-            is over, which is so for parity 1 before the first.
+            done; `arrive_copies` that its asynchronous copies so far have landed; `expect` that it is done, and that
+            `bytes` come by box copies; `wait` until the phase of that parity is over, which is so for parity 1 before
+            the first.
         count: barriers of the array.
         index: which of them.
         parity: of the phase that is waited for.
+        arrivals: of `init`, how many end a phase; 0 for every work-item of the group.
+        bytes: of `expect`.
     """
 
     verb: MbarrierVerb
@@ -52,6 +57,47 @@ class Mbarrier:
     count: int
     index: Expr
     parity: Expr = field(default_factory=lambda: Const(0))
+    arrivals: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MultiplyGroup:
+    """Bookkeeping of a warpgroup's own matrix instructions, which go on while it does.
+
+    Attributes:
+        verb: `fence` comes before the first that takes sums which other instructions have written; `commit` makes a
+            group of those begun since the last; `wait` until at most `pending` groups, the newest, are under way: what
+            they have read may be overwritten from then on.
+        sums: of `wait` for all, the registers that may be used from then on.
+    """
+
+    verb: Literal["fence", "commit", "wait"]
+    pending: int = 0
+    sums: Buffer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """How the work-items of a group are shared out, the first of them to multiply, the others to copy.
+
+    Attributes:
+        consumers: work-items that multiply.
+        rows: of the group, that they are.
+        registers: that each of them has, and each of the others; zeros where the compiler's own stay.
+    """
+
+    consumers: int
+    rows: int
+    registers: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterShare:
+    """From here on each work-item of this role has so many registers, `more` than it was launched with, or fewer."""
+
+    registers: int
+    more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +114,4 @@ class Handover:
     buffers: tuple[Buffer, ...] = ()
 
 
-Meeting = Barrier | AsyncGroup | Mbarrier | Handover
+Meeting = Barrier | AsyncGroup | Mbarrier | MultiplyGroup | RegisterShare | Handover

@@ -88,6 +88,10 @@ class Strided(_Base):
                 self._fault("out-of-bounds", position, index, active, site, f"address {end} of {self._size} elements")
         return address
 
+    def locate(self, index: Sequence[Index], active: Active, site: Site) -> Index:
+        """The active lanes' addresses in their group's memory, without gaps."""
+        return self._locate(index, active, site)
+
     def advance(self, by: Index) -> None:
         """Begin elsewhere."""
         self.start = self.start + by
@@ -235,10 +239,6 @@ class LocalMemory(_Shared):
         nothing = self._dtype.type(poison(self._dtype))
         return active.spread(np.where(self._written[addresses], self._data[addresses], nothing))
 
-    def locate(self, index: Sequence[Index], active: Active, site: Site) -> Index:
-        """The active lanes' addresses in their group's memory, without gaps."""
-        return self._locate(index, active, site)
-
     @property
     def size(self) -> int:
         """Elements of a group, padding included."""
@@ -303,20 +303,20 @@ class ViewMemory(Strided):
         self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site], memory: LocalMemory
     ) -> None:
         super().__init__(lanes, buffer, sizes, sites)
-        self._memory, self._size = memory, memory.size
+        self.memory, self._size = memory, memory.size
 
     def point(self, index: Sequence[Index], active: Active, site: Site) -> None:
         """Begin at an element; all work-items of the groups do."""
-        start = self._memory.locate(index, active, site)
+        start = self.memory.locate(index, active, site)
         self.start = active.spread(start) if isinstance(start, np.ndarray) else start
 
     def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Loads of the active lanes."""
-        return self._memory.read_at(self._locate(index, active, site), index, active, site)
+        return self.memory.read_at(self._locate(index, active, site), index, active, site)
 
     def peek(self, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Loads that nobody may need."""
-        return self._memory.peek_at(self._locate(index, active, site), index, active, site)
+        return self.memory.peek_at(self._locate(index, active, site), index, active, site)
 
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Raises: LoweringError."""

@@ -14,19 +14,21 @@ from gemmgen.ir.visit import map_expr, walk
 
 
 class Phases:
-    """One array of mbarriers. All work-items of all groups arrive and wait together, as uniform control flow has it.
+    """One array of mbarriers, of all groups that run together.
 
-    So an arrival ends a phase, and a wait for it orders all that was done before the arrival before all that
-    follows the wait, for every work-item.
+    A wait for a phase orders all that was done before the arrivals that ended it before all that follows the wait.
     """
 
     def __init__(self) -> None:
-        self.clear(0)
+        self.clear(0, 1)
 
-    def clear(self, count: int) -> None:
-        """`count` barriers before their first phase."""
+    def clear(self, count: int, arrivals: int) -> None:
+        """`count` barriers before their first phase, each of which so many arrivals end."""
         self._met = False
+        self._arrivals = arrivals
         self._over = [0] * count
+        self._come = [0] * count
+        self._bytes = [0] * count
         self._ended = [-1] * count
         self._flights: list[list[Flight]] = [[] for _ in range(count)]
 
@@ -45,17 +47,39 @@ class Phases:
         """Whether copies are under way that nobody has waited for."""
         return any(self._flights)
 
-    def arrive(self, index: int, time: int, copies: Sequence[Flight]) -> None:
-        """Every work-item has come, or will when its copies have landed."""
-        self._over[index] += 1
+    def arrive(self, index: int, time: int, came: int, copies: Sequence[Flight] = (), expected: int = 0) -> str | None:
+        """So many work-items of each group have come, or will when their copies have landed, and expect so many bytes
+        by box copies. What is wrong with that, if so.
+        """
+        self._come[index] += came
+        if self._come[index] > self._arrivals:
+            return f"{self._come[index]} arrivals where {self._arrivals} end a phase"
+        self._bytes[index] += expected
         self._ended[index] = time
         self._flights[index] += copies
+        self._end(index)
+        return None
 
-    def wait(self, index: int, parity: int) -> int | None:
-        """The time before which all is ordered now; None if the phase is not over, so that nobody would ever go on."""
-        over = self._over[index]
-        if over % 2 == parity:
-            return None
+    def bring(self, index: int, copies: Sequence[Flight], size: int) -> str | None:
+        """Box copies of so many bytes begin, which the barrier counts. What is wrong with that, if so."""
+        if size > self._bytes[index]:
+            return f"brings {size} bytes where {self._bytes[index]} more are expected"
+        self._bytes[index] -= size
+        self._flights[index] += copies
+        self._end(index)
+        return None
+
+    def _end(self, index: int) -> None:
+        if self._come[index] == self._arrivals and not self._bytes[index]:
+            self._over[index] += 1
+            self._come[index] = 0
+
+    def is_over(self, index: int, parity: int) -> bool:
+        """Whether the phase of that parity is."""
+        return self._over[index] % 2 != parity
+
+    def wait(self, index: int) -> int:
+        """The time before which all is ordered now that a phase is over."""
         for flight in self._flights[index]:
             flight.memory.land(flight.addresses, flight.values, flight.lanes, flight.site, for_all=True)
         self._flights[index] = []

@@ -8,7 +8,7 @@ from typing import NoReturn
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import headline
-from gemmgen.ir.stmt import Block, Body, Copy, For, If, Mma, Pipe, PipeOp, PipeVerb, Stage, Stmt
+from gemmgen.ir.stmt import Block, Body, Copy, For, If, Mma, Pipe, PipeOp, PipeVerb, Stage, Stmt, TileMma
 from gemmgen.ir.visit import walk
 
 #: The last verb on each pipe, by the pipe's name; `release` (a free slot) where there was none.
@@ -89,6 +89,8 @@ def _reads(stmt: Stmt) -> Iterator[Pipe]:
         case Stage() | Copy():
             if stmt.src.pipe is not None:
                 yield stmt.src.pipe
+        case TileMma(_, one, other):
+            yield from (tile.pipe for tile in (one, other) if tile.pipe is not None)
         case Mma(_, a, b):
             yield from (registers.pipe for registers in (a, b) if registers.pipe is not None)
 

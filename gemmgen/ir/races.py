@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemmgen.ir.lanes import Ints
+from gemmgen.ir.lanes import Bools, Ints
 
 _NOBODY = -1
 
@@ -81,14 +81,28 @@ class Accesses:
         """Whether all that was done is ordered before what follows."""
         return all(bool((record == _NOBODY).all()) for record in (self._writer, *self._readers))
 
-    def forget(self, start: int, stop: int, until: int | None = None) -> None:
-        """What was done to the elements from `start` to `stop` (up to a time) comes before what follows."""
+    def forget(self, start: int, stop: int, until: int | None = None, own: Bools | None = None) -> None:
+        """What was done to the elements from `start` to `stop` (up to a time) comes before what follows; not what the
+        lanes of a role did that waits for another, its `own`.
+        """
         records = (self._writer, self._written_when), *zip(self._readers, self._read_when, strict=True)
         for record, when in records:
             if until is None:
                 record[start:stop] = _NOBODY
-            else:
-                record[start:stop][when[start:stop] <= until] = _NOBODY
+                continue
+            done = when[start:stop] <= until
+            if own is not None:
+                done &= ~own[record[start:stop]]
+            record[start:stop][done] = _NOBODY
+
+    def landed(self, addresses: Ints) -> None:
+        """Writes there come before whatever follows: who goes there has waited for them."""
+        self._writer[addresses] = _NOBODY
+
+    def over(self, addresses: Ints, began: int, time: int) -> None:
+        """Reads that went on since `began` are over now."""
+        for when in self._read_when:
+            when[addresses] = np.where(when[addresses] == began, time, when[addresses])
 
     @staticmethod
     def _clash(record: Ints, sites: Ints, addresses: Ints, lanes: Ints, wrote: bool) -> Conflict | None:

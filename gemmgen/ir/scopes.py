@@ -22,16 +22,19 @@ class Scope:
         buffers: names -> the declaration.
         varying: variables that differ between the work-items of a group.
         divergent: whether work-items of a group may part ways before they get here.
+        role: whether this is a side of an `If` of roles.
     """
 
     variables: dict[str, DType] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     varying: set[str] = field(default_factory=set)
     divergent: bool = False
+    role: bool = False
 
-    def inner(self, divergent: bool = False) -> Scope:
+    def inner(self, divergent: bool = False, role: bool = False) -> Scope:
         """A block inside: what it adds ends with it."""
-        return Scope(dict(self.variables), dict(self.buffers), set(self.varying), divergent=self.divergent or divergent)
+        parts = self.divergent or divergent
+        return Scope(dict(self.variables), dict(self.buffers), set(self.varying), parts, self.role or role)
 
     def varies(self, node: Expr) -> bool:
         """Whether the value may differ between the work-items of a group, as far as can be told."""

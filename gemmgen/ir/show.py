@@ -8,18 +8,20 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting, MultiplyGroup, RegisterShare
 from gemmgen.ir.steps import Step
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
     Block,
     Body,
+    BoxCopy,
     Comment,
     Copy,
     Fill,
     For,
     If,
+    Instruction,
     Let,
     Mma,
     Move,
@@ -33,6 +35,7 @@ from gemmgen.ir.stmt import (
     Store,
     Sum,
     Tile,
+    TileMma,
     TileStmt,
     Update,
 )
@@ -168,7 +171,7 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
                 yield f"{indent}{_for(stmt)}"
                 yield from _block(stmt.body, indent + _INDENT)
             case If(condition, then, orelse):
-                yield f"{indent}if {show_expr(condition)}:"
+                yield f"{indent}if {show_expr(condition)}{', in roles' if stmt.roles else ''}:"
                 yield from _block(then, indent + _INDENT)
                 if orelse:
                     yield f"{indent}else:"
@@ -176,7 +179,7 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
             case Block(inner):
                 yield f"{indent}block:"
                 yield from _block(inner, indent + _INDENT)
-            case Fill() | Copy() | Stage() | Mma() | Sum() | Update() | PipeOp():
+            case Fill() | Copy() | Stage() | Mma() | TileMma() | Sum() | Update() | PipeOp():
                 yield indent + _on_tiles(stmt)
             case _:
                 yield indent + _on_elements(stmt)
@@ -198,8 +201,11 @@ def _for(stmt: For) -> str:
     return f"for {stmt.var.name} in {bounds}{step}{note}:"
 
 
-def _on_elements(stmt: Alloc | Let | Store | Move | Multiply | Meeting | Point | Advance | Comment) -> str:
+def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Advance | Comment) -> str:
     match stmt:
+        case BoxCopy():
+            dst, src = show_index(stmt.dst, stmt.dst_index), show_index(stmt.src, stmt.src_index)
+            return f"{dst} <- box {src}, told {stmt.tells.name}[{show_expr(stmt.tells.index)}]"
         case Multiply():
             acc, a = show_index(stmt.acc, stmt.acc_index), show_index(stmt.a, stmt.a_index)
             return f"{acc} += {a} * {show_index(stmt.b, stmt.b_index)} by {stmt.atom.name}"
@@ -229,13 +235,23 @@ def _on_elements(stmt: Alloc | Let | Store | Move | Multiply | Meeting | Point |
 def _on_meeting(stmt: Meeting) -> str:
     match stmt:
         case Barrier(memory):
-            return "barrier local" if memory == "local" else "barrier (no memory)"
+            who = f" of {stmt.role_items}" if stmt.role_items else ""
+            return f"barrier local{who}" if memory == "local" else "barrier (no memory)"
         case AsyncGroup("commit"):
             return "commit async group"
         case AsyncGroup(_, pending):
             return f"wait until {pending} async groups are pending"
         case Mbarrier("init", name, count):
-            return f"init mbarriers {name}[{count}]"
+            return f"init mbarriers {name}[{count}]" + (f", {stmt.arrivals} arrivals" if stmt.arrivals else "")
+        case Mbarrier("expect", name, _, index):
+            return f"arrive at mbarrier {name}[{show_expr(index)}], expect {stmt.bytes} bytes"
+        case MultiplyGroup("wait", pending, sums):
+            what = "" if sums is None else f", {sums.name} is there"
+            return f"wait until {pending} groups of matrix instructions are pending{what}"
+        case MultiplyGroup(verb):
+            return f"{verb} matrix instructions"
+        case RegisterShare(registers):
+            return f"have {registers} registers"
         case Mbarrier("wait", name, _, index, parity):
             return f"wait for mbarrier {name}[{show_expr(index)}] parity {show_expr(parity)}"
         case Mbarrier(verb, name, _, index):
@@ -261,6 +277,8 @@ def _on_tiles(stmt: TileStmt) -> str:
             operands = zip((stmt.a, stmt.b), (stmt.a_k, stmt.b_k), stmt.conj, strict=True)
             a, b = (f"{'conj ' if c else ''}{_registers(r)}[k {show_expr(k)}]" for r, k, c in operands)
             return f"mma {stmt.atom.name} {_registers(stmt.acc)} += {a} * {b} depth {stmt.depth}"
+        case TileMma(acc, a, b, atom):
+            return f"mma {atom.name} {_registers(acc)} += {_tile(a)} * {_tile(b)}"
         case Sum(dst, src, planes, atom, width):
             return f"{_registers(dst)} <- sum of {planes} {atom.name} x{width} {_tile(src)}"
         case Update(dst, acc, alpha, beta, _, width, steps):

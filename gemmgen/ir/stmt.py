@@ -13,12 +13,13 @@ from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.matrix import MatrixAtom
-from gemmgen.ir.meetings import Meeting
+from gemmgen.ir.meetings import Mbarrier, Meeting, Roles
 from gemmgen.ir.steps import Step
 from gemmgen.ir.warp_matrix import WarpAtom
+from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
-Sync = Literal["barrier", "none", "async_group", "mbarrier"]
+Sync = Literal["barrier", "none", "async_group", "mbarrier", "roles"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,14 @@ class Pipe:
         stages: slots; 1 means that producer and consumer take turns.
         sync: how the hand-over is made visible: `barrier` between work-items of a group, `none` where a
             work-item hands over to itself (registers), `async_group` for asynchronous copies, waited for by groups and
-            then a barrier, `mbarrier` for asynchronous copies by a pair of mbarriers (full, empty) for each `batch`.
+            then a barrier, `mbarrier` for asynchronous copies by a pair of mbarriers (full, empty) for each `batch`,
+            `roles` for box copies that work-items begin which do nothing else, by a pair of mbarriers for each slot.
         batch: slots that are handed over at a time; divides `stages`.
         across: whether, in a loop of a loop, the last step's prefetch is the first of the next outer round, so that
             the ring never runs dry between two tiles.
         through_registers: whether the producer loads the next slot into registers before the consumer's
             work and stores it after, to hide the loads' latency.
+        roles: of `sync` by roles, who has which.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Pipe:
     through_registers: bool = False
     across: bool = False
     batch: int = 1
+    roles: Roles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ class Stage:
         via: the private array, [vectors per work-item][width].
         at_once: vectors of a work-item that the compiler is asked to unroll; 0 for all.
         prologue: what each element is made into, on the half of the way that ends in local memory.
+        tells: the mbarrier that box copies are counted by.
     """
 
     dst: Tile
@@ -145,6 +150,7 @@ class Stage:
     via: Buffer | None = None
     at_once: int = 0
     prologue: Step | None = None
+    tells: Mbarrier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +169,16 @@ class Mma:
     depth: int
     atom: MmaAtom | WarpAtom
     conj: tuple[bool, bool] = (False, False)
+
+
+@dataclass(frozen=True, slots=True)
+class TileMma:
+    """acc += a @ b, both tiles of local memory in lines of boxes, by warpgroups that share out the rows of a."""
+
+    acc: Registers
+    a: Tile
+    b: Tile
+    atom: WarpgroupAtom
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +275,19 @@ class Move:
     ahead: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class BoxCopy:
+    """Begins the copy of a box of a matrix (`Buffer.box`) to lines of local memory, by one work-item. Elements outside
+    the matrix become zero. Both indexes name the first element; `tells` is the mbarrier that counts the bytes.
+    """
+
+    dst: Buffer
+    dst_index: tuple[Expr, ...]
+    src: Buffer
+    src_index: tuple[Expr, ...]
+    tells: Mbarrier
+
+
 def in_bytes(move: Move) -> tuple[Expr, ...]:
     """Where a load begins: its byte in a buffer; the line and the byte in it of an image."""
     size = move.src.dtype.size
@@ -271,7 +300,7 @@ def in_bytes(move: Move) -> tuple[Expr, ...]:
 @dataclass(frozen=True, slots=True)
 class Multiply:
     """acc += a * b, by one instruction of the sub-group; each index names the first register, of eight neighbours or of
-    the instruction's fragment.
+    the instruction's fragment. Of a warpgroup's, a and b are views of tiles.
     """
 
     acc: Buffer
@@ -280,7 +309,7 @@ class Multiply:
     a_index: tuple[Expr, ...]
     b: Buffer
     b_index: tuple[Expr, ...]
-    atom: MatrixAtom | WarpAtom
+    atom: MatrixAtom | WarpAtom | WarpgroupAtom
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,11 +355,17 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Run `then` where the condition holds, else `orelse`."""
+    """Run `then` where the condition holds, else `orelse`.
+
+    Attributes:
+        roles: whether the two sides are roles: other warps of the same group run each, at the same time, and wait for
+            each other by mbarriers alone.
+    """
 
     condition: Expr
     then: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()
+    roles: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +390,7 @@ class Comment:
     text: str
 
 
-TileStmt = Fill | Copy | Stage | Mma | Sum | Update | PipeOp
-Stmt = TileStmt | Alloc | Let | Store | Move | Multiply | For | If | Block | Meeting | Point | Advance | Comment
+TileStmt = Fill | Copy | Stage | Mma | TileMma | Sum | Update | PipeOp
+Instruction = Move | BoxCopy | Multiply
+Stmt = TileStmt | Instruction | Alloc | Let | Store | For | If | Block | Meeting | Point | Advance | Comment
 Body = tuple[Stmt, ...]

@@ -19,6 +19,8 @@ FEATURES: dict[str, str] = {
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
     "mma": "matrix instructions of a warp, and loads that fill their operands (mma.sync, ldmatrix)",
     "tall_f64": "in float64 those have 16 rows, and not 8",
+    "wgmma": "matrix instructions of four warps on local memory, registers that warps hand over (wgmma, setmaxnreg)",
+    "tensor_maps": "copies of boxes of a matrix to local memory by a map of it (TMA)",
     "mbarrier": "barriers in local memory that work-items arrive at and wait for apart, copies among them",
     "reused_local_memory": "buffers of local memory can lie where others were",
     "atomic_add": "an element is added to global memory in one step",
@@ -71,7 +73,7 @@ class Target:
 
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
-    *("vectors", "cached_private", "tall_f64"),
+    *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64"),
 }
 #: What a CPU has in the place of many threads, whatever runs OpenCL C on it.
 CPU_FEATURES = frozenset({"vectors", "cached_private"})
@@ -83,13 +85,17 @@ _WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "address_l
 
 
 def _nvidia(name: str, shared_bytes: int, cores: int) -> Target:
-    """A compute capability; a sub-group is a warp or an even part of one (CUDA C++ Programming Guide, 16.2)."""
-    capability = int(name[3:])
+    """A compute capability, with an `a` and what no later one need have; a sub-group is a warp or an even part of one
+    (CUDA C++ Programming Guide, 16.2).
+    """
+    capability, specific = int(name[3:].rstrip("a")), name.endswith("a")
     features = set(_WARP)
     if capability >= 80:
         features |= {"async_copy", "mma"}
     if capability >= 90:
         features |= {"mbarrier", "atomic_vectors", "dependent_launch", "tall_f64"}
+    if capability == 90 and specific:
+        features |= {"wgmma", "tensor_maps"}
     return Target(
         name,
         frozenset(features),
@@ -130,5 +136,6 @@ TARGETS: dict[str, Target] = {
     "sm_86": _nvidia("sm_86", 101376, 84),
     "sm_89": _nvidia("sm_89", 101376, 142),
     "sm_90": _nvidia("sm_90", 232448, 132),
+    "sm_90a": _nvidia("sm_90a", 232448, 132),
     "sm_100": _nvidia("sm_100", 232448, 148),
 }

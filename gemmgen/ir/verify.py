@@ -11,7 +11,7 @@ from gemmgen.ir.calls import call_problems
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
+from gemmgen.ir.meeting_checks import box_problems, meeting_problems
 from gemmgen.ir.scopes import Scope as _Scope
 from gemmgen.ir.show import headline, show_expr
 from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_ROW, Step, element, old
@@ -20,6 +20,7 @@ from gemmgen.ir.stmt import (
     Alloc,
     Block,
     Body,
+    BoxCopy,
     Comment,
     Copy,
     Fill,
@@ -37,12 +38,14 @@ from gemmgen.ir.stmt import (
     Store,
     Sum,
     Tile,
+    TileMma,
     Update,
 )
 from gemmgen.ir.target import Target
 from gemmgen.ir.vectors import loop_problem
 from gemmgen.ir.visit import exprs, walk_expr
 from gemmgen.ir.warp_matrix import WarpAtom
+from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 
 _OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
 
@@ -118,13 +121,13 @@ class _Verifier:
             case If(condition, then, orelse):
                 self._require(condition.dtype == BOOL, f"the condition is {condition.dtype}, not bool")
                 varies = scope.varies(condition)
-                self._body(then, scope.inner(varies))
-                self._body(orelse, scope.inner(varies))
+                self._body(then, scope.inner(varies, stmt.roles))
+                self._body(orelse, scope.inner(varies, stmt.roles))
             case Block(body):
                 self._body(body, scope.inner(False))
-            case AsyncGroup() | Mbarrier() | Barrier() | Handover():
-                self._sync(stmt, scope)
-            case Fill() | Copy() | Stage() | Mma() | Sum() | Update():
+            case BoxCopy():
+                self._box_copy(stmt, scope)
+            case Fill() | Copy() | Stage() | Mma() | TileMma() | Sum() | Update():
                 self._on_tiles(stmt, scope)
             case PipeOp(_, pipe):
                 self._require(pipe.stages >= 1, f"pipe {pipe.name} has {pipe.stages} stages")
@@ -133,20 +136,8 @@ class _Verifier:
                 self._view(stmt, scope)
             case Comment(text):
                 self._require("\n" not in text, "a comment of more than one line")
-
-    def _sync(self, stmt: Meeting, scope: _Scope) -> None:
-        if isinstance(stmt, AsyncGroup):
-            self._needs(frozenset({"async_copy"}), "an asynchronous group")
-            self._require(stmt.pending >= 0, f"{stmt.pending} groups cannot be pending")
-            return
-        if isinstance(stmt, Handover):
-            self._needs(frozenset({"dependent_launch"}), f"{stmt.verb} of kernels")
-            return
-        self._require(not scope.divergent, "a barrier where work-items of a group may have parted ways")
-        if isinstance(stmt, Mbarrier):
-            self._needs(frozenset({"mbarrier"}), "an mbarrier")
-            self._integer(stmt.index)
-            self._integer(stmt.parity)
+            case _:
+                self._hold(meeting_problems(stmt, scope, self._target))
 
     def _alloc(self, buffer: Buffer, scope: _Scope) -> None:
         self._require(
@@ -211,9 +202,14 @@ class _Verifier:
             there = (stmt.src.space, stmt.dst.space) == (Space.GLOBAL, Space.LOCAL)
             self._require(there, f"atom {stmt.atom.name} goes from global to local memory")
 
+    def _box_copy(self, stmt: BoxCopy, scope: _Scope) -> None:
+        self._element(stmt.src, stmt.src_index, scope)
+        self._element(stmt.dst, stmt.dst_index, scope, written=True)
+        self._hold(box_problems(stmt, self._target))
+
     def _multiply(self, stmt: Multiply, scope: _Scope) -> None:
         atom = stmt.atom
-        a, b = (atom.dtype, atom.dtype) if isinstance(atom, WarpAtom) else (atom.a_word, I32)
+        a, b = (atom.dtype, atom.dtype) if isinstance(atom, WarpAtom | WarpgroupAtom) else (atom.a_word, I32)
         for buffer, index, dtype, written in (
             (stmt.acc, stmt.acc_index, atom.sums, True),
             (stmt.a, stmt.a_index, a, False),
@@ -239,7 +235,7 @@ class _Verifier:
 
     # --- statements on tiles ----------------------------------------------------------------------
 
-    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | Sum | Update, scope: _Scope) -> None:
+    def _on_tiles(self, stmt: Fill | Copy | Stage | Mma | TileMma | Sum | Update, scope: _Scope) -> None:
         match stmt:
             case Fill(dst, value):
                 self._registers(dst, scope)
@@ -266,6 +262,10 @@ class _Verifier:
                     self._registers(registers, scope)
                 self._needs(stmt.atom.needs, f"atom {stmt.atom.name}")
                 self._require(acc.buffer.dtype.real is not None or not any(stmt.conj), "conjugates of real numbers")
+            case TileMma(acc, a, b):
+                self._registers(acc, scope)
+                self._tile(a, scope)
+                self._tile(b, scope)
             case Sum(dst, src, planes, atom, _):
                 self._registers(dst, scope)
                 self._tile(src, scope)
@@ -334,8 +334,7 @@ class _Verifier:
             case Load(buffer, index):
                 self._element(buffer, index, scope)
             case Call():
-                for problem in call_problems(node, self._kernel, self._target):
-                    self._fail(problem)
+                self._hold(call_problems(node, self._kernel, self._target))
 
     # --- buffers and names ------------------------------------------------------------------------
 
@@ -382,6 +381,10 @@ class _Verifier:
     def _same(self, a: DType, b: DType, what: str) -> None:
         if a != b:
             self._fail(f"{what} differ in type: {a} and {b}")
+
+    def _hold(self, problems: Iterable[str]) -> None:
+        for problem in problems:
+            self._fail(problem)
 
     def _require(self, holds: bool, problem: str) -> None:
         if not holds:

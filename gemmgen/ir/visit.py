@@ -27,12 +27,13 @@ from gemmgen.ir.expr import (
     sub,
 )
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Handover, Mbarrier
+from gemmgen.ir.meetings import Handover, Mbarrier, MultiplyGroup, RegisterShare
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
     Block,
     Body,
+    BoxCopy,
     Copy,
     For,
     If,
@@ -47,6 +48,7 @@ from gemmgen.ir.stmt import (
     Store,
     Sum,
     Tile,
+    TileMma,
     Update,
 )
 
@@ -142,9 +144,29 @@ def _map_move(stmt: Move, rewrite: Rewrite) -> Move:
     )
 
 
-def _map_places(stmt: Multiply | Point, rewrite: Rewrite) -> Stmt:
+def _map_mbarrier(step: Mbarrier, rewrite: Rewrite) -> Mbarrier:
+    return replace(step, index=map_expr(step.index, rewrite), parity=map_expr(step.parity, rewrite))
+
+
+def _map_tiles(stmt: Copy | Stage | TileMma | Sum, rewrite: Rewrite) -> Stmt:
+    match stmt:
+        case Copy():
+            return replace(stmt, dst=_map_registers(stmt.dst, rewrite), src=_map_tile(stmt.src, rewrite))
+        case Stage():
+            tells = None if stmt.tells is None else _map_mbarrier(stmt.tells, rewrite)
+            return replace(stmt, dst=_map_tile(stmt.dst, rewrite), src=_map_tile(stmt.src, rewrite), tells=tells)
+        case TileMma():
+            return replace(stmt, a=_map_tile(stmt.a, rewrite), b=_map_tile(stmt.b, rewrite))
+        case Sum():
+            return replace(stmt, src=_map_tile(stmt.src, rewrite))
+
+
+def _map_places(stmt: Multiply | BoxCopy | Point, rewrite: Rewrite) -> Stmt:
     if isinstance(stmt, Point):
         return replace(stmt, index=map_index(stmt.index, rewrite))
+    if isinstance(stmt, BoxCopy):
+        dst, src = (map_index(i, rewrite) for i in (stmt.dst_index, stmt.src_index))
+        return replace(stmt, dst_index=dst, src_index=src, tells=_map_mbarrier(stmt.tells, rewrite))
     acc, a, b = (map_index(i, rewrite) for i in (stmt.acc_index, stmt.a_index, stmt.b_index))
     return replace(stmt, acc_index=acc, a_index=a, b_index=b)
 
@@ -166,13 +188,12 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
                 body=map_body_exprs(stmt.body, rewrite),
             )
         case If(condition, then, orelse):
-            return If(map_expr(condition, rewrite), map_body_exprs(then, rewrite), map_body_exprs(orelse, rewrite))
+            then, orelse = (map_body_exprs(side, rewrite) for side in (then, orelse))
+            return replace(stmt, condition=map_expr(condition, rewrite), then=then, orelse=orelse)
         case Block(body):
             return Block(map_body_exprs(body, rewrite))
-        case Copy():
-            return replace(stmt, dst=_map_registers(stmt.dst, rewrite), src=_map_tile(stmt.src, rewrite))
-        case Stage():
-            return replace(stmt, dst=_map_tile(stmt.dst, rewrite), src=_map_tile(stmt.src, rewrite))
+        case Copy() | Stage() | TileMma() | Sum():
+            return _map_tiles(stmt, rewrite)
         case Mma():
             return replace(
                 stmt,
@@ -181,14 +202,12 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
                 a_k=map_expr(stmt.a_k, rewrite),
                 b_k=map_expr(stmt.b_k, rewrite),
             )
-        case Multiply() | Point():
+        case Multiply() | BoxCopy() | Point():
             return _map_places(stmt, rewrite)
         case Advance(view, by):
             return Advance(view, map_expr(by, rewrite))
         case Mbarrier():
-            return replace(stmt, index=map_expr(stmt.index, rewrite), parity=map_expr(stmt.parity, rewrite))
-        case Sum():
-            return replace(stmt, src=_map_tile(stmt.src, rewrite))
+            return _map_mbarrier(stmt, rewrite)
         case Update():
             return replace(
                 stmt,
@@ -213,8 +232,8 @@ def map_body(body: Body, rewrite: Callable[[Stmt], Body]) -> Body:
         match stmt:
             case For():
                 stmt = replace(stmt, body=map_body(stmt.body, rewrite))
-            case If(condition, then, orelse):
-                stmt = If(condition, map_body(then, rewrite), map_body(orelse, rewrite))
+            case If(_, then, orelse):
+                stmt = replace(stmt, then=map_body(then, rewrite), orelse=map_body(orelse, rewrite))
             case Block(inner):
                 stmt = Block(map_body(inner, rewrite))
         out.extend(rewrite(stmt))
@@ -250,22 +269,39 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
             yield from (stmt.start, stmt.stop)
         case If(condition, _, _):
             yield condition
-        case Copy() | Sum():
-            yield from stmt.src.origin
-        case Stage():
-            yield from (*stmt.dst.origin, *stmt.src.origin)
+        case Copy() | Stage() | TileMma() | Sum():
+            yield from _tile_exprs(stmt)
         case Mma():
             yield from (stmt.a_k, stmt.b_k)
-        case Multiply():
-            yield from (*stmt.acc_index, *stmt.a_index, *stmt.b_index)
-        case Point(_, _, index):
-            yield from index
+        case Multiply() | BoxCopy() | Point():
+            yield from _place_exprs(stmt)
         case Advance(_, by):
             yield by
         case Mbarrier():
             yield from (stmt.index, stmt.parity)
         case Update():
             yield from (*stmt.dst.origin, stmt.alpha, stmt.beta, *(() if stmt.first is None else (stmt.first,)))
+
+
+def _tile_exprs(stmt: Copy | Stage | TileMma | Sum) -> tuple[Expr, ...]:
+    match stmt:
+        case Copy() | Sum():
+            return stmt.src.origin
+        case Stage():
+            told = () if stmt.tells is None else (stmt.tells.index,)
+            return (*stmt.dst.origin, *stmt.src.origin, *told)
+        case TileMma():
+            return (*stmt.a.origin, *stmt.b.origin)
+
+
+def _place_exprs(stmt: Multiply | BoxCopy | Point) -> tuple[Expr, ...]:
+    match stmt:
+        case Multiply():
+            return (*stmt.acc_index, *stmt.a_index, *stmt.b_index)
+        case BoxCopy():
+            return (*stmt.dst_index, *stmt.src_index, stmt.tells.index)
+        case Point():
+            return stmt.index
 
 
 def substitute(values: Mapping[Var, Expr]) -> Rewrite:
@@ -327,4 +363,8 @@ def uses_features(kernel: Kernel) -> frozenset[str]:
         needs |= {"mbarrier"}
     if any(isinstance(s, Handover) for s in walk(kernel.body)):
         needs |= {"dependent_launch"}
+    if any(isinstance(s, BoxCopy) for s in walk(kernel.body)):
+        needs |= {"tensor_maps"}
+    if any(isinstance(s, MultiplyGroup | RegisterShare) for s in walk(kernel.body)):
+        needs |= {"wgmma"}
     return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move | Multiply)))

@@ -9,7 +9,7 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier
-from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Let, Mma, PipeOp, Stage, Stmt, Sum, Tile, Update
+from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Mma, PipeOp, Stage, Stmt, Tile, Update
 from gemmgen.ir.target import Target
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.dpas import build_dpas
@@ -21,16 +21,15 @@ from gemmgen.passes.positions import (
     COL0,
     K0,
     KK,
-    LOCAL_INDEX,
     PART,
     ROW,
     ROW0,
     SLICE,
-    SUM_COL,
-    SUM_ROW,
 )
+from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.sweep import build_sweep
 from gemmgen.passes.total import build_scale, build_start, build_total
+from gemmgen.passes.warpgroups import build_warpgroups
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -42,6 +41,8 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
         return Program((replace(scale, name=schedule.slug()),))
     if schedule.atom == "dpas":
         return build_dpas(spec, schedule, target)
+    if schedule.atom == "wgmma":
+        return build_warpgroups(spec, schedule, target)
     if schedule.vector > 1:
         return build_sweep(spec, schedule, target)
     gemm = _Gemm(spec, schedule, target)
@@ -169,7 +170,7 @@ class _Gemm(Plan):
     def _store(self) -> Body:
         """C, from the accumulators or from the sum over slices."""
         vector = self.vector(self.schedule.c_width, self.spec.result)
-        one, zero = number(1, self.sums), number(0, self.sums)
+        zero = number(0, self.sums)
         tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.schedule.block_tile)
         tile = replace(tile, transposed=self.spec.c_order == "col")
         comment, beta = Comment(update_comment(self.spec)), self.beta
@@ -181,26 +182,12 @@ class _Gemm(Plan):
             comment, beta = Comment("This part's share of C."), zero
             vector = self.vector(self.schedule.c_width, self.sums)
         steps = epilogue.steps(self) if self.result == self.c else ()
+        store = Update(tile, self.acc, self.alpha, beta, *vector, steps)
         if self.schedule.slices == 1:
-            return (comment, Update(tile, self.acc, self.alpha, beta, *vector, steps))
-        partial, total = self.partial, self.total
-        own = Tile(partial, (SLICE, Const(0), Const(0)), *self.schedule.block_tile)
-        planes = replace(own, origin=(Const(0),) * 3)
+            return (comment, store)
         where = "to where the tiles were; then each one" if self.reuses else "is put down; then each work-item"
-        return (
-            Comment(f"Every slice's sum {where} adds up a part of the block."),
-            *((Barrier(),) if self.reuses else ()),
-            Alloc(partial, reuses=self.reuses),
-            # Scaled here, so that the sums may lie in any registers.
-            Update(own, self.acc, self.alpha, zero, *self.vector(self.schedule.run[1], self.sums)),
-            Barrier(),
-            Let(SUM_ROW, LOCAL_INDEX // self.sum_across),
-            Let(SUM_COL, LOCAL_INDEX % self.sum_across),
-            Alloc(total.buffer),
-            Sum(total, planes, self.schedule.slices, *self.vector(total.fragment.cols.run, self.sums)),
-            comment,
-            Update(tile, total, one, beta, *vector, steps),
-        )
+        say = f"Every slice's sum {where} adds up a part of the block."
+        return by_local_memory(self, say, SLICE, comment, store, Barrier())
 
     def _rest(self) -> Body:
         """What is left of K after whole steps."""

@@ -27,6 +27,7 @@ from gemmgen.ir.stmt import (
     Stmt,
     Store,
     Sum,
+    TileMma,
     Update,
 )
 from gemmgen.ir.visit import map_body
@@ -37,6 +38,7 @@ from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_INDEX
 from gemmgen.passes.prologue import copied, staged
 from gemmgen.passes.warp_tiles import load_lines, multiply_by_warp
+from gemmgen.passes.warpgroup_tiles import copy_boxes, multiply_by_warpgroups
 
 PLANE = Var("s")
 #: Sums of up to this many planes are unrolled, to have many loads under way.
@@ -72,8 +74,12 @@ class _Expander:
                 return self._each(stmt.dst, Store(stmt.dst.buffer, stmt.dst.at(ROW, COL), stmt.value))
             case Copy():
                 return self._copy(stmt)
+            case Stage() if stmt.tells is not None:
+                return copy_boxes(stmt)
             case Stage():
                 return self._stage(stmt)
+            case TileMma():
+                return multiply_by_warpgroups(stmt)
             case Mma(atom=WarpAtom() as atom):
                 return multiply_by_warp(stmt, atom)
             case Mma(atom=MmaAtom() as atom):

@@ -22,7 +22,7 @@ def matrix_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         return
     if spec.batched:
         yield "atom dpas multiplies one product, not a batch: call it for each, or use atom fma"
-    yield from _as_they_are(spec, s)
+    yield from as_they_are(spec, s)
     lanes = s.sub_group or 0
     if lanes not in LANES:
         yield f"sub_group = {lanes or 'none'}, but atom dpas has 8 lanes (Xe-HPG) or 16 (Xe-HPC): use one of them"
@@ -64,7 +64,7 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         return
     if lacking := sorted(atom.needs - target.features):
         yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use sm_80 or later, or atom fma"
-    yield from _as_they_are(spec, s)
+    yield from as_they_are(spec, s)
     yield from _lanes(s)
     yield from _lines(spec, s, atom)
     for key, given in (("snake", s.snake), ("mbarrier", s.mbarrier), ("prefetch", s.prefetch), ("stagger", s.stagger)):
@@ -72,7 +72,7 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             yield f"{key} means nothing to atom {s.atom}: leave it out"
 
 
-def _as_they_are(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+def as_they_are(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Instructions take what memory holds."""
     for name, operand in (("a", s.a), ("b", s.b)):
         if (stored := spec.read(name, operand.packed or s.atom == "dpas")) != spec.dtype:

@@ -353,7 +353,7 @@ class Plan(Positions):
         s = self.schedule
         rows, run = s.block_tile[0], s.c_width
         across = self.sum_across
-        down = s.all_work_items[0] * s.all_work_items[1] // across
+        down = s.group[0] * s.slices * s.group[1] // across
         fragment = Fragment(Spread(rows // down, down, 1, SUM_ROW), Spread(run, across, run, SUM_COL))
         buffer = Buffer("total", self.sums, Space.PRIVATE, Layout.packed(rows // down, run))
         return Registers(buffer, fragment)

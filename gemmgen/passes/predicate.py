@@ -71,7 +71,9 @@ class _Guard:
                 inside = self.body(then, scope.with_condition(condition))
                 if scope.holds(condition):
                     return inside
-                return (If(scope.unproved(condition), inside, self.body(orelse, scope)),)
+                return (
+                    replace(stmt, condition=scope.unproved(condition), then=inside, orelse=self.body(orelse, scope)),
+                )
             case Block(body):
                 return (Block(self.body(body, scope)),)
             case Store(buffer, index, _) if buffer.space is Space.GLOBAL:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, both, convert
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Block, Body, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
+from gemmgen.ir.stmt import Alloc, Block, Body, BoxCopy, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
 from gemmgen.ir.visit import exprs, map_body, map_body_exprs, substitute, walk, walk_expr
 
 
@@ -63,8 +63,8 @@ def _splice(body: Body, outer: frozenset[str]) -> Body:
                 out += spliced if not _declared_here(spliced) & visible else (Block(spliced),)
             case For():
                 out.append(replace(stmt, body=_splice(stmt.body, outer)))
-            case If(condition, then, orelse):
-                out.append(If(condition, _splice(then, outer), _splice(orelse, outer)))
+            case If(_, then, orelse):
+                out.append(replace(stmt, then=_splice(then, outer), orelse=_splice(orelse, outer)))
             case _:
                 out.append(stmt)
     return tuple(out)
@@ -96,9 +96,8 @@ def _collapse(body: Body) -> Body:
             return buffer
         layout = buffer.layout
         axes = kept[buffer]
-        return replace(
-            buffer, layout=Layout(tuple(layout.shape[i] for i in axes), tuple(layout.strides[i] for i in axes))
-        )
+        shape, strides = (tuple(of[i] for i in axes) for of in (layout.shape, layout.strides))
+        return replace(buffer, layout=replace(layout, shape=shape, strides=strides))
 
     def shorter(buffer: Buffer, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(index[i] for i in kept[buffer]) if buffer in kept else index
@@ -114,6 +113,8 @@ def _collapse(body: Body) -> Body:
                 return (Store(smaller(buffer), shorter(buffer, index), value),)
             case Point(view, buffer, index):
                 return (Point(view, smaller(buffer), shorter(buffer, index)),)
+            case BoxCopy(dst, dst_index):
+                return (replace(stmt, dst=smaller(dst), dst_index=shorter(dst, dst_index)),)
             case Multiply(acc, acc_index, a, a_index, b, b_index, atom):
                 places = ((acc, acc_index), (a, a_index), (b, b_index))
                 one, two, three = ((smaller(x), shorter(x, index)) for x, index in places)
@@ -159,8 +160,8 @@ def _bind(body: Body) -> Body:
                 out.append(stmt)
             case For():
                 out.append(replace(stmt, body=_bind(stmt.body)))
-            case If(condition, then, orelse):
-                out.append(If(condition, _bind(then), _bind(orelse)))
+            case If(_, then, orelse):
+                out.append(replace(stmt, then=_bind(then), orelse=_bind(orelse)))
             case Block(inner):
                 out.append(Block(_bind(inner)))
             case _:
@@ -197,6 +198,8 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
                 count.update((stmt.dst, stmt.src, *_shape_names(stmt.dst), *_shape_names(stmt.src)))
             case Multiply():
                 count.update((stmt.acc, stmt.a, stmt.b))
+            case BoxCopy():
+                count.update((stmt.dst, stmt.src))
             case Store(buffer, _, _) | Point(_, buffer, _):
                 count.update((buffer, *_shape_names(buffer)))
         for root in exprs(stmt):
@@ -256,8 +259,8 @@ def _drop_comments(body: Body) -> Body:
                 continue
             case For():
                 out.append(replace(stmt, body=_drop_comments(stmt.body)))
-            case If(condition, then, orelse):
-                out.append(If(condition, _drop_comments(then), _drop_comments(orelse)))
+            case If(_, then, orelse):
+                out.append(replace(stmt, then=_drop_comments(then), orelse=_drop_comments(orelse)))
             case Block(inner):
                 out.append(Block(_drop_comments(inner)))
             case _:

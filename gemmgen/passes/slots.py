@@ -9,7 +9,7 @@ from functools import partial
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, aligned
 from gemmgen.ir.expr import Const, Expr, all_of, as_int
-from gemmgen.ir.stmt import Body, Copy, For, If, Mma, Pipe, PipeOp, PipeVerb, Registers, Stage, Stmt, Tile
+from gemmgen.ir.stmt import Body, Copy, For, If, Mma, Pipe, PipeOp, PipeVerb, Registers, Stage, Stmt, Tile, TileMma
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute, walk
 
 #: Elements that go through registers one by one: few at once, as most registers are taken.
@@ -58,6 +58,8 @@ def in_slot(body: Body, pipe: Pipe, slot: Expr) -> Body:
                 return (replace(stmt, dst=tile(stmt.dst)),)
             case Mma():
                 return (replace(stmt, a=registers(stmt.a), b=registers(stmt.b)),)
+            case TileMma():
+                return (replace(stmt, a=tile(stmt.a), b=tile(stmt.b)),)
         return (stmt,)
 
     return map_body(body, rewrite)

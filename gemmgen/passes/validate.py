@@ -12,6 +12,7 @@ from gemmgen.passes.matrices import matrix_problems, warp_problems
 from gemmgen.passes.prologue import prologue_problems
 from gemmgen.passes.types import alignment_problems, type_problems
 from gemmgen.passes.vectors import vector_problems, without_vectors
+from gemmgen.passes.warpgroup_checks import warpgroup_problems, without_roles
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -31,10 +32,13 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems.append(problem)
     if not problems and schedule.atom == "dpas":
         problems += matrix_problems(spec, schedule, target)
+    elif not problems and schedule.atom == "wgmma":
+        problems += warpgroup_problems(spec, schedule, target)
     elif not problems and schedule.vector > 1:
         problems += vector_problems(spec, schedule, target)
     elif not problems:
         problems += without_vectors(schedule)
+        problems += without_roles(schedule)
         problems += _shape(schedule, target)
         problems += _stores(spec, schedule)
         problems += _large(schedule)
@@ -51,7 +55,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += type_problems(spec, schedule, target)
         problems += prologue_problems(spec, schedule)
         problems += warp_problems(spec, schedule, target) if schedule.by_warps else ()
-    if not problems and schedule.atom != "dpas" and schedule.vector == 1:
+    if not problems and schedule.atom not in ("dpas", "wgmma") and schedule.vector == 1:
         problems += capacity_problems(spec, schedule, target)
     if problems:
         raise ScheduleError(problems)
@@ -79,6 +83,7 @@ def _positive(s: Schedule) -> Iterator[str]:
         ("mbarrier", s.mbarrier),
         ("b_step", s.b_step),
         ("k_block", s.k_block),
+        ("producers", s.producers),
     ):
         if value < 0:
             yield f"{name} = {value} < 0: give 0 or more"

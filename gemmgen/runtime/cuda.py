@@ -18,7 +18,8 @@ from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
-from gemmgen.runtime.cuda_launch import launch_early
+from gemmgen.runtime.cuda_launch import launch
+from gemmgen.runtime.cuda_maps import Words, made
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
 from gemmgen.runtime.lists import check_listed, each_matrix, labelled, regrouped
 from gemmgen.runtime.operands import letter
@@ -259,8 +260,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
                 entry, kernel, dynamic = built.kernels[number]
                 high, wide = entry.group
                 given, grid, block = arguments(entry, values), (cols, rows, layers), (wide, high, 1)
-                if entry.early:
-                    launch_early(kernel.kernel.ptr, grid, block, given, dynamic, pointer)
+                if entry.early or entry.maps:
+                    launch(kernel.kernel.ptr, grid, block, given, dynamic, pointer, entry.early)
                 else:
                     kernel(grid, block, given, shared_mem=dynamic)
             event: CudaEvent | None = None
@@ -361,10 +362,14 @@ def _leading_dimension(view: View) -> int:
     return view.ld if view.slow > 1 and view.span else -(-view.ld // unit) * unit
 
 
-def arguments(entry: EntryPoint, values: Mapping[str, object]) -> tuple[np.generic, ...]:
-    """The kernel's arguments in the types that it declares; addresses as 64-bit integers."""
-    listed: list[np.generic] = []
+def arguments(entry: EntryPoint, values: Mapping[str, object]) -> tuple[np.generic | Words, ...]:
+    """The kernel's arguments in the types that it declares; addresses as 64-bit integers, tensor maps in words."""
+    listed: list[np.generic | Words] = []
+    maps = {tensor_map.name: tensor_map for tensor_map in entry.maps}
     for argument in entry.arguments:
+        if argument.name in maps:
+            listed.append(made(maps[argument.name], values))
+            continue
         if argument.name not in values:
             raise LoweringError(f"{entry.name} has an argument {argument.name!r} that the runtime knows nothing of")
         value = values[argument.name]

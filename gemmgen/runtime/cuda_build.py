@@ -11,6 +11,7 @@ from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES
 from gemmgen.runtime import require_nvrtc
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of, translated
+from gemmgen.runtime.cuda_specific import binary, needs_specific
 from gemmgen.source import EntryPoint, Source
 
 #: Where an error is: `<file>(<line>): error: ...`.
@@ -105,6 +106,11 @@ def _compile(source: Source, info: CudaDeviceInfo) -> _Module:
     require_nvrtc()
     import cupy
 
+    if needs_specific(source):
+        try:
+            return cast(_Module, cupy.RawModule(path=str(binary(source, target_of(info).name))))
+        except DeviceError as error:
+            raise DeviceError(build_failure(source, info, str(error))) from error
     try:
         module = cupy.RawModule(code=source.text, options=tuple(source.build_options), backend="nvrtc")
         module.compile()

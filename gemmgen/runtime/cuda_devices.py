@@ -113,7 +113,9 @@ def target_of(info: CudaDeviceInfo) -> Target:
     Raises: DeviceError for a GPU that is too old.
     """
     own = info.capability[0] * 10 + info.capability[1]
-    known = {int(name.removeprefix(_ARCHITECTURE)): name for name in TARGETS if name.startswith(_ARCHITECTURE)}
+    names = [name.removeprefix(_ARCHITECTURE) for name in TARGETS if name.startswith(_ARCHITECTURE)]
+    # With an `a` it is that GPU's alone, with all that the others have, too.
+    known = {int(name.rstrip("a")): f"{_ARCHITECTURE}{name}" for name in names if name.rstrip("a") in (name, str(own))}
     fitting = [number for number in known if number <= own]
     if not fitting:
         least = min(known)

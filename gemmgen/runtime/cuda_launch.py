@@ -1,4 +1,4 @@
-"""Launching a kernel that may begin while the one before it ends, which CuPy's launches can't say.
+"""Launching a kernel that may begin while the one before it ends, or that takes tensor maps: CuPy's launches can't.
 
 The driver's own function is called (CUDA Driver API, `cuLaunchKernelEx`; CUDA C++ Programming Guide, Programmatic
 Dependent Launch).
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gemmgen.errors import DeviceError
 
@@ -38,34 +39,36 @@ class _Config(ctypes.Structure):
 
 
 @cache
-def _driver() -> ctypes.CDLL:
+def driver() -> ctypes.CDLL:
+    """The driver's library. Raises: OSError where there is none."""
     return ctypes.CDLL("libcuda.so.1")
 
 
-def launch_early(
+def launch(
     function: int,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
-    arguments: Sequence[np.generic],
+    arguments: Sequence[np.generic | NDArray[np.uint64]],
     shared_bytes: int,
     stream: int,
+    early: bool = False,
 ) -> None:
-    """Queue a kernel whose blocks may begin before the stream's last kernel is over; it awaits that itself.
+    """Queue a kernel.
 
     Args:
         function: the `CUfunction`.
         grid, block: extents along x, y, z.
-        arguments: in the types that the kernel declares, addresses as 64-bit integers.
+        arguments: in the types that the kernel declares, addresses as 64-bit integers, tensor maps as arrays.
         stream: the `CUstream`, which may be capturing a graph.
+        early: whether its blocks may begin before the stream's last kernel is over, which it awaits itself.
 
     Raises: DeviceError with the driver's code.
     """
-    early = _Attribute(_EARLY, 0, (ctypes.c_int * 16)(1))
-    config = _Config(
-        (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), shared_bytes, stream, ctypes.pointer(early), 1
-    )
-    held = [np.array(value) for value in arguments]
+    said = _Attribute(_EARLY, 0, (ctypes.c_int * 16)(1))
+    sizes = (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block)
+    config = _Config(*sizes, shared_bytes, stream, ctypes.pointer(said), int(early))
+    held = [value if isinstance(value, np.ndarray) else np.array(value) for value in arguments]
     addresses = (ctypes.c_void_p * len(held))(*(value.ctypes.data for value in held))
-    code = _driver().cuLaunchKernelEx(ctypes.byref(config), ctypes.c_void_p(function), addresses, None)
+    code = driver().cuLaunchKernelEx(ctypes.byref(config), ctypes.c_void_p(function), addresses, None)
     if code:
         raise DeviceError(f"CUDA refuses a launch (CUresult {code}). If the arrays are fine, please report it")

@@ -1,3 +1,14 @@
+//: includes_with_maps
+#ifdef __CUDACC_RTC__
+struct alignas(64) CUtensorMap
+{
+    unsigned long long words[16];
+};
+#else
+#include <cuda.h>
+#include <cuda_runtime.h>
+#endif
+
 //: conjugate
 // The complex conjugate: the imaginary part with its sign changed.
 __device__ __forceinline__ TYPE conjugate(TYPE value)
@@ -289,4 +300,119 @@ __device__ __forceinline__ void FUNCTION(double *top, double *bottom, const doub
     mma_m8n8k4(bottom, a_bottom[0], b[0]);
     mma_m8n8k4(top, a_top[1], b[1]);
     mma_m8n8k4(bottom, a_bottom[1], b[1]);
+}
+
+//: mbarrier_expect
+// This thread has come, and so many bytes are to come by copies of boxes.
+__device__ __forceinline__ void mbarrier_expect(unsigned long long *barrier, int bytes)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 ::"r"(address), "r"(bytes) : "memory");
+}
+
+//: mbarriers_ready
+// Lets copies see the barriers that this thread has made ready.
+__device__ __forceinline__ void mbarriers_ready()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+//: copy_box
+// Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
+// barrier counts its bytes.
+__device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, int along, int line,
+                                         unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [%4];"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+}
+
+//: registers_more
+// Takes registers that others give up, until this thread has so many.
+template <int registers>
+__device__ __forceinline__ void registers_more()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+//: registers_fewer
+// Gives up all registers but so many.
+template <int registers>
+__device__ __forceinline__ void registers_fewer()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+//: role_barrier
+// These threads meet, and not the others of the block; barrier 0 is that of all.
+template <int threads>
+__device__ __forceinline__ void role_barrier()
+{
+    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
+}
+
+//: matrix_tile
+// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
+// them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
+template <int block>
+__device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
+{
+    const unsigned long long address = __cvta_generic_to_shared(tile);
+    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+}
+
+//: wgmma_fence
+// Comes before matrix instructions whose sums other instructions have written.
+__device__ __forceinline__ void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+//: wgmma_commit
+// Makes a group of the matrix instructions begun since the last.
+__device__ __forceinline__ void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+//: wgmma_wait
+// Waits until at most `pending` groups, the newest, are under way.
+template <int pending>
+__device__ __forceinline__ void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+
+//: lane_sums
+// Four of a thread's sums, as instructions have them: two neighbours of a row, two of the other.
+#define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
+
+//: wgmma_wait_all
+// Waits until no matrix instruction is under way: from here on these sums may be read.
+__device__ __forceinline__ void wgmma_wait(float (*sums)[VALUES])
+{
+    asm volatile("wgmma.wait_group.sync.aligned 0;"
+                 : OPERANDS
+                 :: "memory");
+}
+
+//: wgmma
+// sums += a * b by a warpgroup, 64 x DEPTH times DEPTH x COLS, of tiles in shared memory; it only
+// begins that. Of the sums a thread has two rows, eight apart.
+__device__ __forceinline__ void FUNCTION(float (*sums)[VALUES], unsigned long long a,
+                                                 unsigned long long b)
+{
+    asm volatile("{\n"
+                 ".reg .pred add;\n"
+                 "setp.eq.u32 add, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64nCOLSkDEPTH.f32.SHORT.SHORT {"
+                 NAMED
+                 "}, %A_PLACE, %B_PLACE, add, 1, 1, ORDERS;\n"
+                 "}"
+                 : OPERANDS
+                 : "l"(a), "l"(b));
 }

@@ -105,6 +105,12 @@ def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:
     return np.ascontiguousarray(np.pad(lines, ((0, 0), (0, pad)), constant_values=CANARY))
 
 
+def padding(matrix: Matrix, order: Order, pad: int, spec: GemmSpec) -> int:
+    """By how much lines are longer than they need be, so that the spec's promise is kept."""
+    length: int = matrix.shape[1 if order == "row" else 0]
+    return pad + -(length + pad) % spec.ld_multiple
+
+
 def interpret(
     kernel: Kernel | Program,
     spec: GemmSpec,
@@ -112,7 +118,9 @@ def interpret(
     pad: int = 3,
     more: Mapping[str, int | float | Matrix] = MappingProxyType({}),
 ) -> Matrix:
-    """C as the interpreter computes it; the padding of C is checked to be untouched. `more` are other arguments."""
+    """C as the interpreter computes it; the padding of C is checked to be untouched. `more` are other arguments. Lines
+    are `pad` elements longer than they need be, or more where the spec promises their length to be a multiple.
+    """
     program = kernel if isinstance(kernel, Program) else Program((kernel,))
     (m, k), n = problem.a.shape, problem.b.shape[1]
     known: dict[str, int | complex | Matrix] = {"m": m, "n": n, "k": k, "alpha": problem.alpha, "beta": problem.beta}
@@ -120,7 +128,7 @@ def interpret(
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
     matrices = (("a", problem.a, spec.a_order), ("b", problem.b, spec.b_order), ("c", problem.c, spec.c_order))
     for name, matrix, order in matrices:
-        memory = stored(matrix, order, 0 if name in images else pad)
+        memory = stored(matrix, order, 0 if name in images else padding(matrix, order, pad, spec))
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)
     for workspace in program.workspaces:
@@ -134,6 +142,7 @@ def interpret(
             if p.name in between:  # a kernel may read in words what another has written element by element
                 own_arguments[p.name] = np.asarray(known[p.name]).view(numpy_dtype(p.dtype))
         run(one, own_arguments)
+    pad = padding(problem.c, spec.c_order, pad, spec)
     lines = np.asarray(known["c"]).reshape(-1, pad + (n if spec.c_order == "row" else m))
     assert (lines[:, lines.shape[1] - pad :] == CANARY).all(), "the padding of C was written to"
     result = lines[:, : lines.shape[1] - pad]

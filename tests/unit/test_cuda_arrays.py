@@ -95,7 +95,9 @@ def test_bound_to_another_gpu() -> None:
     assert any("arrays lie on GPU 0, but the kernel was compiled for GPU 1" in problem for problem in listed)
 
 
-@pytest.mark.parametrize(("capability", "name"), [((7, 5), "sm_75"), ((8, 7), "sm_86"), ((9, 0), "sm_90")])
+@pytest.mark.parametrize(
+    ("capability", "name"), [((7, 5), "sm_75"), ((8, 7), "sm_86"), ((9, 0), "sm_90a"), ((10, 3), "sm_100")]
+)
 def test_nearest_target(capability: tuple[int, int], name: str) -> None:
     assert target_of(replace(H200, capability=capability)).name == name
 

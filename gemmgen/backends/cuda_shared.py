@@ -1,0 +1,78 @@
+"""Shared memory of a CUDA kernel: of a fixed size, or carved out of what the launch brings."""
+
+from __future__ import annotations
+
+from gemmgen.backends.clike import CLike
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import Mbarrier
+from gemmgen.ir.stmt import Alloc
+from gemmgen.ir.visit import local_bytes, walk
+
+#: Shared memory that a kernel may declare with a fixed size; more must be asked for at the launch.
+STATIC_BYTES = 48 * 1024
+#: Where the first of eight lines that swizzle may stand: on multiples of all eight.
+SWIZZLED_BYTES = 1024
+MBARRIER_BYTES = 8
+
+
+def dynamic_bytes(kernel: Kernel) -> int:
+    """Shared memory that must be asked for at the launch; none while it may have a fixed size. Where lines swizzle all
+    is asked for, mbarriers too, so that the first line stands where shared memory begins.
+    """
+    if _swizzles(kernel):
+        return local_bytes(kernel) + MBARRIER_BYTES * sum(step.count for step in _mbarriers(kernel))
+    total = local_bytes(kernel)
+    return total if total > STATIC_BYTES or any(s.reuses for s in _shared(kernel)) else 0
+
+
+def declare_shared(buffer: Buffer, printer: CLike) -> list[str]:
+    """The declaration of an array in what the launch brings."""
+    kernel = printer.kernel
+    arrays = [s.buffer for s in _shared(kernel) if not s.reuses]
+    offset = sum(a.bytes for a in arrays[: arrays.index(buffer)]) if buffer in arrays else 0
+    if buffer.layout.swizzle and offset % SWIZZLED_BYTES:
+        raise LoweringError(f"{buffer.name} begins at byte {offset}, where no lines may swizzle")
+    align = SWIZZLED_BYTES if _swizzles(kernel) else 16
+    first = [f"extern __shared__ __align__({align}) unsigned char shared[];"] if buffer == arrays[0] else []
+    return [*first, _carved(buffer.name, printer.types[buffer.dtype.name], printer.dimensions(buffer), offset)]
+
+
+def init_mbarriers(step: Mbarrier, printer: CLike) -> list[str]:
+    """The declaration of an array of mbarriers, and what makes them ready. Copies must be let see those they tell."""
+    rows, cols = printer.kernel.group
+    which = printer.expr(step.index)
+    return [
+        _declare_mbarriers(step, printer.kernel),
+        f"if ({which} < {step.count}) {{",
+        f"    mbarrier_init(&{step.name}[{which}], {step.arrivals or rows * cols});",
+        *(["    mbarriers_ready();"] if step.arrivals else []),
+        "}",
+    ]
+
+
+def _declare_mbarriers(step: Mbarrier, kernel: Kernel) -> str:
+    """The declaration of an array of mbarriers."""
+    if not _swizzles(kernel):
+        return f"__shared__ unsigned long long {step.name}[{step.count}];"
+    steps = _mbarriers(kernel)
+    offset = local_bytes(kernel) + MBARRIER_BYTES * sum(other.count for other in steps[: steps.index(step)])
+    return _carved(step.name, "unsigned long long", f"[{step.count}]", offset)
+
+
+def _carved(name: str, element: str, extents: str, offset: int) -> str:
+    start = f"shared + {offset}" if offset else "shared"
+    return f"auto &{name} = *reinterpret_cast<{element}(*){extents}>({start});"
+
+
+def _shared(kernel: Kernel) -> list[Alloc]:
+    return [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+
+
+def _swizzles(kernel: Kernel) -> bool:
+    return any(s.buffer.layout.swizzle for s in _shared(kernel))
+
+
+def _mbarriers(kernel: Kernel) -> list[Mbarrier]:
+    return [s for s in walk(kernel.body) if isinstance(s, Mbarrier) and s.verb == "init"]

@@ -1,0 +1,145 @@
+"""Roles, copies of boxes and matrix instructions of a warpgroup in CUDA C++: the statements, and the functions with PTX
+that they call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.backends.clike import CLike
+from gemmgen.backends.files import section, sections
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.expr import as_int
+from gemmgen.ir.meetings import Barrier, MultiplyGroup, RegisterShare
+from gemmgen.ir.stmt import Body, BoxCopy, Multiply, Point
+from gemmgen.ir.visit import walk
+from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
+from gemmgen.source import map_name
+
+#: Descriptors of tiles count in so many bytes.
+UNIT = 16
+#: Characters of a line of operands.
+WIDTH = 88
+
+
+def box_copy(stmt: BoxCopy, printer: CLike) -> str:
+    """The statement that begins a copy; PTX counts from the fast axis."""
+    to = printer.address(stmt.dst, stmt.dst_index)
+    slow, fast = map(printer.expr, stmt.src_index)
+    barrier = f"&{stmt.tells.name}[{printer.expr(stmt.tells.index)}]"
+    return f"copy_box({to}, &{map_name(stmt.src)}, {fast}, {slow}, {barrier});"
+
+
+def point(stmt: Point, printer: CLike) -> str:
+    """The descriptor of a tile, where a view begins."""
+    block = as_int(stmt.view.layout.strides[0]) or 0
+    several = as_int(stmt.view.shape[0]) != 1
+    size = block * stmt.view.dtype.size if several else UNIT
+    tile = printer.address(stmt.buffer, stmt.index)
+    return f"const unsigned long long {stmt.view.name} = matrix_tile<{size}>({tile});"
+
+
+def multiply(stmt: Multiply, atom: WarpgroupAtom, printer: CLike) -> str:
+    """The statement: two rows of a lane's sums, and descriptors of A and B."""
+    row, col = stmt.acc_index
+    if as_int(col) != 0:
+        raise LoweringError("a warpgroup's sums begin in a middle column")
+    sums = stmt.acc.name if as_int(row) == 0 else f"&{stmt.acc.name}[{printer.expr(row)}]"
+    a, b = (_described(x, index, printer) for x, index in ((stmt.a, stmt.a_index), (stmt.b, stmt.b_index)))
+    return f"{_function(atom)}({sums}, {a}, {b});"
+
+
+def _described(view: Buffer, index: tuple[object, ...], printer: CLike) -> str:
+    offset = view.layout.offset(index) // (UNIT // view.dtype.size)  # type: ignore[arg-type]
+    return view.name if as_int(offset) == 0 else f"{view.name} + {printer.expr(offset)}"
+
+
+def role(stmt: MultiplyGroup | RegisterShare) -> list[str]:
+    """The statements about instructions under way, or about registers."""
+    match stmt:
+        case RegisterShare(registers, more):
+            return [f"registers_{'more' if more else 'fewer'}<{registers}>();"]
+        case MultiplyGroup("wait", pending, None):
+            return [f"wgmma_wait<{pending}>();"]
+        case MultiplyGroup("wait", _, Buffer() as sums):
+            rows = as_int(sums.shape[0]) or 0
+            return [f"wgmma_wait({_rows(sums.name, row)});" for row in range(0, rows, 2)]
+    return [f"wgmma_{stmt.verb}();"]
+
+
+def _rows(sums: str, row: int) -> str:
+    """Where two rows of a lane's sums begin."""
+    return f"&{sums}[{row}]" if row else sums
+
+
+def _function(atom: WarpgroupAtom) -> str:
+    return f"wgmma_m64n{atom.cols}k{atom.depth}"
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+def warpgroup_functions(body: Body, source: str) -> list[str]:
+    """The functions that a kernel's statements call, each once."""
+    lines = sections(source, set(_plain(body)))
+    atoms = [s.atom for s in walk(body) if isinstance(s, Multiply) and isinstance(s.atom, WarpgroupAtom)]
+    for i, atom in enumerate(dict.fromkeys(atoms)):
+        lines += sections(source, {"lane_sums"}) if not i else []
+        values = atom.c.cols.values
+        operands = _folded([f"SUMS({col})" for col in range(0, values, 2)], 19)
+        lines += section(source, "wgmma_wait_all", values=values, operands=operands)
+        lines += _multiplication(atom, source, operands)
+    return lines
+
+
+def _plain(body: Body) -> Iterator[str]:
+    for stmt in walk(body):
+        match stmt:
+            case BoxCopy():
+                yield "copy_box"
+            case Point(view) if view.layout.swizzle:
+                yield "matrix_tile"
+            case Barrier(role_items=items) if items:
+                yield "role_barrier"
+            case RegisterShare():
+                yield "registers_more" if stmt.more else "registers_fewer"
+            case MultiplyGroup() if stmt.sums is None:
+                yield f"wgmma_{stmt.verb}"
+
+
+def _multiplication(atom: WarpgroupAtom, source: str, operands: str) -> list[str]:
+    """The function of an instruction."""
+    values = atom.c.cols.values
+    count = atom.c.rows.values * values
+    named = _lines(", ".join(f"%{i}" for i in range(count)), WIDTH - 20)
+    words = {
+        "function": _function(atom),
+        "cols": atom.cols,
+        "values": values,
+        "depth": atom.depth,
+        "short": atom.short,
+        "named": f"\n{' ' * 17}".join(f'"{line}"' for line in named),
+        "a_place": count,
+        "b_place": count + 1,
+        "orders": f"{int(atom.a_turned)}, {int(atom.b_turned)}",
+        "operands": operands,
+    }
+    return section(source, "wgmma", **words)
+
+
+def _folded(operands: list[str], indent: int) -> str:
+    """Operands in lines behind an indent, without that of the first."""
+    return f"\n{' ' * indent}".join(line.rstrip() for line in _lines(", ".join(operands), WIDTH - indent))
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Text in lines that end behind a comma and a blank."""
+    lines = [""]
+    for part in text.split(", "):
+        piece = f"{part}, "
+        if len(lines[-1]) + len(piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    lines[-1] = lines[-1].removesuffix(", ")
+    return lines

@@ -1,0 +1,78 @@
+"""What a step with an mbarrier does at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import numpy as np
+
+from gemmgen.ir.evaluate import IndexCode
+from gemmgen.ir.fault import KernelFault
+from gemmgen.ir.flights import Flights
+from gemmgen.ir.lanes import Active, Lanes, Site, agreed
+from gemmgen.ir.meetings import Mbarrier
+from gemmgen.ir.memory import LocalMemory
+from gemmgen.ir.phases import Phases
+from gemmgen.ir.turns import Turns
+
+
+@dataclass(frozen=True)
+class Group:
+    """What work-items of a group share, of all groups that run together: who they are, local memory, copies under way,
+    mbarriers by their names, and roles.
+    """
+
+    lanes: Lanes
+    memories: list[LocalMemory] = field(default_factory=list)
+    flights: Flights = field(default_factory=Flights)
+    phases: dict[str, Phases] = field(default_factory=dict)
+    turns: Turns = field(default_factory=Turns)
+
+    def barriers(self, name: str) -> Phases:
+        """The array of that name."""
+        return self.phases.setdefault(name, Phases())
+
+
+def mbarrier_step(step: Mbarrier, codes: Sequence[IndexCode], group: Group, site: Site) -> Callable[[Active], None]:
+    """What it does; `codes` give the index and the parity."""
+    lanes, phases = group.lanes, group.barriers(step.name)
+
+    def fault(detail: str) -> NoReturn:
+        raise KernelFault("pipe", site.text, detail)
+
+    def act(active: Active) -> None:
+        if not (active.full or group.turns.parted):
+            fault("not every work-item comes, so that phases cannot be counted")
+        if step.verb == "init":
+            if lanes.group_size < step.count:
+                fault(f"{lanes.group_size} work-items for {step.count} barriers")
+            phases.clear(step.count, step.arrivals or lanes.group_size)
+            return
+        which, of = (agreed(code(active), active) for code in codes)
+        if isinstance(which, np.ndarray) or isinstance(of, np.ndarray):
+            fault("work-items mean different barriers or phases")
+        if problem := phases.problem(which):
+            fault(problem)
+        if step.verb == "wait":
+            wait(active, which, of)
+            return
+        came = lanes.each_group(active)
+        if came is None:
+            fault("not as many work-items come of each group")
+        copies = group.flights.take() if step.verb == "arrive_copies" else ()
+        if problem := phases.arrive(which, lanes.time, came, copies, step.bytes):
+            fault(problem)
+        lanes.time += 1
+        group.turns.happened()
+
+    def wait(active: Active, which: int, of: int) -> None:
+        if not group.turns.until(lambda: phases.is_over(which, of)):
+            fault(f"waits for a phase of {step.name}[{which}] that never ends")
+        lanes.role = active if group.turns.parted else None
+        until = phases.wait(which)
+        for memory in group.memories:
+            memory.publish(active, until)
+
+    return act

@@ -1,0 +1,114 @@
+"""Tiles of local memory in lines that swizzle, and the matrices whose boxes are copied there, at run time.
+
+Addresses are counted in elements as they are elsewhere; where an element lies follows from its address by `swizzled`,
+as copies and matrix instructions have it. Whoever goes there in another way gets it wrong, so nobody else may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn, cast
+
+import numpy as np
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.fault import KernelFault
+from gemmgen.ir.lanes import Active, Floats, Index, Ints, Lanes, Site, Value
+from gemmgen.ir.memory import GlobalMemory, LocalMemory
+from gemmgen.ir.races import Conflict
+
+#: Reads of matrix instructions under way have times from here on, which no arrival has.
+UNDER_WAY = 2**62
+
+
+def swizzled(place: Ints, swizzle: int) -> Ints:
+    """Where the byte of a place lies, in lines of `swizzle` bytes: its part of 16 is another on each of eight lines."""
+    parts = swizzle // 16
+    return cast(Ints, place ^ ((place // swizzle % parts) * 16))
+
+
+class TileMemory(LocalMemory):
+    """A group's local memory for tiles that box copies fill and warpgroups multiply."""
+
+    # Its methods have the arguments that `Memory` asks for, needed or not.
+    # ruff: noqa: ARG002
+
+    def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
+        super().__init__(lanes, buffer, sizes, sites)
+        self.swizzle, self.item = buffer.layout.swizzle, buffer.dtype.size
+
+    def read_at(self, address: Index, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """Raises: LoweringError."""
+        raise LoweringError(f"`{site.text}` reads {self._name}, whose elements change places")
+
+    def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
+        """Raises: LoweringError."""
+        raise LoweringError(f"`{site.text}` writes to {self._name}, whose elements change places")
+
+    def begin_box(self, places: Ints, lane: int, site: Site) -> Ints:
+        """A lane begins a copy to these bytes, as they are counted: gives the addresses, undefined until it lands."""
+        addresses: Ints = swizzled(places, self.swizzle) // self.item + self._base[lane]
+        lanes = np.full(len(addresses), lane, np.int64)
+        conflict = self._accesses.write(addresses, lanes, site.number, self._lanes.time)
+        if conflict is not None:
+            self._meets(conflict, "a copy overwrites", site)
+        if self._under_way[addresses].any():
+            raise KernelFault("race", site.text, f"a copy to the same place of {self._name} is still under way")
+        self._written[addresses] = False
+        self._under_way[addresses] = True
+        return addresses
+
+    def land(self, addresses: Ints, value: Floats, lanes: Ints, site: Site, for_all: bool = False) -> None:
+        super().land(addresses, value, lanes, site, for_all)
+        self._accesses.landed(addresses)
+
+    def take(self, places: Ints, lane: int, group: int, site: Site) -> tuple[Floats, Ints]:
+        """What a warpgroup, named by its first lane, reads at these bytes by instructions of a group of them that are
+        under way; and the addresses, for `over`.
+        """
+        if places.size and not 0 <= places.min() <= places.max() < self._size * self.item:
+            raise KernelFault("out-of-bounds", site.text, f"a tile of {self._name} ends past its {self._size} elements")
+        addresses = swizzled(places, self.swizzle) // self.item + self._base[lane]
+        flat = addresses.reshape(-1)
+        if self._under_way[flat].any():
+            raise KernelFault("race", site.text, f"a copy to {self._name} is still under way: nobody waited for it")
+        if not self._written[flat].all():
+            raise KernelFault("unwritten", site.text, f"nothing was written to a part of {self._name}")
+        lanes = np.full(len(flat), lane, np.int64)
+        conflict = self._accesses.read(flat, lanes, site.number, UNDER_WAY + group)
+        if conflict is not None:
+            self._meets(conflict, "instructions read", site)
+        return self._data[addresses], flat
+
+    def over(self, addresses: Ints, group: int) -> None:
+        """Nothing of that group of instructions reads there any more."""
+        self._accesses.over(addresses, UNDER_WAY + group, self._lanes.time)
+
+    def publish(self, active: Active, until: int | None = None) -> None:
+        """In a role, what the others did before they arrived is ordered before what follows."""
+        if until is None or self._lanes.role is None:
+            super().publish(active, until)
+            return
+        own = np.zeros(self._lanes.count, np.bool_)
+        own[self._lanes.role.lanes] = True
+        self._accesses.forget(0, len(self._data), until, own)
+
+    def _meets(self, conflict: Conflict, now: str, site: Site) -> NoReturn:
+        other = self._lanes.who(self._lanes.first + conflict.lane)
+        verb = "writes" if conflict.wrote else "reads"
+        where = f" in `{self._sites[conflict.site].text}`" if conflict.site is not None else ""
+        raise KernelFault("race", site.text, f"{now} what {other} {verb} in {self._name}{where}, with no order between")
+
+
+class BoxedMatrix(GlobalMemory):
+    """A matrix that a tensor map stands for: outside of it there are zeros."""
+
+    def box(self, row: int, col: int, rows: int, cols: int) -> Floats:
+        """The elements of a box, row by row."""
+        (high, wide), (pitch, _) = self._shape, self.strides
+        out = np.zeros((rows, cols), self._dtype)
+        inside = max(0, min(rows, high - row)), max(0, min(cols, wide - col))
+        at = (row + np.arange(inside[0]))[:, None] * pitch + col + np.arange(inside[1])
+        out[: inside[0], : inside[1]] = self._data[at]
+        return out

@@ -1,0 +1,97 @@
+"""Matrix instructions of a warpgroup as data: `wgmma`, which takes A and B from local memory, as box copies put them.
+
+Four warps that follow each other multiply as one, and go on while the instructions are under way (PTX ISA,
+"Asynchronous Warpgroup Level Matrix Instructions", which `link` points into).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemmgen.ir.atoms import Fragment, Spread
+from gemmgen.ir.dtypes import BF16, F16, DType, accumulator
+from gemmgen.ir.expr import Var
+
+LANE = Var("lane")
+#: Lanes of a warpgroup, and rows of the sums that they have.
+LANES, ROWS = 128, 64
+#: Bytes of a line of a tile: its parts of 16 bytes change places so that neither copies nor reads meet in a bank.
+LINE_BYTES = 128
+#: Bytes of a line that one instruction multiplies by.
+DEPTH_BYTES = 32
+#: Lines that swizzle together.
+LINES = 8
+#: Columns of the sums come by eights, up to these.
+WIDE, MOST_COLS = 8, 256
+#: Bytes of elements whose tiles may have K as their slow axis.
+TURNED_BYTES = 2
+NEEDS = frozenset({"wgmma"})
+_PTX = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#"
+
+
+@dataclass(frozen=True, slots=True)
+class WarpgroupAtom:
+    """acc [64, cols] += a [64, depth] @ b [depth, cols], by a warpgroup as one: `wgmma.mma_async.sync.aligned.m64n*k*`.
+
+    Attributes:
+        name: how schedules ask for it.
+        dtype: of A's and B's elements.
+        short: what PTX calls the type.
+        cols: columns of B and of the sums.
+        a_turned, b_turned: whether K is the slow axis of the operand's tile.
+    """
+
+    name: str
+    dtype: DType
+    short: str
+    cols: int = WIDE
+    a_turned: bool = False
+    b_turned: bool = False
+
+    @property
+    def link(self) -> str:
+        """Where it is defined."""
+        return _PTX + "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma"
+
+    @property
+    def line(self) -> int:
+        """Elements of a line of a tile."""
+        return LINE_BYTES // self.dtype.size
+
+    @property
+    def depth(self) -> int:
+        """How deep in K it goes."""
+        return DEPTH_BYTES // self.dtype.size
+
+    @property
+    def sums(self) -> DType:
+        """The type of the accumulators."""
+        return accumulator(self.dtype)
+
+    @property
+    def lanes(self) -> int:
+        """Of each of the four sub-groups that run it."""
+        return LANES // 4
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Features of the target."""
+        return NEEDS
+
+    @property
+    def c(self) -> Fragment:
+        """Rows by columns: each warp has sixteen rows, a lane two of them, eight apart."""
+        rows = Spread(2, LANES // 4, 1, LANE // 4, turns=2, near=8)
+        return Fragment(rows, Spread(self.cols // 4, 4, 2, LANE % 4))
+
+
+#: By name and the type of A and B.
+WARPGROUP_ATOMS: tuple[WarpgroupAtom, ...] = (
+    WarpgroupAtom("wgmma", BF16, "bf16"),
+    WarpgroupAtom("wgmma", F16, "f16"),
+)
+
+
+def warpgroup_atom(name: str, dtype: DType) -> WarpgroupAtom | None:
+    """The instruction that a schedule's atom means for a type, in its narrowest form; None if there is none."""
+    return next((atom for atom in WARPGROUP_ATOMS if (atom.name, atom.dtype) == (name, dtype)), None)

@@ -1,0 +1,153 @@
+"""Refuse what matrix instructions of warpgroups, copies of boxes and roles can't do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.ir.target import Target
+from gemmgen.ir.warpgroup_matrix import (
+    LANES,
+    LINE_BYTES,
+    MOST_COLS,
+    WARPGROUP_ATOMS,
+    WIDE,
+    WarpgroupAtom,
+    warpgroup_atom,
+)
+from gemmgen.methods import defaults, flatten
+from gemmgen.passes.matrices import as_they_are
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+#: What lines of a matrix, and its first one, begin on multiples of.
+ALIGNMENT = 16
+#: Lines of a box at most.
+MOST_LINES = 256
+#: Registers of a multiprocessor, and how many a warp's work-items get at a time.
+REGISTERS, REGISTER_UNIT = 65536, 8
+#: What a work-item that multiplies needs of registers beside its sums.
+OTHERS = 24
+#: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
+SUM_PAD = 8
+#: Fields that a schedule may choose; all others are as the method has them.
+CHOSEN = frozenset({"tile", "group", "k_step", "stages", "raster", "c_width", "producers", "registers"})
+
+
+def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with a schedule whose atom is wgmma, each with a remedy."""
+    atom = warpgroup_atom(s.atom, spec.dtype)
+    if atom is None:
+        known = ", ".join(str(x.dtype) for x in WARPGROUP_ATOMS if x.name == s.atom)
+        yield f"atom {s.atom} multiplies {known}, not {spec.dtype}: use one of them, or atom fma"
+        return
+    if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
+        yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or atom mma"
+    if spec.batched:
+        yield f"atom {s.atom} has a map of one matrix, not of a batch: call it for each, or use atom mma"
+    yield from as_they_are(spec, s)
+    if spec.ld_multiple * spec.dtype.size % ALIGNMENT:
+        unit = ALIGNMENT // spec.dtype.size
+        yield (
+            f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
+            f"multiples of {spec.ld_multiple}: promise --ld-multiple {unit}, or use atom mma, which takes any"
+        )
+    plain = flatten(defaults("wgmma", s.tile, s.group, s.k_step))
+    for key, value in flatten(s).items():
+        if value != plain[key] and key not in CHOSEN:
+            yield f"{key} means nothing to atom {s.atom}: leave it out"
+    yield from _tiles(spec, s, atom)
+    yield from _roles(s, target)
+    yield from _room(s, atom, target)
+
+
+def without_roles(s: Schedule) -> Iterator[str]:
+    """What only roles have, in a schedule that has none."""
+    for key, given in (("producers", s.producers), ("registers", s.registers != (0, 0))):
+        if given:
+            yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
+
+
+def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
+    """What a block is made of."""
+    (high, wide), (rows, cols) = s.group, s.block_tile
+    if wide != 4 or high % (LANES // 4):
+        yield f"group {high}x{wide} is not made of warpgroups of 32x4: use group 64x4, say"
+        return
+    if s.tile[0] % 2 or rows > MOST_LINES:
+        most = MOST_LINES // high
+        yield f"tile {s.tile[0]}x{s.tile[1]} has no pairs of rows, or more than {most} of them: use 2 rows"
+    unit = atom.line if spec.b_order == "row" else WIDE
+    if cols % unit or cols > MOST_COLS:
+        kind = "row-major, copied by boxes of" if spec.b_order == "row" else "column-major, multiplied by"
+        yield f"a block's {cols} columns of B, {kind} {unit}: use a multiple of {unit} up to {MOST_COLS}"
+    if s.k_step != atom.line:
+        yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
+    if s.stages < 2:
+        yield f"stages = {s.stages}, but a tile is copied while another is multiplied: use 2 or more"
+    if s.raster < 0:
+        yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
+    yield from _stores(spec, s)
+
+
+def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """C from pairs as they lie in registers, or by way of local memory in longer runs."""
+    (rows, cols), consumers = s.block_tile, s.group[0] * s.group[1]
+    if spec.c_order == "col":
+        if s.c_width > 1:
+            yield f"c_width = {s.c_width} stores neighbouring columns, but C is column-major: use c_width 1"
+        return
+    if s.c_width not in (1, 2, 4, 8):
+        yield f"c_width = {s.c_width}: use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"
+    elif s.c_width > s.run[1] and (consumers * s.c_width % cols or rows * cols % (consumers * s.c_width)):
+        yield f"{rows}x{cols} of C in runs of {s.c_width} can't be dealt out evenly to {consumers}: use c_width 2"
+
+
+def _roles(s: Schedule, target: Target) -> Iterator[str]:
+    """Who copies, and the registers of both: more than the launch has would be waited for without end."""
+    consumers = s.group[0] * s.group[1]
+    work_items = consumers + s.producers
+    if s.producers not in (32, LANES):
+        yield f"producers = {s.producers}: use {LANES}, a warpgroup, or 32, a warp"
+        return
+    if work_items > target.max_group:
+        most = target.max_group
+        yield f"{consumers} work-items and {s.producers} producers > {most} on this target: use a smaller group"
+        return
+    more, fewer = s.registers
+    if s.registers == (0, 0):
+        return
+    if s.producers != LANES:
+        yield f"registers {more}x{fewer} are handed over by whole warpgroups, but producers = {s.producers}: use 0x0"
+    if more % REGISTER_UNIT or fewer % REGISTER_UNIT or not 24 <= fewer <= more <= 256:
+        yield f"registers {more}x{fewer} are no multiples of {REGISTER_UNIT} from 24 to 256, larger first: use 232x40"
+    at_launch = launched(s)
+    asked = consumers * more + s.producers * fewer
+    if asked > at_launch * work_items:
+        yield (
+            f"registers {more}x{fewer} are {asked:,} of a block's {at_launch * work_items:,} ({at_launch} for each of "
+            f"{work_items} work-items), and would be waited for without end: use fewer"
+        )
+
+
+def launched(s: Schedule) -> int:
+    """Registers that a work-item has at most when a block of them begins, alone on its multiprocessor: whole warpgroups
+    count.
+    """
+    warpgroups = -(-(s.group[0] * s.group[1] + s.producers) // LANES)
+    return min(256, REGISTERS // (warpgroups * LANES) // REGISTER_UNIT * REGISTER_UNIT)
+
+
+def _room(s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
+    """Local memory and registers."""
+    rows, cols = s.block_tile
+    tiles = s.stages * (rows + cols) * s.k_step * atom.dtype.size
+    sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] else 0
+    used = max(tiles, sums) + 16 * s.stages
+    if used > target.local_bytes:
+        yield (
+            f"local memory {used:,} B > {target.local_bytes:,} B on this target: use "
+            + (f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile" if tiles > sums else "c_width 2")
+        )
+    own, has = s.tile[0] * s.tile[1], s.registers[0] or launched(s)
+    if own + OTHERS > has:
+        yield f"{own} sums of a work-item and {OTHERS} registers besides > {has}: use a smaller tile"

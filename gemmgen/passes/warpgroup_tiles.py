@@ -1,0 +1,53 @@
+"""Expand tiles that box copies bring and warpgroups multiply: copies of boxes, views, and matrix instructions."""
+
+from __future__ import annotations
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.expr import Const, Expr, Var, as_int
+from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Stage, Tile, TileMma
+from gemmgen.ir.warpgroup_matrix import LANES, ROWS
+from gemmgen.passes.loops import loop
+from gemmgen.passes.positions import KK, LOCAL_ROW
+
+BOX, TURN = Var("i"), Var("i")
+ZERO = Const(0)
+
+
+def copy_boxes(stage: Stage) -> Body:
+    """A tile box after box, along its fast axis."""
+    dst, src = stage.dst.buffer, stage.src.buffer
+    if stage.tells is None or src.box is None:
+        raise LoweringError(f"{src.name} is copied by boxes that nobody counts")
+    boxes, line = as_int(dst.shape[1]) or 1, src.box[1]
+    slow, fast = stage.src.origin
+    place = (stage.dst.origin[0], BOX, ZERO, ZERO)
+    return loop(BOX, boxes, (BoxCopy(dst, place, src, (slow, fast + BOX * line), stage.tells),))
+
+
+def multiply_by_warpgroups(mma: TileMma) -> Body:
+    """Instructions along K; of a tile with more rows than its warpgroups have, each takes every so many."""
+    acc, atom = mma.acc, mma.atom
+    rows = acc.fragment.rows
+    warpgroups = rows.lanes * 4 // LANES
+    warpgroup: Expr = LOCAL_ROW // (LANES // 4) if warpgroups > 1 else ZERO
+    a, b = _view(mma.a, "a"), _view(mma.b, "b")
+    slot_a, slot_b = mma.a.origin[0], mma.b.origin[0]
+    first = (slot_a, warpgroup, ZERO, ZERO) if atom.a_turned else (slot_a, ZERO, warpgroup * ROWS, ZERO)
+    turn = TURN * warpgroups
+    a_index = (turn, KK, ZERO) if atom.a_turned else (ZERO, turn * ROWS, KK)
+    b_index = (ZERO, KK, ZERO) if atom.b_turned else (ZERO, ZERO, KK)
+    multiply = Multiply(acc.buffer, acc.at(TURN * 2, ZERO), a, a_index, b, b_index, atom)
+    body = loop(TURN, rows.values // 2, (multiply,))
+    return (
+        Point(a, mma.a.buffer, first),
+        Point(b, mma.b.buffer, (slot_b, ZERO, ZERO, ZERO)),
+        For(KK, ZERO, Const(mma.b.rows), atom.depth, body, unroll=True, exact=True),
+    )
+
+
+def _view(tile: Tile, name: str) -> Buffer:
+    """What a warpgroup multiplies of a slot."""
+    layout = tile.buffer.layout
+    own = Layout(layout.shape[1:], layout.strides[1:], layout.swizzle)
+    return Buffer(f"{name}_tile", tile.buffer.dtype, Space.VIEW, own)

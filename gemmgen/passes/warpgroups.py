@@ -1,0 +1,151 @@
+"""A product by matrix instructions of warpgroups, whose tiles other warps bring: a kernel with roles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.atoms import SCALAR, Spread
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.expr import Const, Var, number
+from gemmgen.ir.kernel import Kernel, Program
+from gemmgen.ir.meetings import Barrier, Roles
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Pipe, PipeOp, Stage, Tile, TileMma, Update
+from gemmgen.ir.target import Target
+from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.passes import epilogue
+from gemmgen.passes.plan import Plan, update_comment
+from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, ROW0
+from gemmgen.passes.put_down import by_local_memory
+from gemmgen.passes.warpgroup_checks import SUM_PAD
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+
+def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
+    """The kernel of a validated request."""
+    return Program((_Warpgroups(spec, schedule, target).kernel(),))
+
+
+class _Warpgroups(Plan):
+    """The statements of the kernel."""
+
+    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
+        super().__init__(spec, schedule, target)
+        high, wide = schedule.group
+        self.pipe = Pipe("tiles", schedule.stages, "roles", roles=Roles(high * wide, high, schedule.registers))
+
+    @cached_property
+    def rows(self) -> Spread:
+        """As the instruction has them: a warpgroup's 64 rows together, a lane's two eight apart."""
+        s = self.schedule
+        return Spread(s.tile[0], s.group[0], 1, LOCAL_ROW, turns=2, near=8)
+
+    @cached_property
+    def cols(self) -> Spread:
+        """As the instruction has them: pairs."""
+        return Spread(self.schedule.tile[1], self.schedule.group[1], 2, LOCAL_COL)
+
+    @cached_property
+    def atom(self) -> WarpgroupAtom:
+        """The instruction for all columns of a block."""
+        atom = warpgroup_atom(self.schedule.atom, self.spec.dtype)
+        if atom is None:
+            raise LoweringError(f"no {self.schedule.atom} of {self.spec.dtype}")
+        a_turned, b_turned = self.spec.a_order == "col", self.spec.b_order == "row"
+        return replace(atom, cols=self.schedule.block_tile[1], a_turned=a_turned, b_turned=b_turned)
+
+    def _is_turned(self, name: str) -> bool:
+        return self.atom.a_turned if name == "a" else self.atom.b_turned
+
+    def _extents(self, name: str) -> tuple[int, int]:
+        """Of an operand's tile, in storage order."""
+        outer = self.schedule.block_tile[0 if name == "a" else 1]
+        return (self.schedule.k_step, outer) if self._is_turned(name) else (outer, self.schedule.k_step)
+
+    def boxed(self, name: str) -> Buffer:
+        """An operand as tensor maps have it: boxes as wide as a line of the tile."""
+        return replace(self.given(name), box=(self._extents(name)[0], self.atom.line))
+
+    def tile(self, name: str) -> Tile:
+        """The ring of an operand's tiles, each [box][line][element]."""
+        slow, fast = self._extents(name)
+        layout = Layout.packed(self.schedule.stages, fast // self.atom.line, slow, self.atom.line)
+        layout = replace(layout, swizzle=LINE_BYTES)
+        buffer = Buffer(f"{name}_shared", self.spec.element(name), Space.LOCAL, layout)
+        rows, cols = self._logical(name)
+        zero = Const(0)
+        return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.given_transposed(name), self.pipe)
+
+    def given_transposed(self, name: str) -> bool:
+        """Whether the caller's matrix is stored column-major."""
+        return (self.spec.a_order if name == "a" else self.spec.b_order) == "col"
+
+    def _logical(self, name: str) -> tuple[int, int]:
+        (rows, cols), depth = self.schedule.block_tile, self.schedule.k_step
+        return (rows, depth) if name == "a" else (depth, cols)
+
+    def _stage(self, name: str) -> Stage:
+        """The boxes of a step."""
+        logical = (ROW0, K0) if name == "a" else (K0, COL0)
+        transposed = self.given_transposed(name)
+        origin = logical[::-1] if transposed else logical
+        source = Tile(self.boxed(name), origin, *self._logical(name), transposed)
+        return Stage(self.tile(name), source, SCALAR)
+
+    @property
+    def reuses(self) -> bool:
+        """Sums that go by local memory lie where the tiles were."""
+        return True
+
+    @cached_property
+    def partial(self) -> Buffer:
+        """A plane of sums, its rows so far apart that a warp's pairs lie in different banks."""
+        layout = Layout.packed(1, *self.schedule.block_tile, pad=SUM_PAD)
+        return Buffer("sums", self.sums, Space.LOCAL, layout)
+
+    def _product(self) -> Body:
+        pipe, s = self.pipe, self.schedule
+        step = (
+            PipeOp("acquire", pipe),
+            self._stage("a"),
+            self._stage("b"),
+            PipeOp("commit", pipe),
+            PipeOp("wait", pipe),
+            TileMma(self.acc, self.tile("a"), self.tile("b"), self.atom),
+            PipeOp("release", pipe),
+        )
+        c = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *s.block_tile)
+        c = replace(c, transposed=self.spec.c_order == "col")
+        store = Update(
+            c, self.acc, self.alpha, self.beta, *self.vector(s.c_width, self.spec.result), epilogue.steps(self)
+        )
+        say, comment = (
+            "By way of where the tiles were, so that warps store whole lines of C.",
+            Comment(update_comment(self.spec)),
+        )
+        meet = Barrier(role_items=s.group[0] * s.group[1])
+        direct = s.c_width <= s.run[1]
+        return (
+            Alloc(self.acc.buffer),
+            Fill(self.acc, number(0, self.sums)),
+            For(K0, self.k_start, self.k_stop, s.k_step, step, exact=self.exact_k),
+            *((comment, store) if direct else by_local_memory(self, say, Const(0), comment, store, meet)),
+        )
+
+    def kernel(self) -> Kernel:
+        """All of it."""
+        tiles = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
+        matrices = (self.boxed("a"), self.pitch("a"), self.boxed("b"), self.pitch("b"))
+        params = (self.m, self.n, self.k, self.alpha, *matrices, self.beta, self.c, self.pitch("c"))
+        return Kernel(
+            name=self.name,
+            params=tuple(p for p in (*params, *epilogue.parameters(self)) if isinstance(p, Buffer | Var)),
+            body=(*self.positions(), *tiles, *self._product()),
+            group=self.schedule.all_work_items,
+            grid=self.grid(),
+            sub_group=self.atom.lanes,
+            facts=self.facts(),
+            promises=self.promises(),
+        )

@@ -1,0 +1,68 @@
+"""Tensor maps, made by the driver's own function (CUDA Driver API, `cuTensorMapEncodeTiled`), and kept."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemmgen.errors import DeviceError
+from gemmgen.ir.visit import evaluate
+from gemmgen.runtime.cuda_launch import driver
+from gemmgen.source import TensorMap
+
+Words = NDArray[np.uint64]
+#: Of a map, in words of eight bytes; it stands on multiples of 64 bytes.
+WORDS, ALIGNMENT = 16, 64
+#: `CUtensorMapDataType`, by elements.
+_TYPES = {"float16": 6, "float32": 7, "bfloat16": 9}
+#: `CU_TENSOR_MAP_SWIZZLE_128B`, `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`; nothing interleaved, zeros outside.
+_SWIZZLE, _PROMOTION, _NONE = 3, 3, 0
+KEPT = 1024
+
+
+def made(tensor_map: TensorMap, values: Mapping[str, object]) -> Words:
+    """The map of a matrix, of the arguments of a call. Of no elements there is none, which no kernel asks for.
+
+    Raises: DeviceError with the driver's code.
+    """
+    sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+    lines, length = (evaluate(extent, sizes) for extent in (tensor_map.lines, tensor_map.length))
+    if not lines or not length:
+        return np.zeros(WORDS, np.uint64)
+    address = int(cast("int", values[tensor_map.operand]))
+    return _encoded(tensor_map, address, lines, length, sizes[tensor_map.pitch])
+
+
+@lru_cache(KEPT)
+def _encoded(tensor_map: TensorMap, address: int, lines: int, length: int, pitch: int) -> Words:
+    room = np.zeros(WORDS + ALIGNMENT // 8, np.uint64)
+    first = -room.ctypes.data % ALIGNMENT // 8
+    words = room[first : first + WORDS]
+    high, wide = tensor_map.box
+    size = tensor_map.dtype.size
+    code = driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(words.ctypes.data),
+        ctypes.c_int(_TYPES[tensor_map.dtype.name]),
+        ctypes.c_uint(2),
+        ctypes.c_void_p(address),
+        (ctypes.c_uint64 * 2)(length, lines),
+        (ctypes.c_uint64 * 1)(pitch * size),
+        (ctypes.c_uint * 2)(wide, high),
+        (ctypes.c_uint * 2)(1, 1),
+        ctypes.c_int(_NONE),
+        ctypes.c_int(_SWIZZLE),
+        ctypes.c_int(_PROMOTION),
+        ctypes.c_int(_NONE),
+    )
+    if code:
+        raise DeviceError(
+            f"CUDA makes no map of {tensor_map.operand}, {lines} lines of {length} elements {pitch} apart (CUresult "
+            f"{code}). If the matrix begins on a multiple of 16 bytes, please report it"
+        )
+    words.flags.writeable = False
+    return words

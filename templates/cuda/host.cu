@@ -1,0 +1,30 @@
+//: tensor_map
+// The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
+// elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
+// lines, that begin on no multiple of 16 bytes.
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
+                            int lines, int length, long long pitch, unsigned box_lines,
+                            unsigned box_length)
+{
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult known;
+#if CUDART_VERSION >= 12050
+    const cudaError_t asked = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &known);
+#else
+    const cudaError_t asked =
+        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &known);
+#endif
+    if (asked != cudaSuccess || known != cudaDriverEntryPointSuccess) {
+        return asked != cudaSuccess ? asked : cudaErrorInsufficientDriver;
+    }
+    const cuuint64_t extents[2] = {cuuint64_t(length), cuuint64_t(lines)};
+    const cuuint64_t strides[1] = {cuuint64_t(pitch) * cuuint64_t(size)};
+    const cuuint32_t box[2] = {box_length, box_lines};
+    const cuuint32_t steps[2] = {1, 1};
+    const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
+        map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}

@@ -1,0 +1,244 @@
+"""Products by warpgroups whose tiles others bring: layouts, types, rings; and one thing wrong each, which shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.ir.dtypes import BF16, F16, F32
+from gemmgen.ir.expr import Const, Var, compare
+from gemmgen.ir.fault import FaultKind, KernelFault
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup
+from gemmgen.ir.stmt import Body, BoxCopy, For, If, Multiply, Point, Stmt
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.verify import verify
+from gemmgen.ir.visit import map_body, walk
+from gemmgen.methods import defaults
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from tests.support.problems import Problem, interpret, layouts
+
+SM_90A = TARGETS["sm_90a"]
+SPEC = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=8)
+#: Steps of K that are fewer than the slots, as many, more; a single element of each; several blocks.
+SIZES = ((1, 1, 1), (65, 70, 200), (130, 64, 64), (200, 136, 330))
+
+
+def small(**changes: object) -> Schedule:
+    """128x64 of C a block, by two warpgroups."""
+    base = replace(defaults("wgmma", (2, 16), (64, 4)), stages=3, raster=2)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, sizes: object = SIZES) -> None:
+    program = driver.lower_program(spec, schedule, SM_90A)
+    for m, n, k in sizes:  # type: ignore[attr-defined]
+        problem = Problem.of(rng, spec, m, n, k, -2.0, 3.0)
+        problem.check(interpret(program, spec, problem, 8))
+
+
+@pytest.mark.parametrize("spec", list(layouts(SPEC)), ids=lambda s: f"{s.a_order}-{s.b_order}-{s.c_order}")
+def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
+    check(spec, small(c_width=8 if spec.c_order == "row" else 1), rng)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stages": 2, "c_width": 2},
+        {"stages": 5, "c_width": 4},
+        {"group": (32, 4), "producers": 32, "registers": (0, 0)},
+        {"tile": (4, 16), "group": (32, 4)},
+        {"tile": (4, 32)},
+        {"group": (96, 4), "registers": (160, 32), "raster": 0},
+    ],
+    ids=["two slots", "five slots", "a warp copies", "two turns", "two turns of two", "three warpgroups"],
+)
+def test_rings_and_roles(changes: dict[str, object], rng: np.random.Generator) -> None:
+    check(SPEC, small(**changes), rng, SIZES[1:])
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_float16_and_its_own_c(order: str, rng: np.random.Generator) -> None:
+    spec = replace(SPEC, dtype=F16, c_dtype=F16, b_order=order)  # type: ignore[arg-type]
+    check(spec, small(), rng, SIZES[1:2])
+
+
+def test_integers_are_exact_and_whole_tiles_ask_nothing(rng: np.random.Generator) -> None:
+    spec = replace(SPEC, multiple_of=(128, 64, 64), alpha=1.0, beta=0.0)
+    kernel = driver.lower(spec, small(), SM_90A)
+    asked = [s for s in walk(kernel.body) if isinstance(s, If) and not s.roles]
+    assert len(asked) == 2, "the one that copies, and the lane of a warp that arrives"
+    problem = replace(Problem.integers(rng, 256, 128, 320), spec=spec).typed(spec)
+    result = interpret(kernel, spec, problem, 8)
+    assert np.array_equal(result, problem.expected)
+
+
+def test_nothing_along_k_leaves_beta_times_c(rng: np.random.Generator) -> None:
+    program = driver.lower_program(SPEC, small(), SM_90A)
+    problem = Problem.of(rng, SPEC, 20, 24, 0, 2.0, 0.5)
+    problem.check(interpret(program, SPEC, problem, 8))
+
+
+@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.atom == "wgmma"])
+def test_presets(name: str, rng: np.random.Generator) -> None:
+    preset = presets.load(name)
+    program = driver.lower_program(preset.spec, preset.schedule, SM_90A)
+    problem = Problem.of(rng, preset.spec, 130, 264, 456, 1.5, -0.5)
+    problem.check(interpret(program, preset.spec, problem, 8))
+
+
+# --- one thing wrong ------------------------------------------------------------------------------
+
+
+def broken(rewrite: Callable[[Stmt], Body]) -> Kernel:
+    """A kernel with statements rewritten; some must be, and it must still look like a kernel."""
+    kernel = driver.lower(SPEC, small(), SM_90A)
+    body = map_body(kernel.body, rewrite)
+    assert body != kernel.body, "nothing was broken"
+    result = replace(kernel, body=body)
+    verify(result, SM_90A)
+    return result
+
+
+def without(gone: Callable[[Stmt], bool]) -> Kernel:
+    return broken(lambda stmt: () if gone(stmt) else (stmt,))
+
+
+def run(kernel: Kernel) -> None:
+    """Seven steps of K in three slots: each slot is used again."""
+    problem = Problem.of(np.random.default_rng(2), SPEC, 128, 64, 448, 1.0, 0.0)
+    problem.check(interpret(kernel, SPEC, problem, 8))
+
+
+def expect(kernel: Kernel, kind: FaultKind, detail: str) -> None:
+    with pytest.raises(KernelFault, match=detail) as fault:
+        run(kernel)
+    assert fault.value.kind == kind
+
+
+def is_wait(name: str) -> Callable[[Stmt], bool]:
+    return lambda s: isinstance(s, Mbarrier) and s.verb == "wait" and s.name == name
+
+
+def test_as_it_is_nothing_is_wrong() -> None:
+    run(driver.lower(SPEC, small(), SM_90A))
+
+
+def test_copies_over_what_is_read() -> None:
+    expect(without(is_wait("tiles_empty")), "race", "a copy to the same place of a_shared is still under way")
+
+
+def test_reads_of_what_nobody_waited_for() -> None:
+    expect(without(is_wait("tiles_full")), "unwritten", "nothing was written")
+
+
+def test_slots_given_back_while_they_are_read() -> None:
+    """Arrivals before the instructions of the step before are over: what `wait 1` is for."""
+    loose = without(lambda s: isinstance(s, MultiplyGroup) and s.verb == "wait" and s.sums is None)
+    expect(loose, "race", "a copy overwrites what .* reads")
+
+
+def test_slots_given_back_a_step_too_early() -> None:
+    """The slot of this step instead of the one before."""
+
+    def rewrite(stmt: Stmt) -> Body:
+        match stmt:
+            case If(_, (Mbarrier("arrive") as arrive,)):
+                first_of_warp = compare("==", Var("local_index") % 32, 0)
+                return (If(first_of_warp, (replace(arrive, index=Var("slot")),)),)
+        return (stmt,)
+
+    expect(broken(rewrite), "race", "a copy overwrites what .* reads")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_sums_put_down_where_others_read(number: int) -> None:
+    """Over tiles that another warpgroup may still multiply; taken up before all are there."""
+    seen: list[Stmt] = []
+
+    def rewrite(stmt: Stmt) -> Body:
+        if isinstance(stmt, Barrier) and stmt.role_items:
+            seen.append(stmt)
+            return () if len(seen) == number + 1 else (stmt,)
+        return (stmt,)
+
+    expect(broken(rewrite), "race", "may still be in use" if not number else "reads what .* wrote")
+
+
+def test_sums_read_too_early() -> None:
+    """They are NaN until somebody has waited for them."""
+    early = without(lambda s: isinstance(s, MultiplyGroup) and s.sums is not None)
+    with pytest.raises(AssertionError, match="elements off"):
+        run(early)
+
+
+def test_sums_without_a_fence() -> None:
+    expect(without(lambda s: isinstance(s, MultiplyGroup) and s.verb == "fence"), "pipe", "without a fence")
+
+
+@pytest.mark.parametrize(("more", "detail"), [(128, "never ends"), (-128, "bytes where")])
+def test_bytes_that_are_not_the_boxes(more: int, detail: str) -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        told = isinstance(stmt, Mbarrier) and stmt.verb == "expect"
+        return (replace(stmt, bytes=stmt.bytes + more),) if isinstance(stmt, Mbarrier) and told else (stmt,)
+
+    expect(broken(rewrite), "pipe", detail)
+
+
+@pytest.mark.parametrize(("arrivals", "detail"), [(7, "8 arrivals where 7"), (9, "never ends")])
+def test_arrivals_that_are_not_the_warps(arrivals: int, detail: str) -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        own = isinstance(stmt, Mbarrier) and (stmt.verb, stmt.name) == ("init", "tiles_empty")
+        return (replace(stmt, arrivals=arrivals),) if isinstance(stmt, Mbarrier) and own else (stmt,)
+
+    expect(broken(rewrite), "pipe", detail)
+
+
+def test_phases_of_another_turn() -> None:
+    """Waiting for the parity that is over from the start: tiles are read before they came."""
+
+    def rewrite(stmt: Stmt) -> Body:
+        return (
+            (replace(stmt, parity=Const(1)),) if isinstance(stmt, Mbarrier) and is_wait("tiles_full")(stmt) else (stmt,)
+        )
+
+    expect(broken(rewrite), "unwritten", "nothing was written")
+
+
+def test_barriers_that_copies_may_not_see() -> None:
+    expect(without(lambda s: isinstance(s, Barrier) and not s.role_items), "pipe", "may not be ready yet")
+
+
+def test_every_thread_copies() -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        holds = isinstance(stmt, If) and any(
+            isinstance(s, For) and any(isinstance(x, BoxCopy) for x in s.body) for s in stmt.then
+        )
+        return stmt.then if isinstance(stmt, If) and holds else (stmt,)
+
+    expect(broken(rewrite), "pipe", "128 arrivals where 1|not one work-item")
+
+
+def test_half_a_warpgroup_multiplies_nothing() -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        return (If(Var("local_row") < 48, (stmt,)),) if isinstance(stmt, Multiply) else (stmt,)
+
+    expect(broken(rewrite), "divergent sub-group operation", "does not take part")
+
+
+def test_tiles_that_begin_between_lines() -> None:
+    """Sixteen bytes further on is another place where lines swizzle, for a descriptor only along a line."""
+
+    def rewrite(stmt: Stmt) -> Body:
+        if isinstance(stmt, Point) and stmt.view.name == "b_tile":
+            *outer, line, element = stmt.index
+            return (replace(stmt, index=(*outer, line + 1, element)),)
+        return (stmt,)
+
+    expect(broken(rewrite), "alignment", "can't begin at byte")

@@ -1,0 +1,240 @@
+"""Matrix instructions of warpgroups and box copies: who holds what, where it lies, what is printed and what refused."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import ScheduleError, ToolError
+from gemmgen.inspect.tools import find
+from gemmgen.ir.atoms import Spread
+from gemmgen.ir.dtypes import BF16, F16, F32
+from gemmgen.ir.expr import Const
+from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.tile_memory import swizzled
+from gemmgen.ir.visit import evaluate
+from gemmgen.ir.warpgroup_matrix import LANES, LINE_BYTES, ROWS, WARPGROUP_ATOMS, WarpgroupAtom
+from gemmgen.ir.warpgroup_meaning import places, sum_places
+from gemmgen.methods import defaults
+from gemmgen.schedule import Schedule
+from gemmgen.source import Source
+from gemmgen.spec import GemmSpec, Order
+
+SM_90A = TARGETS["sm_90a"]
+SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
+WGMMA = defaults("wgmma")
+NAMES = [name for name in presets.names() if presets.load(name).schedule.atom == "wgmma"]
+
+
+@pytest.fixture(params=[8, 24, 128, 256])
+def atom(request: pytest.FixtureRequest) -> WarpgroupAtom:
+    return replace(WARPGROUP_ATOMS[0], cols=request.param)
+
+
+# --- who holds what -------------------------------------------------------------------------------
+
+
+def test_every_sum_is_held_once(atom: WarpgroupAtom) -> None:
+    rows, cols = sum_places(atom)
+    assert rows.shape == (LANES, 2, atom.cols // 4)
+    held = sorted(zip(rows.ravel().tolist(), cols.ravel().tolist(), strict=True))
+    assert held == list(product(range(ROWS), range(atom.cols)))
+
+
+def test_lanes_hold_what_the_manual_says() -> None:
+    """Register d[i] of a thread in PTX's table, of the first row or the one eight further down."""
+    rows, cols = sum_places(replace(WARPGROUP_ATOMS[0], cols=64))
+    for thread, i in ((0, 0), (37, 2), (127, 31), (70, 13)):
+        warp, lane = divmod(thread, 32)
+        row, col = i // 2 % 2, i // 4 * 2 + i % 2
+        assert rows[thread, row, col] == 16 * warp + lane // 4 + 8 * row
+        assert cols[thread, row, col] == 8 * (i // 4) + 2 * (lane % 4) + i % 2
+
+
+@pytest.mark.parametrize(
+    "spread", [Spread(2, 32, 1, turns=2, near=8), Spread(8, 12, 2, turns=2, near=3), Spread(4, 6, 2)]
+)
+def test_spreads_of_two_levels(spread: Spread) -> None:
+    """An owner for each element, and expressions that say the same as numbers."""
+    found = {
+        spread.element(lane, value): (lane, value) for lane in range(spread.lanes) for value in range(spread.values)
+    }
+    assert sorted(found) == list(range(spread.extent))
+    for element, (lane, value) in found.items():
+        assert spread.owner(element) == (lane, value)
+        own = replace(spread, lane=Const(lane))
+        assert evaluate(own.start + own.step(Const(value)), {}) == element
+
+
+# --- where it lies --------------------------------------------------------------------------------
+
+
+def test_swizzled_lines_hold_each_byte_once() -> None:
+    """Only parts of 16 bytes of a line change places, and eight lines have the same part in eight places."""
+    at = np.arange(4096)
+    moved = swizzled(at, LINE_BYTES)
+    assert sorted(moved.tolist()) == at.tolist()
+    assert (moved // LINE_BYTES == at // LINE_BYTES).all()
+    assert (moved % 16 == at % 16).all()
+    first = moved[0:1024:LINE_BYTES] % LINE_BYTES
+    assert sorted(first.tolist()) == list(range(0, LINE_BYTES, 16))
+    assert swizzled(np.array([3 * 128 + 2 * 16 + 5]), LINE_BYTES).tolist() == [3 * 128 + (2 ^ 3) * 16 + 5]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_descriptors_name_each_element_of_a_tile_once(turned: bool) -> None:
+    """All instructions along a line together; a step begins 32 bytes or sixteen lines after the one before."""
+    atom = WARPGROUP_ATOMS[0]
+    step, leading = (16 * LINE_BYTES, 64 * LINE_BYTES) if turned else (32, 16)
+    found = [places(atom, 128, turned, leading, 1024) + i * step for i in range(4)]
+    together = np.stack(found).ravel()
+    assert sorted(together.tolist()) == list(range(0, 128 * 64 * 2, 2))
+
+
+# --- what is printed ------------------------------------------------------------------------------
+
+
+def emitted(schedule: Schedule = WGMMA, spec: GemmSpec = SPEC) -> Source:
+    return driver.emit(spec, schedule, "cuda", SM_90A)
+
+
+def test_a_source_says_which_maps_its_host_makes() -> None:
+    """Rows of A in one box of K's depth; of a row-major B boxes of 64 columns; lines as they are stored."""
+    (entry,) = emitted().entry_points
+    a, b = entry.maps
+    assert (a.name, a.operand, a.dtype, a.box, a.pitch, a.swizzle) == ("a_map", "a", BF16, (128, 64), "lda", 128)
+    assert (b.operand, b.box, b.swizzle) == ("b", (64, 64), 128)
+    sizes = {"m": 3, "n": 5, "k": 7}
+    assert [(evaluate(x.lines, sizes), evaluate(x.length, sizes)) for x in (a, b)] == [(3, 7), (7, 5)]
+    kinds = {argument.name: argument.kind for argument in entry.arguments}
+    assert [name for name, kind in kinds.items() if kind == "map"] == ["a_map", "b_map"]
+    assert not {"a", "lda", "b", "ldb"} & set(kinds)
+    turned = emitted(spec=replace(SPEC, a_order="col", b_order="col")).entry_points[0].maps
+    assert [x.box for x in turned] == [(64, 64), (256, 64)]
+
+
+def test_shared_memory_begins_where_lines_may_swizzle() -> None:
+    """All of it is asked for at the launch, mbarriers behind the tiles, so that nothing of a fixed size lies before."""
+    source = emitted()
+    assert "extern __shared__ __align__(1024) unsigned char shared[];" in source.text
+    assert "\n    __shared__" not in source.text
+    tiles = 4 * (128 + 256) * 64 * 2
+    assert source.entry_points[0].dynamic_bytes == tiles + 2 * 4 * 8
+    assert source.alignment == 16
+    assert source.requires >= {"wgmma", "tensor_maps", "mbarrier"}
+
+
+def test_the_host_code_is_for_this_chip_alone() -> None:
+    text = emitted().text
+    assert "-gencode arch=compute_90a,code=sm_90a" in text
+    assert "make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 128, 64)" in text
+    assert driver.default_target(SPEC, WGMMA, "cuda").name == "sm_90a"
+    assert "wgmma" not in driver.emit(SPEC, defaults("mma"), "cuda", SM_90A).text
+
+
+EITHER: tuple[Order, Order] = ("row", "col")
+ORDERS = [replace(SPEC, a_order=a, b_order=b, dtype=t) for a, b, t in product(EITHER, EITHER, (BF16, F16))]
+
+
+@pytest.mark.parametrize("spec", ORDERS[1::3], ids=lambda s: f"{s.a_order}-{s.b_order}-{s.dtype}")
+def test_nvcc_takes_every_order(spec: GemmSpec, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    """Without warnings, among them that instructions had to wait for each other (C7510), and without spills."""
+    report = compiled(emitted(spec=spec), needs_tool("nvcc"), tmp_path)
+    assert "0 bytes spill stores" in report
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_instructions_of_the_main_loop(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    """Four matrix instructions between one wait for copies and one for instructions; nothing else multiplies."""
+    preset = presets.load(name)
+    compiled(emitted(preset.schedule, preset.spec), needs_tool("nvcc"), tmp_path)
+    command = [disassembler(), "-c", "kernel.cubin"]
+    listing = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    cols = preset.schedule.block_tile[1]
+    wanted = (f"HGMMA.64x{cols}x16.F32.BF16", "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR", "UTMALDG.2D", "PHASECHK")
+    found = [word for line in listing.splitlines() for word in wanted if word in line]
+    step = [wanted[4], wanted[1], *[wanted[0]] * 4, wanted[2]]
+    assert any(found[i : i + len(step)] == step for i in range(len(found))), found
+    boxes = preset.schedule.block_tile[1] // 64 + 1
+    assert (found.count(wanted[0]), found.count("UTMALDG.2D")) == (4, boxes)
+    assert listing.count("USETMAXREG") == (2 if preset.schedule.registers[0] else 0)
+
+
+def disassembler() -> str:
+    try:
+        return find("nvdisasm")
+    except ToolError as missing:
+        pytest.skip(str(missing))
+
+
+def compiled(source: Source, nvcc: str, folder: Path) -> str:
+    """What ptxas says."""
+    (folder / "kernel.cu").write_text(source.text)
+    flags = [
+        "-std=c++17",
+        "-O3",
+        "-gencode",
+        "arch=compute_90a,code=sm_90a",
+        "-Werror",
+        "all-warnings",
+        "-Xptxas",
+        "-v",
+    ]
+    command = [nvcc, *flags, "-Xcompiler", "-Wall,-Wextra,-Werror", "-cubin", "kernel.cu", "-o", "kernel.cubin"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stderr
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def refused(schedule: Schedule, spec: GemmSpec = SPEC, target: Target = SM_90A) -> str:
+    with pytest.raises(ScheduleError) as error:
+        driver.emit(spec, schedule, "cuda", target)
+    return "\n".join(error.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"registers": (240, 40)}, "are 66,560 of a block's 64,512 (168 for each of 384 work-items)"),
+        ({"registers": (230, 40)}, "no multiples of 8"),
+        ({"registers": (232, 40), "producers": 32}, "handed over by whole warpgroups"),
+        ({"registers": (0, 0), "producers": 64}, "use 128, a warpgroup, or 32, a warp"),
+        ({"tile": (4, 64)}, "256 sums of a work-item and 24 registers besides > 232"),
+        ({"tile": (2, 24), "c_width": 2}, "a block's 96 columns of B, row-major, copied by boxes of 64"),
+        ({"tile": (2, 80), "c_width": 2}, "a multiple of 64 up to 256"),
+        ({"tile": (3, 64)}, "no pairs of rows"),
+        ({"group": (40, 4)}, "not made of warpgroups of 32x4"),
+        ({"group": (256, 4)}, "1024 work-items and 128 producers > 1024"),
+        ({"k_step": 32}, "a line is 128 bytes of bfloat16: use k_step 64"),
+        ({"stages": 1}, "use 2 or more"),
+        ({"stages": 5}, "local memory 245,840 B > 232,448 B on this target: use 4 stages"),
+        ({"c_width": 16}, "use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"),
+        ({"tile": (2, 48), "c_width": 8}, "128x192 of C in runs of 8 can't be dealt out evenly to 256: use c_width 2"),
+        ({"split": 2}, "split means nothing to atom wgmma"),
+        ({"prefetch": True, "across": True}, "prefetch means nothing"),
+    ],
+    ids=str,
+)
+def test_schedules(changes: dict[str, object], said: str) -> None:
+    assert said in refused(replace(WGMMA, **changes))  # type: ignore[arg-type]
+
+
+def test_types_strides_and_targets() -> None:
+    assert "multiplies bfloat16, float16, not float32" in refused(WGMMA, GemmSpec())
+    assert "promise --ld-multiple 8, or use atom mma, which takes any" in refused(WGMMA, GemmSpec(dtype=F16))
+    assert "not of a batch" in refused(WGMMA, replace(SPEC, batched=True))
+    both = refused(replace(WGMMA, stages=1), target=TARGETS["sm_90"])
+    assert "lacks tensor_maps, wgmma: use target sm_90a" in both
+    assert "stages = 1" in both
+    assert "lacks tensor_maps, wgmma" in refused(WGMMA, target=TARGETS["sm_100"])
+    assert "producers means something to atom wgmma alone" in refused(Schedule(producers=32), GemmSpec(dtype=F32))

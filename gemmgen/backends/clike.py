@@ -21,7 +21,7 @@ from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
 from gemmgen.ir.stmt import Advance, Alloc, Block, Body, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import walk
+from gemmgen.ir.visit import idle_without, walk
 from gemmgen.spec import GemmSpec
 
 INDENT = "    "
@@ -172,6 +172,16 @@ class CLike(Expressions, ABC):
             return None
         alpha = scalars["alpha"]
         return self.expr(compare("==", alpha, number(0, alpha.dtype)))
+
+    def needed(self, kernel: Kernel) -> tuple[str, str] | None:
+        """The condition under which a launcher runs one of the kernels at all, and its contrary; None for always."""
+        if idle_without(kernel, Var("k")):
+            return "k > 0", "k < 1"
+        alpha = next((var for var in self.kernel.scalars if var.name == "alpha"), None)
+        if alpha is None or not kernel.lays_out:
+            return None
+        zero = number(0, alpha.dtype)
+        return self.expr(compare("!=", alpha, zero)), self.expr(compare("==", alpha, zero))
 
     # --- statements -------------------------------------------------------------------------------
 

@@ -172,7 +172,7 @@ class _Dpas(Plan):
             Fill(self.acc, number(0, self.sums)),
             Comment(f"Steps of {self.atom.depth} along K; both operands are packed in that order, with zeros past K."),
             *begin,
-            For(K0, zero, self.k, self.atom.depth, step),
+            *self.unless_zero((For(K0, zero, self.k, self.atom.depth, step),)),
             Comment(update_comment(self.spec)),
             Update(tile, self.acc, self.alpha, self.beta, SCALAR, steps=epilogue.steps(self)),
         )

@@ -36,7 +36,7 @@ from gemmgen.ir.stmt import (
     Store,
 )
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import walk
+from gemmgen.ir.visit import idle_without, walk
 from gemmgen.spec import GemmSpec
 
 INDENT = "    "
@@ -206,6 +206,16 @@ class CLike(Expressions, ABC):
             return None
         alpha = scalars["alpha"]
         return self.expr(compare("==", alpha, number(0, alpha.dtype)))
+
+    def needed(self, kernel: Kernel) -> tuple[str, str] | None:
+        """The condition under which a launcher runs one of the kernels at all, and its contrary; None for always."""
+        if idle_without(kernel, Var("k")):
+            return "k > 0", "k < 1"
+        alpha = next((var for var in self.kernel.scalars if var.name == "alpha"), None)
+        if alpha is None or not kernel.lays_out:
+            return None
+        zero = number(0, alpha.dtype)
+        return self.expr(compare("!=", alpha, zero)), self.expr(compare("==", alpha, zero))
 
     # --- statements -------------------------------------------------------------------------------
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.files import sections
 from gemmgen.backends.lines import fold_line, wrapped
-from gemmgen.ir.expr import Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Handover
-from gemmgen.ir.visit import idle_without, walk
+from gemmgen.ir.visit import walk
 from gemmgen.source import TensorMap, map_name, tensor_maps
 
 #: Where the functions stand that launchers call.
@@ -52,7 +51,8 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
     ]
     for i, printer in enumerate(printers):
         # CUDA refuses a grid of no blocks.
-        opening = "    if (k > 0) {" if idle_without(printer.kernel, Var("k")) else "    {"
+        needed = file.needed(printer.kernel)
+        opening = "    {" if needed is None else f"    if ({needed[0]}) {{"
         lines += [opening] if len(printers) > 1 else []
         inner = _launching(printer, last=i + 1 == len(printers))
         lines += [f"    {line}" for line in inner] if len(printers) > 1 else inner

@@ -19,7 +19,7 @@ from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Alloc, For, Move
-from gemmgen.ir.visit import idle_without, uses_calls, walk
+from gemmgen.ir.visit import uses_calls, walk
 
 #: Built-in ids -> how a work-item asks for them; SYCL counts dimensions from the slowest.
 IDS = {"group_id": "get_group", "local_id": "get_local_id"}
@@ -167,7 +167,7 @@ class Sycl(CLike):
             opening=wrapped(f"inline sycl::event {self.kernel.name}(", params),
             skips=self.no_product(),
             empty=" || ".join(f"{var.name} < 1" for var in self.kernel.extents),
-            steps=[printer.step(16) for printer in kernels],
+            steps=[{**printer.step(16), "needed": self.needed(printer.kernel)} for printer in kernels],
         )
         folded = (piece for line in text.splitlines() for piece in (fold_line(line) if "groups(" in line else [line]))
         return "\n".join(folded) + "\n"
@@ -183,7 +183,6 @@ class Sycl(CLike):
         return {
             "name": f"{namespace}::{self._own('kernel')}",
             "event": self._step or "product",
-            "idle": idle_without(self.kernel, Var("k")),
             "opening": wrapped(f"void {self.kernel.name}(", params),
             "dimensions": self._dimensions,
             "group": f"{one}{rows}, {cols}",

@@ -87,7 +87,7 @@ def _formulas(spec: GemmSpec) -> Notes:
 
 def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> Notes:
     """The schedule in words, and what a caller may rely on."""
-    unread = [("Unread", _unread(spec))]
+    unread = [("Unread", _unread(spec, schedule))]
     if spec.alpha == 0:
         alone = f"an element of C per {words.work_item}: A, B and the schedule have no part in it"
         return [("Schedule", [alone]), ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)), *unread]
@@ -122,9 +122,12 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     ]
 
 
-def _unread(spec: GemmSpec) -> list[str]:
+def _unread(spec: GemmSpec, schedule: Schedule) -> list[str]:
     """Which matrices are not touched, so that nothing in them spreads, NaN among it."""
     parts = []
+    if spec.alpha is None and spec.k is not None:
+        packs = schedule.atom == "dpas" or schedule.a.packed or schedule.b.packed
+        parts.append("A and B where alpha is 0" + (", by the kernel that multiplies" if packs else ""))
     if spec.alpha != 0 and spec.k is None:
         parts.append("A and B where k is 0" + (", which serves for alpha = 0 as well" if spec.alpha is None else ""))
     if spec.beta is None:

@@ -71,6 +71,12 @@ class Kernel:
         return self.given if self.layers is None else (*self.given, self.layers)
 
     @property
+    def lays_out(self) -> bool:
+        """Whether all that it does is to lay out A and B for the kernel that multiplies them."""
+        written = [p for p in self.matrices if p.writable]
+        return bool(written) and all(p.name in ("a_packed", "b_packed") for p in written)
+
+    @property
     def extents(self) -> tuple[Var, ...]:
         """Of those, the integers that must not be zero for anything to be there to do."""
         named = ("m", "n", "rows", "cols", *(() if self.layers is None else (self.layers.name,)))

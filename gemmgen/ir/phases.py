@@ -103,7 +103,7 @@ def runs(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], m
 
 
 def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], group: int) -> tuple[int, ...]:
-    """How far each loop goes whose bounds are known at the top of the kernel."""
+    """How far each loop goes whose bounds are known, at the top of the kernel or where all work-items go."""
     ids = place_of(group, grid)
     known: dict[str, int] = dict(sizes)
 
@@ -119,7 +119,7 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
         return as_int(map_expr(node, rewrite))
 
     lengths: list[int] = []
-    for stmt in kernel.body:
+    for stmt in walk(kernel.body):
         if isinstance(stmt, Let) and (number := value(stmt.value)) is not None:
             known[stmt.var.name] = number
         if isinstance(stmt, For):

@@ -155,14 +155,18 @@ class _Gemm(Plan):
         between = {x.name for x, _ in self.workspaces()}
         main = For(K0, self.k_start, self.k_stop, step, self._step(K0), exact=self.exact_k or has_rest)
         out: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
+        awaited = self.awaited(*(path.matrix for path in (self.a, self.b) if path.matrix.name in between))
+        say: Body = ()
         if has_rest:
             edge = "; at the edge of C there are none" if self.inside else ""
-            out.append(Comment(f"Whole steps of {step} along K{edge}."))
+            say = (Comment(f"Whole steps of {step} along K{edge}."),)
         elif not self.exact_k:
-            out.append(Comment("Along K; copies bring zeros for what lies past it."))
-        out += [*self.awaited(*(path.matrix for path in (self.a, self.b) if path.matrix.name in between)), main]
-        if has_rest:
-            out += self._rest()
+            say = (Comment("Along K; copies bring zeros for what lies past it."),)
+        along_k = (main, *self._rest()) if has_rest else (main,)
+        if self.asks_alpha:
+            out += [*awaited, *self.unless_zero((*say, *along_k))]
+        else:
+            out += [*say, *awaited, *along_k]
         if self.schedule.atomic and self.spec.beta != 1 and not self.packed:
             out += self.awaited(self.c)
         return (*out, *self._store())

@@ -171,7 +171,7 @@ class _Dpas(Plan):
             Fill(self.acc, number(0, self.sums)),
             Comment(f"Steps of {s.k_step} along K; both operands are packed in that order, with zeros past K."),
             *self._begin(),
-            For(K0, Const(0), self.k, s.k_step, self._step()),
+            *self.unless_zero((For(K0, Const(0), self.k, s.k_step, self._step()),)),
             Comment(update_comment(self.spec)),
             Update(tile, self.acc, self.alpha, self.beta, SCALAR, steps=epilogue.steps(self)),
         )

@@ -22,7 +22,7 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, ceil_div, compare, number
 from gemmgen.ir.meetings import Handover
-from gemmgen.ir.stmt import Advance, Body, Pipe, Registers, Sync, Tile
+from gemmgen.ir.stmt import Advance, Body, Comment, If, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, WIDE, line_atom
 from gemmgen.passes.positions import BATCH, BATCH_COUNT, LANE, SUM_COL, SUM_ROW, WARP_COL, Positions
@@ -90,6 +90,18 @@ class Plan(Positions):
         a_along_k = s.a.memory == "global" and not s.a.share and self.spec.a_order == "row"
         b_along_k = s.b.memory == "image" or (s.b.memory == "global" and self.spec.b_order == "col")
         return max(s.a.width if a_along_k else 1, s.b.width if b_along_k else 1)
+
+    @property
+    def asks_alpha(self) -> bool:
+        """Whether the kernel itself must see to it that A and B are not read where alpha is 0: K is no argument."""
+        return self.spec.k is not None and self.spec.alpha is None
+
+    def unless_zero(self, body: Body) -> Body:
+        """What is summed along K, where alpha is not zero; elsewhere A and B are not read."""
+        if not self.asks_alpha:
+            return body
+        say = Comment("Where alpha is zero, A and B are not read.")
+        return (say, If(compare("!=", self.alpha, number(0, self.sums)), body))
 
     # --- memory -----------------------------------------------------------------------------------
 

@@ -124,13 +124,13 @@ def interpret(
     program = kernel if isinstance(kernel, Program) else Program((kernel,))
     (m, k), n = problem.a.shape, problem.b.shape[1]
     known: dict[str, int | complex | Matrix] = {"m": m, "n": n, "k": k, "alpha": problem.alpha, "beta": problem.beta}
-    known |= more
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
     matrices = (("a", problem.a, spec.a_order), ("b", problem.b, spec.b_order), ("c", problem.c, spec.c_order))
     for name, matrix, order in matrices:
         memory = stored(matrix, order, 0 if name in images else padding(matrix, order, pad, spec))
         known[f"ld{name}"] = memory.shape[1]
         known[name] = memory if name in images else memory.reshape(-1)
+    known |= more
     for workspace in program.workspaces:
         own = numpy_dtype(workspace.dtype)
         elements = evaluate(workspace.elements, {"m": m, "n": n, "k": k})

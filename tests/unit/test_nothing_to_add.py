@@ -29,9 +29,10 @@ UNREAD = "// Unread     "
     [
         (GemmSpec(), "A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0"),
         (GemmSpec(alpha=2.0, beta=1.0), "A and B where k is 0"),
-        (GemmSpec(k=8), "C where beta is 0"),
+        (GemmSpec(k=8), "A and B where alpha is 0; C where beta is 0"),
         (GemmSpec(alpha=0.0), "C where beta is 0"),
-        (GemmSpec(k=8, beta=1.0), None),
+        (GemmSpec(k=8, beta=1.0), "A and B where alpha is 0"),
+        (GemmSpec(k=8, alpha=2.0, beta=1.0), None),
     ],
 )
 def test_the_head_comment_says_what_is_not_read(spec: GemmSpec, line: str | None) -> None:
@@ -68,6 +69,24 @@ def test_a_kernel_that_packs_has_no_groups_without_depth() -> None:
     assert sycl.index("if (k < 1) {") < sycl.index("pack_kernel>")
 
 
+def test_where_k_is_folded_the_kernel_asks_for_alpha() -> None:
+    """And a launcher leaves out the kernel that packs; constant bounds stay."""
+    text = driver.emit(GemmSpec(k=32), PACKED).text
+    assert UNREAD + "A and B where alpha is 0, by the kernel that multiplies; C where beta is 0" in text
+    assert text.count("    // Where alpha is zero, A and B are not read.\n    if (alpha != 0.0f) {\n") == 1
+    assert "k0 < 32; k0 += 8" in text
+    cuda, sycl = (driver.emit(GemmSpec(k=32), PACKED, backend).text for backend in ("cuda", "sycl"))
+    assert "    if (alpha != 0.0f) {\n        const dim3 grid(" in cuda
+    assert "        if (alpha == 0.0f) {\n            return; // there is nothing to lay out\n" in sycl
+    for text in (driver.emit(GemmSpec(k=32, alpha=1.5), PACKED, x).text for x in ("opencl", "cuda", "sycl")):
+        assert "alpha" not in text.split("\n\n", 1)[1]
+    # By vectors of its own a work-item sums nothing then.
+    assert (
+        "const int k_end = alpha == 0.0f ? 0 : 32;"
+        in driver.emit(GemmSpec(k=32), presets.load("cpu_6x64").schedule).text
+    )
+
+
 def test_what_leaves_nothing_to_do_is_refused() -> None:
     with pytest.raises(SpecError, match="alpha = 0 and beta = 1 leave C as it is"):
         GemmSpec(alpha=0.0, beta=1.0)
@@ -84,9 +103,11 @@ def test_alpha_of_zero_is_a_kernel_of_c_alone() -> None:
 
 
 def test_compilers_take_it_without_warnings(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
-    for name, spec in (("f", GemmSpec(alpha=0.0)), ("b", GemmSpec(alpha=0.0, beta=0.0, batched=True))):
+    zero = GemmSpec(dtype=C64, alpha=0.0)
+    cases = [("f", zero, NAIVE), ("b", replace(zero, beta=0.0, batched=True), NAIVE), ("k", GemmSpec(k=19), PACKED)]
+    for name, spec, schedule in cases:
         file = tmp_path / f"{name}.cu"
-        file.write_text(driver.emit(replace(spec, dtype=C64), NAIVE, "cuda").text)
+        file.write_text(driver.emit(spec, schedule, "cuda").text)
         flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-cubin", "-o", str(tmp_path / "x.cubin")]
         result = subprocess.run([needs_tool("nvcc"), *flags, str(file)], capture_output=True, text=True)
         assert result.returncode == 0, result.stderr

@@ -158,7 +158,8 @@ def _costs(kernel: Kernel, spec: GemmSpec) -> _Costs:
     for stmt, times in _repeated(main.body, 1):
         match stmt:
             case Stage(dst, src):
-                share = src.rows * src.cols / work_items
+                roles = None if dst.pipe is None else dst.pipe.roles
+                share = src.rows * src.cols / (work_items if roles is None else roles.consumers)
                 how = f"{'vectors of ' + str(stmt.width) if stmt.width > 1 else 'single loads'}, the group together"
                 loads = share / stmt.width
                 if src.buffer.box is not None:

@@ -44,7 +44,7 @@ def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, sizes: o
 
 @pytest.mark.parametrize("spec", list(layouts(SPEC)), ids=lambda s: f"{s.a_order}-{s.b_order}-{s.c_order}")
 def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
-    check(spec, small(c_width=8 if spec.c_order == "row" else 1), rng)
+    check(spec, small(c_width=8 if spec.c_order == "row" else 1), rng, SIZES[:2])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
     ids=["two slots", "five slots", "a warp copies", "two turns", "two turns of two", "three warpgroups"],
 )
 def test_rings_and_roles(changes: dict[str, object], rng: np.random.Generator) -> None:
-    check(SPEC, small(**changes), rng, SIZES[1:])
+    check(SPEC, small(**changes), rng, SIZES[3:])
 
 
 @pytest.mark.parametrize("order", ["row", "col"])

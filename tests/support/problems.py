@@ -107,7 +107,7 @@ def stored(matrix: Matrix, order: Order, pad: int) -> Matrix:
 
 def padding(matrix: Matrix, order: Order, pad: int, spec: GemmSpec) -> int:
     """By how much lines are longer than they need be, so that the spec's promise is kept."""
-    length: int = matrix.shape[1 if order == "row" else 0]
+    length = int(matrix.shape[1 if order == "row" else 0])
     return pad + -(length + pad) % spec.ld_multiple
 
 

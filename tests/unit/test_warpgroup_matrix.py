@@ -143,7 +143,7 @@ EITHER: tuple[Order, Order] = ("row", "col")
 ORDERS = [replace(SPEC, a_order=a, b_order=b, dtype=t) for a, b, t in product(EITHER, EITHER, (BF16, F16))]
 
 
-@pytest.mark.parametrize("spec", ORDERS[1::3], ids=lambda s: f"{s.a_order}-{s.b_order}-{s.dtype}")
+@pytest.mark.parametrize("spec", ORDERS[3::4], ids=lambda s: f"{s.a_order}-{s.b_order}-{s.dtype}")
 def test_nvcc_takes_every_order(spec: GemmSpec, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     """Without warnings, among them that instructions had to wait for each other (C7510), and without spills."""
     report = compiled(emitted(spec=spec), needs_tool("nvcc"), tmp_path)

@@ -207,6 +207,15 @@ class CLike(Expressions, ABC):
         alpha = scalars["alpha"]
         return self.expr(compare("==", alpha, number(0, alpha.dtype)))
 
+    def reads_operands(self) -> str | None:
+        """The condition under which A and B are read; None for always, as far as a launcher can know."""
+        scalars = {var.name: var for var in self.kernel.scalars}
+        if "k" in scalars:
+            return "k > 0"
+        if (alpha := scalars.get("alpha")) is None:
+            return None
+        return self.expr(compare("!=", alpha, number(0, alpha.dtype)))
+
     def needed(self, kernel: Kernel) -> tuple[str, str] | None:
         """The condition under which a launcher runs one of the kernels at all, and its contrary; None for always."""
         if idle_without(kernel, Var("k")):

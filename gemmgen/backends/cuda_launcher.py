@@ -54,13 +54,13 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
         needed = file.needed(printer.kernel)
         opening = "    {" if needed is None else f"    if ({needed[0]}) {{"
         lines += [opening] if len(printers) > 1 else []
-        inner = _launching(printer, last=i + 1 == len(printers))
+        inner = _launching(printer, file, last=i + 1 == len(printers))
         lines += [f"    {line}" for line in inner] if len(printers) > 1 else inner
         lines += ["    }"] if len(printers) > 1 else []
     return "\n".join([*lines, "}", "#endif"]) + "\n"
 
 
-def _launching(printer: CLike, last: bool) -> list[str]:
+def _launching(printer: CLike, file: CLike, last: bool) -> list[str]:
     """The statements that launch a kernel, and end the function with what came of it."""
     kernel = printer.kernel
     rows, cols = kernel.group
@@ -76,7 +76,7 @@ def _launching(printer: CLike, last: bool) -> list[str]:
             f"    {taken} cudaGetLastError();",
         ]
     return [
-        *(line for tensor_map in tensor_maps(kernel) for line in _made(tensor_map, printer)),
+        *(line for tensor_map in tensor_maps(kernel) for line in _made(tensor_map, printer, file)),
         *_permission(printer),
         f"    const dim3 grid({grid(printer)});",
         f"    const dim3 block({cols}, {rows});",
@@ -100,15 +100,16 @@ def _early(printer: CLike) -> list[str]:
     ]
 
 
-def _made(tensor_map: TensorMap, printer: CLike) -> list[str]:
-    """The statements that make a map. Of no elements there is none, and no copy."""
+def _made(tensor_map: TensorMap, printer: CLike, file: CLike) -> list[str]:
+    """The statements that make a map. Where nothing is read there is none, and no copy."""
     lines, length = map(printer.expr, (tensor_map.lines, tensor_map.length))
     name, dtype, (high, wide) = tensor_map.name, tensor_map.dtype, tensor_map.box
     call = f"make_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{dtype.name.upper()}, {dtype.size}, {tensor_map.operand}, "
     call += f"{lines}, {length}, {tensor_map.pitch}, {high}, {wide})"
+    read = file.reads_operands()
     return [
         f"    CUtensorMap {name} = {{}};",
-        *fold_line(f"    const cudaError_t {name}_made = k > 0 ? {call} : cudaSuccess;"),
+        *fold_line(f"    const cudaError_t {name}_made = {f'{read} ? {call} : cudaSuccess' if read else call};"),
         f"    if ({name}_made != cudaSuccess) {{",
         f"        return {name}_made;",
         "    }",

@@ -20,7 +20,7 @@ from gemmgen.ir.atoms import (
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32, I64, DType
-from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, ceil_div, compare, number
+from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, ceil_div, compare, number, select
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.stmt import Advance, Body, Comment, If, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
@@ -102,6 +102,12 @@ class Plan(Positions):
             return body
         say = Comment("Where alpha is zero, A and B are not read.")
         return (say, If(compare("!=", self.alpha, number(0, self.sums)), body))
+
+    def end_unless_zero(self, begin: Expr, end: Expr) -> Expr:
+        """Where the sum ends: where alpha is zero, with its beginning, so that A and B are not read."""
+        if not self.asks_alpha:
+            return end
+        return select(compare("==", self.alpha, number(0, self.sums)), begin, end)
 
     # --- memory -----------------------------------------------------------------------------------
 

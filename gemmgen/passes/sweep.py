@@ -111,12 +111,6 @@ class _Sweep(Plan):
         """Where the sum ends."""
         return K_END if self.asks_alpha else super().k_end
 
-    def _unless_zero(self, begin: Expr, end: Expr) -> Expr:
-        """Where the sum ends: where alpha is zero, with its beginning, so that A and B are not read."""
-        if not self.asks_alpha:
-            return end
-        return select(compare("==", self.alpha, number(0, self.sums)), begin, end)
-
     def _where(self) -> Body:
         """This work-item's block of C: an even share of all tiles."""
         down, across = self._groups
@@ -142,10 +136,10 @@ class _Sweep(Plan):
             lets += [
                 Let(K_PART, ceil_div(self.k, self.schedule.split)),
                 Let(K_BEGIN, PART * K_PART),
-                Let(K_END, self._unless_zero(K_BEGIN, minimum(self.k, K_BEGIN + K_PART))),
+                Let(K_END, self.end_unless_zero(K_BEGIN, minimum(self.k, K_BEGIN + K_PART))),
             ]
         elif self.asks_alpha:
-            lets.append(Let(K_END, self._unless_zero(Const(0), self.k)))
+            lets.append(Let(K_END, self.end_unless_zero(Const(0), self.k)))
         return tuple(lets)
 
     # --- the product --------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Var, number
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.meetings import Barrier, Roles
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Pipe, PipeOp, Stage, Tile, TileMma, Update
+from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Let, Pipe, PipeOp, Stage, Tile, TileMma, Update
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.plan import Plan, update_comment
-from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, ROW0
+from gemmgen.passes.positions import COL0, K0, K_END, LOCAL_COL, LOCAL_ROW, ROW0
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.warpgroup_checks import SUM_PAD
 from gemmgen.schedule import Schedule
@@ -130,19 +130,20 @@ class _Warpgroups(Plan):
         return (
             Alloc(self.acc.buffer),
             Fill(self.acc, number(0, self.sums)),
-            For(K0, self.k_start, self.k_stop, s.k_step, step, exact=self.exact_k),
+            For(K0, self.k_start, K_END if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
             *((comment, store) if direct else by_local_memory(self, say, Const(0), comment, store, meet)),
         )
 
     def kernel(self) -> Kernel:
         """All of it."""
+        ends = (Let(K_END, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
         tiles = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
         matrices = (self.boxed("a"), self.pitch("a"), self.boxed("b"), self.pitch("b"))
         params = (self.m, self.n, self.k, self.alpha, *matrices, self.beta, self.c, self.pitch("c"))
         return Kernel(
             name=self.name,
             params=tuple(p for p in (*params, *epilogue.parameters(self)) if isinstance(p, Buffer | Var)),
-            body=(*self.positions(), *tiles, *self._product()),
+            body=(*self.positions(), *ends, *tiles, *self._product()),
             group=self.schedule.all_work_items,
             grid=self.grid(),
             sub_group=self.atom.lanes,

@@ -104,11 +104,13 @@ def test_alpha_of_zero_is_a_kernel_of_c_alone() -> None:
 
 def test_compilers_take_it_without_warnings(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     zero = GemmSpec(dtype=C64, alpha=0.0)
+    boxes = presets.load("wgmma_64x128_s6")
     cases = [("f", zero, NAIVE), ("b", replace(zero, beta=0.0, batched=True), NAIVE), ("k", GemmSpec(k=19), PACKED)]
+    cases += [("w", replace(boxes.spec, k=64), boxes.schedule)]
     for name, spec, schedule in cases:
         file = tmp_path / f"{name}.cu"
         file.write_text(driver.emit(spec, schedule, "cuda").text)
-        flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-cubin", "-o", str(tmp_path / "x.cubin")]
+        flags = ["-std=c++17", "-arch=sm_90a", "-Werror", "all-warnings", "-cubin", "-o", str(tmp_path / "x.cubin")]
         result = subprocess.run([needs_tool("nvcc"), *flags, str(file)], capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
 

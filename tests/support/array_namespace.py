@@ -51,9 +51,7 @@ def tensordot(x1: Array, x2: Array, /, *, axes: int | tuple[Sequence[int], Seque
     else:
         first, second = (tuple(i % x.ndim for i in each) for x, each in zip((x1, x2), axes, strict=True))
     if [x1.shape[i] for i in first] != [x2.shape[i] for i in second]:
-        raise ValueError(
-            f"shapes {x1.shape} and {x2.shape} differ along axes {first} and {second}: give as many elements"
-        )
+        raise ValueError(f"shapes {x1.shape} and {x2.shape} differ along axes {first} and {second}: pass others")
     space = _space(x1)
     kept1, kept2 = ([i for i in range(x.ndim) if i not in own] for x, own in ((x1, first), (x2, second)))
     shape = tuple(x1.shape[i] for i in kept1) + tuple(x2.shape[i] for i in kept2)

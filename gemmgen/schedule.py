@@ -221,6 +221,12 @@ class Schedule:
         follows = self.by_warps and not operand.packed
         return replace(operand, transposed=order == "col") if follows else operand
 
+    def read_order(self, name: str, order: str) -> Literal["row", "col"]:
+        """How the product reads A or B: as the matrix lies, `order`, or as it is laid out before."""
+        operand = self.a if name == "a" else self.b
+        turned = operand.transposed if operand.packed else order == "col"
+        return "col" if turned else "row"
+
     def slug(self) -> str:
         """The kernel's name: the one given, or METHOD_RxC_hxw and what departs from the method's defaults."""
         from gemmgen.methods import slug  # methods are written in terms of schedules

@@ -87,8 +87,8 @@ class Plan(Positions):
             return s.k_step
         if s.b_step:
             return s.b_step
-        a_along_k = s.a.memory == "global" and not s.a.share and self.spec.a_order == "row"
-        b_along_k = s.b.memory == "image" or (s.b.memory == "global" and self.spec.b_order == "col")
+        a_along_k = s.a.memory == "global" and not s.a.share and not self.is_transposed("a")
+        b_along_k = s.b.memory == "image" or (s.b.memory == "global" and self.is_transposed("b"))
         return max(s.a.width if a_along_k else 1, s.b.width if b_along_k else 1)
 
     @property
@@ -139,9 +139,8 @@ class Plan(Positions):
 
     def is_transposed(self, name: str) -> bool:
         """Whether the product reads an operand by columns."""
-        operand = {"a": self.schedule.a, "b": self.schedule.b}[name]
         order = {"a": self.spec.a_order, "b": self.spec.b_order}[name]
-        return operand.transposed if operand.packed else order == "col"
+        return self.schedule.read_order(name, order) == "col"
 
     def source(self, name: str) -> Buffer:
         """An operand as the product reads it."""

@@ -46,8 +46,8 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _warp(schedule)
         problems += _slices(spec, schedule)
         problems += _blocks(spec, schedule, target)
-        problems += _operand("a", schedule.a, spec.a_order, schedule, target)
-        problems += _operand("b", schedule.b, spec.b_order, schedule, target)
+        problems += _operand("a", schedule.a, schedule.read_order("a", spec.a_order), schedule, target)
+        problems += _operand("b", schedule.b, schedule.read_order("b", spec.b_order), schedule, target)
         problems += _pipeline(schedule)
         problems += alignment_problems(schedule, target)
         problems += _async(schedule, target)
@@ -347,8 +347,9 @@ def _mbarrier(s: Schedule, target: Target) -> Iterator[str]:
 
 def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Loads along K of different widths, and schedules that keep single steps of K in registers."""
-    a = s.a.width if s.a.memory == "global" and not s.a.share and spec.a_order == "row" else 1
-    along_k = s.b.memory == "image" or (s.b.memory == "global" and spec.b_order == "col" and not s.b.block)
+    orders = s.read_order("a", spec.a_order), s.read_order("b", spec.b_order)
+    a = s.a.width if s.a.memory == "global" and not s.a.share and orders[0] == "row" else 1
+    along_k = s.b.memory == "image" or (s.b.memory == "global" and orders[1] == "col" and not s.b.block)
     b = s.b.width if along_k else 1
     deep = max(a, b)
     if s.k_step // s.slices % deep:

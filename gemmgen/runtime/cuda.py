@@ -173,6 +173,11 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         import cupy
 
         self._expect("gemm")
+        if self.source.spec.listed:
+            raise SpecError(
+                "each call copies the addresses of listed matrices to the GPU, which no graph holds: "
+                "time a batch whose matrices lie a stride apart"
+            )
         request = self._request(a, b, c, alpha, beta, operands)
         out = self._serving(request)._run(request, Place())[0] if c is None else c
         request = self._request(a, b, out, alpha, beta, operands)

@@ -917,7 +917,7 @@ __attribute__((weak)) void xerbla_(const char *routine, const int *parameter, si
 __attribute__((weak)) void cblas_xerbla(int parameter, const char *routine, const char *format, ...)
 {
     // M and N, A and B change places in the product of the transposed matrices.
-    static const int swapped[] = {[4] = 5, [5] = 4, [9] = 11, [11] = 9};
+    static const int swapped[] = {[4] = 5, [5] = 4, [8] = 10, [9] = 11, [10] = 8, [11] = 9};
     if (RowMajorStrg && parameter < 12 && swapped[parameter] != 0) {
         parameter = swapped[parameter];
     }
@@ -989,9 +989,28 @@ static int gemm(const struct type *type, char transa, char transb, int m, int n,
         return 13;
     }
 
-    const bool is_zero = k == 0 || type->equals(alpha, 0);
-    if (m == 0 || n == 0 || (is_zero && type->equals(beta, 1))) {
+    if (m == 0 || n == 0) {
         return 0;
+    }
+    // What is read or written must be somewhere.
+    if (alpha == NULL) {
+        return 6;
+    }
+    if (beta == NULL) {
+        return 11;
+    }
+    const bool is_zero = k == 0 || type->equals(alpha, 0);
+    if (is_zero && type->equals(beta, 1)) {
+        return 0;
+    }
+    if (a == NULL && !is_zero) {
+        return 7;
+    }
+    if (b == NULL && !is_zero) {
+        return 9;
+    }
+    if (c == NULL) {
+        return 12;
     }
     // Column by column is row by row of the transposed matrices: C^T = op(B)^T * op(A)^T.
     const struct product product = {
@@ -1054,6 +1073,18 @@ static void fortran_gemm(const struct type *type, const char *transa, const char
                          const void *a, const int *lda, const void *b, const int *ldb,
                          const void *beta, void *c, const int *ldc)
 {
+    const struct {
+        const void *at;
+        int parameter;
+    } read[] = {
+        {transa, 1}, {transb, 2}, {m, 3}, {n, 4}, {k, 5}, {lda, 8}, {ldb, 10}, {ldc, 13},
+    };
+    for (size_t i = 0; i < sizeof read / sizeof read[0]; ++i) {
+        if (read[i].at == NULL) {
+            xerbla_(type->fortran_name, &read[i].parameter, strlen(type->fortran_name));
+            return;
+        }
+    }
     const int wrong =
         gemm(type, *transa, *transb, *m, *n, *k, alpha, a, *lda, b, *ldb, beta, c, *ldc);
     if (wrong != 0) {

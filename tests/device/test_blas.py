@@ -158,6 +158,38 @@ def test_wrong_parameters_are_told_in_order_and_return(library: Path) -> None:
     ]
 
 
+def test_nonsense_is_told_and_returns(library: Path) -> None:
+    """Sizes below 0, lines too short, enums of nothing, no addresses: no device is needed to say so."""
+    said = call("nonsense", library).splitlines()
+    assert len(said) > 1000
+    assert all(re.match(r"gemmgen_blas: parameter \d+ of cblas_[sdcz]gemm has an illegal value", line) for line in said)
+
+
+def test_addresses_of_nothing_are_told_by_their_parameter(library: Path) -> None:
+    told = re.findall(r"parameter (\d+) of (\w+)", call("nulls", library, GEMMGEN_BLAS_SMALL="1e9"))
+    assert told == [*((n, "cblas_dgemm") for n in ("8", "10", "13")), *((str(n), "DGEMM") for n in range(1, 14))]
+
+
+@needs_intel
+@pytest.mark.parametrize("device", [True, False], ids=["device", "loops"])
+def test_lines_that_lie_far_apart(library: Path, device: bool) -> None:
+    said = call("far_lines", library, **on_cpu(**({} if device else {"GEMMGEN_BLAS_OPENCL": "/nowhere.so"})))
+    assert ("loops" in said) != device
+
+
+@needs_intel
+def test_wrong_calls_and_right_ones_at_once(library: Path) -> None:
+    said = call("nonsense_in_threads", library, **on_cpu())
+    assert said.count("illegal value") == 2 * 16 and "loops" not in said
+
+
+@needs_intel
+def test_forks_before_the_first_product_and_amid_others(library: Path) -> None:
+    """A child from before the device was opened has one of its own; one that comes later computes by loops."""
+    assert "loops" not in call("fork_first", library, **on_cpu())
+    assert "dgemm_nn" in call("fork_amid_threads", library, **on_cpu())
+
+
 RACING = """
 #include <pthread.h>
 #include <stdio.h>

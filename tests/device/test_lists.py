@@ -22,6 +22,7 @@ from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
 from tests.support import sycl
+from tests.support.cuda import why_no_gpu
 from tests.support.problems import Matrix
 
 LISTED = GemmSpec(batched=True, listed=True)
@@ -133,6 +134,25 @@ def test_a_residual_for_each_product(rng: np.random.Generator) -> None:
 def test_opencl_has_no_addresses() -> None:
     with pytest.raises(ScheduleError, match=r"launch a kernel for each, as gemmgen\.gemm does"):
         gemmgen.compile(LISTED, "naive", backend="opencl")
+
+
+@pytest.mark.skipif(why_no_gpu() is not None, reason=str(why_no_gpu()))
+@pytest.mark.parametrize("name", ["naive", "smem_8x8_double", "async_8x8_16x16"])
+def test_lists_on_a_gpu(name: str, rng: np.random.Generator) -> None:
+    """By compiled kernels, their twins among them, and by gemm; not run yet."""
+    import cupy
+
+    a, b, c = (drawn(rng, rows, cols) for rows, cols in ((64, 48), (48, 128), (64, 128)))
+    there = [[cupy.asarray(np.ascontiguousarray(x)) for x in each] for each in (a, b, c)]
+    kernel = gemmgen.compile(LISTED, name, backend="cuda")
+    assert kernel(*there, alpha=2, beta=-1) is there[2]
+    for left, right, old, result in zip(a, b, c, there[2], strict=True):
+        check(left, right, old, 2, -1, result.get())
+    stack = kernel(there[0], there[1][0])
+    assert stack.shape == (3, 64, 128)
+    gemmgen.gemm(there[0], there[1], there[2])
+    for left, right, result in zip(a, b, there[2], strict=True):
+        check(left, right, None, 1, 0, result.get())
 
 
 # --- what is wrong with lists ---------------------------------------------------------------------

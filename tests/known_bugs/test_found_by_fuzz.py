@@ -18,7 +18,7 @@ from gemmgen.ir.dtypes import I8, I64, DType
 from gemmgen.oracle import answer
 from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.device.naive import DEVICES
 from tests.support import sycl
 
@@ -58,6 +58,16 @@ def test_what_is_too_large_on_the_way_is_no_error(far: float) -> None:
     silu = answer(replace(spec, epilogue=("silu",)), (np.full((1, 1), -90, np.float32), one, None))
     assert silu.holds(np.full((1, 1), -0.0, np.float32)).all()
     assert not silu.holds(np.full((1, 1), -1e-30, np.float32)).any()
+
+
+@pytest.mark.parametrize(("a_order", "b_order"), [("col", "row"), ("row", "col"), ("col", "col")])
+def test_packed_operands_are_read_as_if_they_lay_as_before(a_order: Order, b_order: Order) -> None:
+    """A's load along K was as deep as it would be of A by columns, one element: no load of four was made of that."""
+    packed = Operand(width=4, packed=True)
+    spec = GemmSpec(a_order=a_order, b_order=b_order)
+    schedule = Schedule((4, 4), (4, 4), run=(4, 4), k_step=32, a=packed, b=packed)
+    check(Case(spec, schedule, (9, 10, 35), "sycl", "sycl"), Place.named("sycl", "sycl"))
+    check(Case(spec, replace(schedule, slices=8), (9, 10, 35), "sycl", "sycl"), Place.named("sycl", "sycl"))
 
 
 def test_a_function_of_a_number_alone() -> None:

@@ -6,10 +6,11 @@ It stands in for a user's own: ctypes knows neither gemmgen nor OpenCL.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ NUMBERS = {"N": 111, "T": 112, "C": 113}
 ROW, COLUMN = 101, 102
 #: What lies between C's lines, and must stay there.
 PADDING = -777.0
+#: Linux' MAP_NORESERVE, which the module mmap does not name: memory of which little will be used.
+NO_RESERVE = 0x4000
 
 
 class Call(NamedTuple):
@@ -239,7 +242,121 @@ def wrong(library: ctypes.CDLL) -> None:
     assert np.all(c == 3)
 
 
-TASKS = {task.__name__: task for task in (everything, complex_numbers, few, pair, real, threads, fork, wrong)}
+def raw(library: ctypes.CDLL, letter: str, layout: int, ops: tuple[int, int], values: Sequence[int | None]) -> None:
+    """A call of the CBLAS with m, n, k, lda, ldb, ldc and the addresses of A, B and C as they are given."""
+    m, n, k, lda, ldb, ldc = (ctypes.c_int(x or 0) for x in values[:6])
+    a, b, c = (ctypes.c_void_p(x) for x in values[6:9])
+    ints = [ctypes.c_int(x) for x in (layout, *ops)]
+    held = np.array([1.0, 0.5]).astype(TYPES[letter])
+    reals = {"s": ctypes.c_float, "d": ctypes.c_double}
+    alpha, beta = (
+        reals[letter](x.real) if letter in reals else ctypes.c_void_p(held[i:].ctypes.data) for i, x in enumerate(held)
+    )
+    getattr(library, f"cblas_{letter}gemm")(*ints, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+
+
+def nonsense(library: ctypes.CDLL) -> None:
+    """Each parameter wrong by itself, and many at once at random: each call returns, and C stays as it is."""
+    rng = np.random.default_rng(10)
+    least, most = -(2**31), 2**31 - 1
+    for letter, layout in product(TYPES, (ROW, COLUMN)):
+        one, c = np.ones((4, 4), TYPES[letter]), np.full((4, 4), 3, TYPES[letter])
+        a, kept = one.ctypes.data, c.ctypes.data
+        good: list[int | None] = [4, 4, 4, 4, 4, 4, a, a, kept]
+        for at, bad in product(range(9), (least, -1, 3, 0, None)):
+            if (at < 3 and bad not in (least, -1)) or (3 <= at < 6 and bad is None) or (at >= 6 and bad is not None):
+                continue
+            raw(library, letter, layout, (111, 111), [*good[:at], bad, *good[at + 1 :]])
+        for enums in ((0, 111, 111), (layout, 0, 111), (layout, 111, most), (-1, -1, -1), (least, 111, 112)):
+            raw(library, letter, enums[0], enums[1:], good)
+        for _ in range(200):
+            # Nothing that could pass: sizes below 0 among others, lines of 0, and no matrices.
+            sizes = [int(x) for x in rng.choice([least, -1, 0, 1, 5, most], 6)]
+            sizes[int(rng.integers(0, 3))] = int(rng.choice([least, -1]))
+            raw(library, letter, int(rng.choice([ROW, COLUMN, 7])), (111, 112), [*sizes, None, None, None])
+        # As much as an integer says, of a C that has nothing.
+        for m, n in ((0, most), (most, 0), (0, 0)):
+            raw(library, letter, layout, (111, 111), [m, n, most, most, most, most, None, None, None])
+        assert np.all(c == 3), letter
+
+
+def nulls(library: ctypes.CDLL) -> None:
+    """Addresses of nothing where something would be read or written, by Fortran's symbols as well; one by one."""
+    one, c = np.ones((4, 4)), np.full((4, 4), 3.0)
+    for at in range(6, 9):
+        good: list[int | None] = [4, 4, 4, 4, 4, 4, one.ctypes.data, one.ctypes.data, c.ctypes.data]
+        raw(library, "d", ROW, (111, 111), [*good[:at], None, *good[at + 1 :]])
+    n, scale = ctypes.byref(ctypes.c_int(4)), ctypes.byref(ctypes.c_double(1))
+    a, b, to = (ctypes.c_void_p(x.ctypes.data) for x in (one, one, c))
+    given: list[Any] = [ctypes.c_char_p(b"N"), ctypes.c_char_p(b"N"), n, n, n, scale, a, n, b, n, scale, to, n]
+    for at in range(len(given)):
+        library.dgemm_(*given[:at], None, *given[at + 1 :])
+    assert np.all(c == 3)
+    zeros = [ctypes.c_void_p(None)] * 2
+    library.dgemm_(*given[:5], ctypes.byref(ctypes.c_double(0)), zeros[0], n, zeros[1], n, scale, to, n)
+    assert np.all(c == 3), "with alpha 0 neither A nor B is read, so that they may be anywhere"
+
+
+def far_lines(library: ctypes.CDLL) -> None:
+    """Lines further apart than 32-bit places reach, in memory of which little is there."""
+    far, k = 2**29 + 5, 3
+    with mmap.mmap(-1, 4 * (2 * far + k), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE) as memory:
+        a = np.frombuffer(memory, np.float32)[: 2 * far + k]
+        for line in range(3):
+            a[line * far :][:k] = line + 1
+        b, c = np.ones((k, 2), np.float32), np.full((3, 2), np.nan, np.float32)
+        invoke(library, Call("s", sizes=(3, 2, k), alpha=1.0), a, far, b, 2, c, 2)
+        assert np.array_equal(c, [[3, 3], [6, 6], [9, 9]]), c
+        del a
+
+
+def nonsense_in_threads(library: ctypes.CDLL) -> None:
+    """Wrong calls and right ones at once."""
+    workers = [threading.Thread(target=task, args=(library,)) for task in (nulls, threads, nulls, threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def fork_first(library: ctypes.CDLL) -> None:
+    """Loaded, but not called yet: both sides of a fork have a device of their own."""
+    rng, call = np.random.default_rng(11), Call("s", sizes=(40, 41, 42))
+    child = os.fork()
+    if child == 0:
+        try:
+            check(library, call, rng)
+        except BaseException:  # noqa: BLE001  (the parent learns of it by the exit code)
+            os._exit(1)
+        os._exit(0)
+    check(library, call, rng)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def fork_amid_threads(library: ctypes.CDLL) -> None:
+    """While others multiply: children compute, and the others go on."""
+    rng, call = np.random.default_rng(12), Call("d", sizes=(16, 16, 16))
+    worker = threading.Thread(target=threads, args=(library,))
+    worker.start()
+    for _ in range(5):
+        child = os.fork()
+        if child == 0:
+            try:
+                check(library, call, rng)
+            except BaseException:  # noqa: BLE001  (the parent learns of it by the exit code)
+                os._exit(1)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    worker.join()
+
+
+TASKS = {
+    task.__name__: task
+    for task in (
+        *(everything, complex_numbers, few, pair, real, threads, fork, wrong),
+        *(nonsense, nulls, far_lines, nonsense_in_threads, fork_first, fork_amid_threads),
+    )
+}
 
 if __name__ == "__main__":
     TASKS[sys.argv[1]](ctypes.CDLL(sys.argv[2]))

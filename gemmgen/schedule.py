@@ -94,7 +94,8 @@ class Schedule:
             arithmetic.
         snake: whether every other row of the arithmetic goes backwards, so that the element of B at the turn is used
             twice in a row.
-        barrier: whether the group meets before each step's arithmetic, only to stay in step for the cache.
+        barrier: whether the group meets before each step's arithmetic, only to stay in step for the cache; a group of
+            one sub-group, which is in step anyway, so keeps compilers from moving loads among the arithmetic.
         atom: what multiplies and adds: `fma`, a work-item by itself; `dpas`, a sub-group by matrix instructions, whose
             operands a kernel before packs; `mma`, a warp by matrix instructions of 16-bit floats, `mma_s8` of int8,
             `mma_f64` of float64, `mma_tf32` of float32 rounded to TF32, with 10 bits after the point, `mma_3xtf32` by

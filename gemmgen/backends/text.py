@@ -148,7 +148,10 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"
     yield s.atom == "mma_3xtf32", f"{matrix}, three of TF32 for each product"
     loaded = "A" if s.b_step else "B"
-    yield s.barrier, f"a barrier after {loaded}'s load to keep the {words.group} in step for the cache"
+    alone = s.sub_group == s.all_work_items[0] * s.all_work_items[1]
+    kept = f"its reads out of the arithmetic, for the {words.group} is one {words.sub_group}"
+    why = kept if alone else f"the {words.group} in step for the cache"
+    yield s.barrier, f"a barrier after {loaded}'s load to keep {why}"
     yield s.stages > 1, f"{s.stages} tiles in {words.local_memory} at a time"
     yield s.producers, f"brought by one of {s.producers} more {words.work_item}s, which have nothing else to do"
     more, fewer = s.registers

@@ -1,6 +1,8 @@
 // L3_SIMD_16x2_1x8: C = alpha * A * B + beta * C; float32
 //
-// Schedule   16x2 of C per thread, 1x8 threads per block (16x16 of C), 32 along K per iteration
+// Schedule   16x2 of C per thread, 1x8 threads per block (16x16 of C), 32 along K per iteration, a
+//            barrier after B's load to keep its reads out of the arithmetic, for the block is one
+//            warp
 // A          global memory, loads of single elements, passed around the warp by shuffles
 // B          global memory, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -40,6 +42,7 @@ L3_SIMD_16x2_1x8(int m, int n, int k, float alpha, const float *__restrict__ a, 
                 b_frag[i][j] = b[(k0 + i) * ldb + min(col + j * 8, n - 1)];
             }
         }
+        __syncthreads();
         float a_frag[16][4];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
@@ -71,6 +74,7 @@ L3_SIMD_16x2_1x8(int m, int n, int k, float alpha, const float *__restrict__ a, 
                 b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + min(col + j * 8, n - 1)] : 0.0f;
             }
         }
+        __syncthreads();
         float a_frag[16];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {

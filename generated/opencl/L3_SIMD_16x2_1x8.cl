@@ -1,7 +1,8 @@
 // L3_SIMD_16x2_1x8: C = alpha * A * B + beta * C; float32
 //
 // Schedule   16x2 of C per work-item, 1x8 work-items per group (16x16 of C), 32 along K per
-//            iteration
+//            iteration, a barrier after B's load to keep its reads out of the arithmetic, for the
+//            group is one sub-group
 // A          buffer, block reads of 4 segments, passed around the sub-group by shuffles
 // B          buffer, block reads of 2 segments
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
@@ -77,6 +78,7 @@ __kernel void L3_SIMD_16x2_1x8(int m, int n, int k, float alpha, __global const 
         for (int i = 0; i < 32; ++i) {
             vstore2(block_read2(at(b, intel_sub_group_shuffle(b_at[i / 8], i % 8))), 0, b_frag[i]);
         }
+        barrier(CLK_LOCAL_MEM_FENCE);
         float a_frag[16][4];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
@@ -105,6 +107,7 @@ __kernel void L3_SIMD_16x2_1x8(int m, int n, int k, float alpha, __global const 
                 b_frag[i][j] = k0 + i < k ? b[(k0 + i) * ldb + min(col + j * 8, n - 1)] : 0.0f;
             }
         }
+        barrier(CLK_LOCAL_MEM_FENCE);
         float a_frag[16];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {

@@ -1,7 +1,8 @@
 // L3_SIMD_16x2_1x8: C = alpha * A * B + beta * C; float32
 //
 // Schedule   16x2 of C per work-item, 1x8 work-items per group (16x16 of C), 32 along K per
-//            iteration
+//            iteration, a barrier after B's load to keep its reads out of the arithmetic, for the
+//            group is one sub-group
 // A          USM, block reads of 4 segments, passed around the sub-group by shuffles
 // B          USM, block reads of 2 segments
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
@@ -112,6 +113,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             block_load2(sub_group, at(b, sycl::group_broadcast(sub_group, b_at[i / 8], i % 8)),
                 b_frag[i]);
         }
+        sycl::group_barrier(item.get_group());
         float a_frag[16][4];
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
@@ -142,6 +144,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     k0 + i < k ? load(b, (k0 + i) * ldb + std::min(col + j * 8, n - 1)) : 0.0f;
             }
         }
+        sycl::group_barrier(item.get_group());
         float a_frag[16];
         #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {

@@ -23,6 +23,7 @@ from gemmgen.ir.visit import evaluate
 from gemmgen.ir.warpgroup_matrix import LANES, LINE_BYTES, ROWS, WARPGROUP_ATOMS, WarpgroupAtom
 from gemmgen.ir.warpgroup_meaning import places, sum_places
 from gemmgen.methods import defaults
+from gemmgen.module import render_module
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec, Order
@@ -140,6 +141,14 @@ def test_the_host_code_is_for_this_chip_alone() -> None:
 
 
 EITHER: tuple[Order, Order] = ("row", "col")
+
+
+def test_modules_that_make_no_maps_are_refused() -> None:
+    spec = replace(SPEC, dtype=F16, c_dtype=F16)
+    with pytest.raises(ScheduleError, match="makes no tensor maps"):
+        render_module(emitted(spec=spec))
+
+
 ORDERS = [replace(SPEC, a_order=a, b_order=b, dtype=t) for a, b, t in product(EITHER, EITHER, (BF16, F16))]
 
 

@@ -101,14 +101,15 @@ def _early(printer: CLike) -> list[str]:
 
 
 def _made(tensor_map: TensorMap, printer: CLike) -> list[str]:
-    """The statements that make a map. Of no elements there is none, and no copy."""
+    """The statements that make a map. Where K may be nothing there is none then, and no copy."""
     lines, length = map(printer.expr, (tensor_map.lines, tensor_map.length))
     name, dtype, (high, wide) = tensor_map.name, tensor_map.dtype, tensor_map.box
     call = f"make_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{dtype.name.upper()}, {dtype.size}, {tensor_map.operand}, "
     call += f"{lines}, {length}, {tensor_map.pitch}, {high}, {wide})"
+    value = f"k > 0 ? {call} : cudaSuccess" if Var("k") in printer.kernel.scalars else call
     return [
         f"    CUtensorMap {name} = {{}};",
-        *fold_line(f"    const cudaError_t {name}_made = k > 0 ? {call} : cudaSuccess;"),
+        *fold_line(f"    const cudaError_t {name}_made = {value};"),
         f"    if ({name}_made != cudaSuccess) {{",
         f"        return {name}_made;",
         "    }",

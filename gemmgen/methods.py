@@ -113,7 +113,8 @@ def _wgmma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int
     # A warpgroup is 32 rows of four lanes; a step is a line of 128 bytes deep.
     operand = Operand(memory="local", async_copy=True)
     tile, (high, wide) = tile or (2, 64), group or (64, 4)
-    evenly = high * wide * 8 % (tile[1] * max(1, wide)) == 0
+    # Sums are taken up by fours, so that lanes next to each other read next to each other.
+    evenly = high * 4 % max(1, tile[1]) == 0
     return Schedule(
         tile,
         (high, wide),
@@ -125,7 +126,7 @@ def _wgmma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int
         stages=4,
         raster=8,
         atom="wgmma",
-        c_width=8 if evenly else 2,
+        c_width=4 if evenly else 2,
         producers=128,
         registers=(232, 40),
     )

@@ -110,6 +110,8 @@ def _only_kernel(source: Source) -> EntryPoint:
         raise ScheduleError(
             "a Python module holds one kernel, but split, packed and dpas need more: use gemmgen.compile"
         )
+    if source.entry_points[0].maps:
+        raise ScheduleError("a Python module makes no tensor maps, which wgmma takes: use gemmgen.compile")
     dtype = source.spec.dtype
     types = {source.spec.result, *map(source.spec.element, "ab")}
     if source.operation == "gemm" and (types != {dtype} or dtype == BF16):

@@ -18,6 +18,8 @@ from gemmgen.source import TensorMap
 Words = NDArray[np.uint64]
 #: Of a map, in words of eight bytes; it stands on multiples of 64 bytes.
 WORDS, ALIGNMENT = 16, 64
+#: What lines of a matrix are apart by multiples of.
+ALIGNED_BYTES = 16
 #: `CUtensorMapDataType`, by elements.
 _TYPES = {"float16": 6, "float32": 7, "bfloat16": 9}
 #: `CU_TENSOR_MAP_SWIZZLE_128B`, `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`; nothing interleaved, zeros outside.
@@ -35,7 +37,10 @@ def made(tensor_map: TensorMap, values: Mapping[str, object]) -> Words:
     if not lines or not length:
         return np.zeros(WORDS, np.uint64)
     address = int(cast("int", values[tensor_map.operand]))
-    return _encoded(tensor_map, address, lines, length, sizes[tensor_map.pitch])
+    # The pitch of a single line is never used, and need not be what maps ask for.
+    step = ALIGNED_BYTES // tensor_map.dtype.size
+    pitch = sizes[tensor_map.pitch] if lines > 1 else -(-length // step) * step
+    return _encoded(tensor_map, address, lines, length, pitch)
 
 
 @lru_cache(KEPT)

@@ -3,7 +3,7 @@
 // Schedule   2x32 of C per thread, 32x4 threads per block (64x128 of C), 64 along K per iteration,
 //            by matrix instructions of four warps, 6 tiles in shared memory at a time, brought by
 //            one of 32 more threads, which have nothing else to do, blocks in bands of 8 rows,
-//            stores of 8 elements
+//            stores of 4 elements
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
@@ -31,38 +31,38 @@ __device__ __forceinline__ void copy2(float *to, const float *from)
     *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
 }
 
+// 4 neighbouring elements; both addresses are multiples of 8 bytes.
+__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+{
+    *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
+}
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
-// 8 neighbouring elements; both addresses are multiples of 16 bytes.
-__device__ __forceinline__ void copy8(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+// 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
+__device__ __forceinline__ void copy4(float *to, const __nv_bfloat16 *from)
 {
-    *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
-}
-
-// 8 neighbouring elements to registers, in their type; `from` is a multiple of 16 bytes.
-__device__ __forceinline__ void copy8(float *to, const __nv_bfloat16 *from)
-{
-    __align__(16) __nv_bfloat16 elements[8];
-    copy8(elements, from);
+    __align__(8) __nv_bfloat16 elements[4];
+    copy4(elements, from);
     #pragma unroll
-    for (int e = 0; e < 8; ++e) {
+    for (int e = 0; e < 4; ++e) {
         to[e] = float(elements[e]);
     }
 }
 
-// 8 neighbouring elements from registers, in the type of memory; `to` is a multiple of 16 bytes.
-__device__ __forceinline__ void copy8(__nv_bfloat16 *to, const float *from)
+// 4 neighbouring elements from registers, in the type of memory; `to` is a multiple of 8 bytes.
+__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const float *from)
 {
-    __align__(16) __nv_bfloat16 elements[8];
+    __align__(8) __nv_bfloat16 elements[4];
     #pragma unroll
-    for (int e = 0; e < 8; ++e) {
+    for (int e = 0; e < 4; ++e) {
         elements[e] = __nv_bfloat16(from[e]);
     }
-    copy8(to, elements);
+    copy4(to, elements);
 }
 
 // Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
@@ -270,47 +270,44 @@ wgmma_64x128_s6(int m, int n, int k, float alpha, const __grid_constant__ CUtens
             }
         }
         role_barrier<128>();
-        const int sum_row = local_index / 16;
-        const int sum_col = local_index % 16;
-        __align__(16) float total[8][8];
+        const int sum_row = local_index / 32;
+        const int sum_col = local_index % 32;
+        __align__(16) float total[16][4];
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                copy4(&total[i][j * 4], &sums[sum_row + i * 8][sum_col * 8 + j * 4]);
-            }
+        for (int i = 0; i < 16; ++i) {
+            copy4(total[i], &sums[sum_row + i * 4][sum_col * 4]);
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            if (row0 + sum_row + i * 8 < m) {
-                if (col0 + sum_col * 8 + 8 <= n) {
-                    __align__(16) float c_values[8];
+        for (int i = 0; i < 16; ++i) {
+            if (row0 + sum_row + i * 4 < m) {
+                if (col0 + sum_col * 4 + 4 <= n) {
+                    __align__(16) float c_values[4];
                     #pragma unroll
-                    for (int e = 0; e < 8; ++e) {
+                    for (int e = 0; e < 4; ++e) {
                         c_values[e] = total[i][e];
                     }
                     if (beta != 0.0f) {
-                        __align__(16) float c_old[8];
-                        copy8(c_old, &c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 8]);
+                        __align__(16) float c_old[4];
+                        copy4(c_old, &c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 4]);
                         #pragma unroll
-                        for (int e = 0; e < 8; ++e) {
+                        for (int e = 0; e < 4; ++e) {
                             c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                         }
                     }
-                    copy8(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 8], c_values);
+                    copy4(&c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 4], c_values);
                 } else {
                     #pragma unroll
-                    for (int e = 0; e < 8; ++e) {
-                        if (col0 + sum_col * 8 + e < n) {
+                    for (int e = 0; e < 4; ++e) {
+                        if (col0 + sum_col * 4 + e < n) {
                             const float c_value =
                                 beta == 0.0f ? total[i][e]
                                              : fmaf(beta,
                                                  float(
-                                                 c[(row0 + sum_row + i * 8) * ldc + col0
-                                                     + sum_col * 8 + e]), total[i][e]);
-                            c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 8 + e] =
+                                                 c[(row0 + sum_row + i * 4) * ldc + col0
+                                                     + sum_col * 4 + e]), total[i][e]);
+                            c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 4 + e] =
                                 __nv_bfloat16(c_value);
                         }
                     }
@@ -355,7 +352,9 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
         return asked != cudaSuccess ? asked : cudaErrorInsufficientDriver;
     }
     const cuuint64_t extents[2] = {cuuint64_t(length), cuuint64_t(lines)};
-    const cuuint64_t strides[1] = {cuuint64_t(pitch) * cuuint64_t(size)};
+    // The pitch of a single line is never used, and need not be a multiple of 16 bytes.
+    const cuuint64_t between = cuuint64_t(pitch) * cuuint64_t(size);
+    const cuuint64_t strides[1] = {lines > 1 ? between : (extents[0] * size + 15) / 16 * 16};
     const cuuint32_t box[2] = {box_length, box_lines};
     const cuuint32_t steps[2] = {1, 1};
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(

@@ -19,7 +19,9 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
         return asked != cudaSuccess ? asked : cudaErrorInsufficientDriver;
     }
     const cuuint64_t extents[2] = {cuuint64_t(length), cuuint64_t(lines)};
-    const cuuint64_t strides[1] = {cuuint64_t(pitch) * cuuint64_t(size)};
+    // The pitch of a single line is never used, and need not be a multiple of 16 bytes.
+    const cuuint64_t between = cuuint64_t(pitch) * cuuint64_t(size);
+    const cuuint64_t strides[1] = {lines > 1 ? between : (extents[0] * size + 15) / 16 * 16};
     const cuuint32_t box[2] = {box_length, box_lines};
     const cuuint32_t steps[2] = {1, 1};
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(

@@ -51,7 +51,7 @@ def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
     "changes",
     [
         {"stages": 2, "c_width": 2},
-        {"stages": 5, "c_width": 4},
+        {"stages": 5, "c_width": 8},
         {"group": (32, 4), "producers": 32, "registers": (0, 0)},
         {"tile": (4, 16), "group": (32, 4)},
         {"tile": (4, 32)},

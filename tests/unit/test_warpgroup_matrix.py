@@ -23,6 +23,8 @@ from gemmgen.ir.visit import evaluate
 from gemmgen.ir.warpgroup_matrix import LANES, LINE_BYTES, ROWS, WARPGROUP_ATOMS, WarpgroupAtom
 from gemmgen.ir.warpgroup_meaning import places, sum_places
 from gemmgen.methods import defaults
+from gemmgen.module import render_module
+from gemmgen.runtime.cuda import arguments
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec, Order
@@ -140,13 +142,22 @@ def test_the_host_code_is_for_this_chip_alone() -> None:
 
 
 EITHER: tuple[Order, Order] = ("row", "col")
+
+
+def test_modules_that_make_no_maps_are_refused() -> None:
+    spec = replace(SPEC, dtype=F16, c_dtype=F16)
+    with pytest.raises(ScheduleError, match="makes no tensor maps"):
+        render_module(emitted(spec=spec))
+
+
 ORDERS = [replace(SPEC, a_order=a, b_order=b, dtype=t) for a, b, t in product(EITHER, EITHER, (BF16, F16))]
 
 
 @pytest.mark.parametrize("spec", ORDERS[3::4], ids=lambda s: f"{s.a_order}-{s.b_order}-{s.dtype}")
 def test_nvcc_takes_every_order(spec: GemmSpec, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     """Without warnings, among them that instructions had to wait for each other (C7510), and without spills."""
-    report = compiled(emitted(spec=spec), needs_tool("nvcc"), tmp_path)
+    # K is folded, so that there is no name to ask whether there are any elements.
+    report = compiled(emitted(spec=replace(spec, k=200)), needs_tool("nvcc"), tmp_path)
     assert "0 bytes spill stores" in report
 
 
@@ -191,6 +202,16 @@ def compiled(source: Source, nvcc: str, folder: Path) -> str:
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stderr
+
+
+def test_a_call_makes_maps_where_there_is_something_to_copy() -> None:
+    """Of no elements the map is empty, and no driver is asked."""
+    (entry,) = emitted().entry_points
+    values: dict[str, object] = {"m": 5, "n": 6, "k": 0, "lda": 8, "ldb": 8, "ldc": 8, "alpha": 1.0, "beta": 0.5}
+    given = arguments(entry, {**values, "a": 256, "b": 512, "c": 1024})
+    assert [x.nbytes for x in given if isinstance(x, np.ndarray)] == [128, 128]
+    assert not any(x.any() for x in given if isinstance(x, np.ndarray))
+    assert len(given) == len(entry.arguments) == 9
 
 
 # --- what is refused ------------------------------------------------------------------------------

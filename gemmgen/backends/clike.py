@@ -36,7 +36,7 @@ from gemmgen.ir.stmt import (
     Store,
 )
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import idle_without, walk
+from gemmgen.ir.visit import idle_without, uses_features, walk
 from gemmgen.spec import GemmSpec
 
 INDENT = "    "
@@ -82,6 +82,15 @@ class CLike(Expressions, ABC):
     form: str | None = None
     spec: GemmSpec = field(default_factory=GemmSpec)
     program: str | None = None
+
+    @classmethod
+    def of(cls, spec: GemmSpec) -> type[CLike]:  # noqa: ARG003
+        """The printer that a spec asks for."""
+        return cls
+
+    def needs(self) -> frozenset[str]:
+        """The features of a target that the text uses."""
+        return uses_features(self.kernel) | self.uses()
 
     # --- what a language says ---------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import environment, sections
 from gemmgen.backends.lines import fold_line, wrapped
 from gemmgen.backends.sycl_main import program
-from gemmgen.backends.sycl_types import HEADERS, INTRINSICS, PAIRS, TYPES, converter, functions
+from gemmgen.backends.sycl_types import BY_BITS, INTRINSICS, OWN, PAIRS, Elements, functions
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
@@ -20,6 +20,7 @@ from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Alloc, For, Move
 from gemmgen.ir.visit import uses_calls, walk
+from gemmgen.spec import GemmSpec
 
 #: Built-in ids -> how a work-item asks for them; SYCL counts dimensions from the slowest.
 IDS = {"group_id": "get_group", "local_id": "get_local_id"}
@@ -39,7 +40,8 @@ class Sycl(CLike):
     targets: ClassVar[tuple[str, ...]] = ("sycl", "xe_hpc", "khr", "portable")
     lacks: ClassVar[frozenset[str]] = frozenset({"intel_sub_groups", "image_block_read"})
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
-    types: ClassVar[dict[str, str]] = TYPES
+    elements: ClassVar[Elements] = OWN
+    types: ClassVar[Mapping[str, str]] = elements.types
     pairs = PAIRS
     minimum: ClassVar[str] = "std::min"
 
@@ -48,6 +50,7 @@ class Sycl(CLike):
 
     def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
         used = ["algorithm"] if "min" in self._words() else []
+        used += sorted({self.elements.standard[t] for t in self._types() if t in self.elements.standard})
         match self.form:
             case "main":
                 between = [(w.name, self.expr(w.elements)) for w in workspaces]
@@ -57,6 +60,10 @@ class Sycl(CLike):
             case "kernel":
                 return {"standard": used, "headers": self._headers()}
         return {"standard": [*used, "vector"]}
+
+    def _types(self) -> set[str]:
+        """Those of the kernel's matrices."""
+        return {p.dtype.name for p in self.kernel.matrices}
 
     def _headers(self) -> list[str]:
         """Those that the kernel needs: at run time they cost more than its own text."""
@@ -73,8 +80,12 @@ class Sycl(CLike):
         if self._block_loads():
             experimental = "ext/oneapi/experimental"
             headers += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
-        headers += [header for p in self.kernel.matrices for header in HEADERS.get(p.dtype.name, ())]
+        headers += [header for p in self.kernel.matrices for header in self.elements.headers.get(p.dtype.name, ())]
         return sorted(set(headers))
+
+    @classmethod
+    def of(cls, spec: GemmSpec) -> type[CLike]:
+        return ByBits if spec.emulate else cls
 
     # --- what a work-item runs --------------------------------------------------------------------
 
@@ -127,7 +138,7 @@ class Sycl(CLike):
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        lines = functions(self.kernel, VECTORS)
+        lines = functions(self.kernel, VECTORS, self.elements)
         loads = self._block_loads()
         named = {"at": "at", "load": "load_element", "atomic_add": "atomic_add"}
         lines += sections(INTRINSICS, {named[word] for word in named.keys() & self._words()})
@@ -267,7 +278,7 @@ class Sycl(CLike):
         return f"sycl::{super().math(name, dtype)}"
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
-        return f"{converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
+        return f"{self.elements.converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         if buffer.space is Space.GLOBAL and not buffer.writable and self._in_bytes():
@@ -295,3 +306,13 @@ class Sycl(CLike):
             case "block_read":
                 return f"{BLOCK_LOAD}{move.width}(sub_group, {source}, {to});"
         raise LoweringError(f"SYCL has no instruction for {move.atom.name}")
+
+
+class ByBits(Sycl):
+    """The same with 16-bit floats in integers, for devices and compilers that have no such types."""
+
+    elements: ClassVar[Elements] = BY_BITS
+    types: ClassVar[Mapping[str, str]] = elements.types
+
+    def needs(self) -> frozenset[str]:
+        return super().needs() - {"fp16"}

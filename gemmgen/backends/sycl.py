@@ -10,6 +10,7 @@ from gemmgen.backends.clike import INDENT, CLike, Words, rounds
 from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import environment, sections
 from gemmgen.backends.lines import fold_line, wrapped
+from gemmgen.backends.sycl_headers import LANES, block_loads, headers, local_arrays, shares_lanes
 from gemmgen.backends.sycl_main import program
 from gemmgen.backends.sycl_types import BY_BITS, INTRINSICS, OWN, PAIRS, Elements, functions
 from gemmgen.errors import LoweringError, ScheduleError
@@ -17,15 +18,11 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Workspace
-from gemmgen.ir.meetings import Barrier
-from gemmgen.ir.stmt import Alloc, For, Move
-from gemmgen.ir.visit import uses_calls, walk
+from gemmgen.ir.stmt import For, Move
 from gemmgen.spec import GemmSpec
 
 #: Built-in ids -> how a work-item asks for them; SYCL counts dimensions from the slowest.
 IDS = {"group_id": "get_group", "local_id": "get_local_id"}
-#: Functions of a sub-group.
-LANES = {"broadcast": "group_broadcast", "shuffle_xor": "permute_group_by_xor"}
 BLOCK_LOAD = "block_load"
 #: Moves of neighbours: what they promise of addresses makes no difference here.
 VECTORS = ("vector", "aligned_vector")
@@ -58,30 +55,12 @@ class Sycl(CLike):
                 more = [*timer, "cmath", "cstddef", "cstdio", "exception", "vector"]
                 return {"standard": [*used, *more], "timer": bool(timer), **program(self.kernel, self.spec, between)}
             case "kernel":
-                return {"standard": used, "headers": self._headers()}
+                return {"standard": used, "headers": headers(self.kernel, self._words(), self.elements)}
         return {"standard": [*used, "vector"]}
 
     def _types(self) -> set[str]:
         """Those of the kernel's matrices."""
         return {p.dtype.name for p in self.kernel.matrices}
-
-    def _headers(self) -> list[str]:
-        """Those that the kernel needs: at run time they cost more than its own text."""
-        headers = ["builtins.hpp", "ext/oneapi/free_function_kernel_properties.hpp"]
-        headers += ["ext/oneapi/free_function_queries.hpp", "nd_item.hpp"]
-        if any(isinstance(s, Barrier) for s in walk(self.kernel.body)):
-            headers.append("group_barrier.hpp")
-        if "atomic_add" in self._words():
-            headers.append("atomic_ref.hpp")
-        if self._local_arrays():
-            headers.append("ext/oneapi/work_group_static.hpp")
-        if self._shares_lanes():
-            headers += ["group_algorithm.hpp", "sub_group.hpp"]
-        if self._block_loads():
-            experimental = "ext/oneapi/experimental"
-            headers += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
-        headers += [header for p in self.kernel.matrices for header in self.elements.headers.get(p.dtype.name, ())]
-        return sorted(set(headers))
 
     @classmethod
     def of(cls, spec: GemmSpec) -> type[CLike]:
@@ -91,7 +70,7 @@ class Sycl(CLike):
 
     def signature(self) -> list[str]:
         params = [f"sycl::nd_item<{self._dimensions}> item", *(self._param(p) for p in self._given())]
-        params += (f"{self.types[b.dtype.name]} (&{b.name}){self.dimensions(b)}" for b in self._local_arrays())
+        params += (f"{self.types[b.dtype.name]} (&{b.name}){self.dimensions(b)}" for b in local_arrays(self.kernel))
         lines = ["// What each work-item does.", *wrapped(f"inline void {self._own('work_item')}(", params)]
         why = "// Names the kernel, for profilers and for host compilers other than DPC++."
         return lines if self.form == "kernel" else [why, f"class {self._own('kernel')};", "", *lines]
@@ -121,7 +100,7 @@ class Sycl(CLike):
 
     def function(self) -> str:
         text = super().function()
-        if not self._shares_lanes():
+        if not shares_lanes(self.kernel):
             return text
         opening = f"{INDENT}const sycl::sub_group sub_group = item.get_sub_group();\n"
         head, brace, body = text.partition("\n{\n")
@@ -139,7 +118,7 @@ class Sycl(CLike):
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
         lines = functions(self.kernel, VECTORS, self.elements)
-        loads = self._block_loads()
+        loads = block_loads(self.kernel)
         named = {"at": "at", "load": "load_element", "atomic_add": "atomic_add"}
         lines += sections(INTRINSICS, {named[word] for word in named.keys() & self._words()})
         for width in sorted({m.width for m in loads}):
@@ -147,18 +126,9 @@ class Sycl(CLike):
             lines += template.render(width=width, element=element).splitlines()
         return lines
 
-    def _shares_lanes(self) -> bool:
-        return bool(self._block_loads()) or uses_calls(self.kernel, {"lane_id", *LANES})
-
-    def _block_loads(self) -> list[Move]:
-        return [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "block_read"]
-
     def _in_bytes(self) -> bool:
         """Whether lanes hold the addresses of block loads: registers are then as full as they can be."""
-        return any(load.byte_place is not None for load in self._block_loads())
-
-    def _local_arrays(self) -> list[Buffer]:
-        return [s.buffer for s in walk(self.kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+        return any(load.byte_place is not None for load in block_loads(self.kernel))
 
     # --- how it is started ------------------------------------------------------------------------
 
@@ -189,7 +159,7 @@ class Sycl(CLike):
         given, (one, layers) = self._given(), self._layers()
         # Others have no name in the entry point, which must take them all.
         params = [self._param(p) if p in given else f"int /* {p.name} */" for p in self.kernel.given]
-        names = ["item", *(p.name for p in given), *(b.name for b in self._local_arrays())]
+        names = ["item", *(p.name for p in given), *(b.name for b in local_arrays(self.kernel))]
         namespace = f"{self.program or self.kernel.name}_detail"
         return {
             "name": f"{namespace}::{self._own('kernel')}",
@@ -199,7 +169,7 @@ class Sycl(CLike):
             "group": f"{one}{rows}, {cols}",
             "groups": f"{layers}{self.expr(down)}, {self.expr(across)}",
             "lanes": self.kernel.sub_group if self.uses() else None,
-            "arrays": [(f"{self.types[b.dtype.name]}{self.dimensions(b)}", b.name) for b in self._local_arrays()],
+            "arrays": [(f"{self.types[b.dtype.name]}{self.dimensions(b)}", b.name) for b in local_arrays(self.kernel)],
             "call": wrapped(" " * indent + f"{namespace}::{self._own('work_item')}(", names),
         }
 
@@ -218,7 +188,7 @@ class Sycl(CLike):
 
     def requirements(self) -> list[str]:
         lanes = [f"sub-groups of {self.kernel.sub_group}"] * bool(self.kernel.sub_group)
-        extensions = ["sycl_ext_oneapi_group_load_store"] if self._block_loads() else []
+        extensions = ["sycl_ext_oneapi_group_load_store"] if block_loads(self.kernel) else []
         return [", ".join([*extensions, *lanes])] if lanes else []
 
     def build_line(self) -> str:

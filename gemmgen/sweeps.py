@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import product
+from math import gcd
+from typing import NamedTuple
 
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
@@ -28,9 +30,9 @@ TILES = {32: ((6, 4), (12, 2), (14, 1)), 16: ((6, 2), (12, 1))}
 #: Bytes of vectors from which on a CPU has 32 registers of them (AVX-512), not 16.
 MANY_REGISTERS = 64
 #: Tiles that a work-item sweeps at most, downwards and across.
-DOWN, ACROSS = (4, 11, 22, 43, 86), (1, 2, 4)
-#: All of K at once up to the last of these and a quarter.
-DEPTHS = (256, 512)
+DOWN, ACROSS = (4, 11, 22, 43, 86, 171, 342), (1, 2, 4)
+#: How deep blocks of K are; or all of K at once, up to so much.
+DEPTHS, AT_ONCE = (256, 512, 1024), 640
 #: K is cut into parts of at least this depth where C has few tiles.
 LONG, FEW_TILES, MOST_PARTS = 8192, 16, 16
 
@@ -45,6 +47,11 @@ class Costs:
     first_line: float
     copy_line: float
     page: float
+    same_place: float
+    near_line: float
+    again_line: float
+    same_row: float
+    far_row: float
     update_line: float
     tile: float
     group: float
@@ -53,6 +60,9 @@ class Costs:
     page_bytes: int
     panel_share: float
     near_share: float
+    first_level: int
+    rows_in_place: int
+    rows_apart: int
     second_level: int
     third_level: int
 
@@ -72,39 +82,58 @@ def choose_sweep(spec: GemmSpec, shape: Shape | None, target: Target) -> Schedul
     return _choose(spec, (m, n, k), target)
 
 
+class _Way(NamedTuple):
+    """What the model looks at of a schedule: hundreds are thought of, and one is made."""
+
+    tile: tuple[int, int]
+    vector: int
+    copied: bool
+    split: int
+    sweep: tuple[int, int] = (1, 1)
+    even: tuple[int, int] = (1, 1)
+    k_block: int = 1
+
+    @classmethod
+    def of(cls, s: Schedule) -> _Way:
+        return cls(s.tile, s.vector, s.b.memory == "private", s.split, s.sweep, s.even, s.k_block)
+
+    def schedule(self) -> Schedule:
+        tile, vector, copied, split, sweep, even, k_block = self
+        b = Operand(memory="private") if copied else Operand()
+        return Schedule(tile, (1, 1), vector=vector, split=split, sweep=sweep, even=even, k_block=k_block, b=b)
+
+
 @lru_cache(maxsize=256)
 def _choose(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
-    one_core = list(_candidates(spec, shape, replace(target, cores=1)))
+    cost = lambda way, cores: sum(_account(spec, way, shape, cores, target).values())  # noqa: E731
+    one_core = list(_candidates(spec, shape, target, 1))
     if not one_core:
         return None
-    depth = min(one_core, key=lambda s: cycles(spec, s, shape, replace(target, cores=1))).k_block
-    all_cores = (s for s in _candidates(spec, shape, target) if s.k_block == depth)
-    return min(all_cores, key=lambda s: cycles(spec, s, shape, target))
+    depth = min(one_core, key=lambda way: cost(way, 1)).k_block
+    all_cores = (way for way in _candidates(spec, shape, target, target.cores) if way.k_block == depth)
+    return min(all_cores, key=lambda way: cost(way, target.cores)).schedule()
 
 
-def _candidates(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[Schedule]:
+def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Iterator[_Way]:
     """All that are worth a thought, and that the target can run."""
     _, n, k = shape
     lanes = _lanes(spec, n, target)
     registers = 32 if target.vector_bytes >= MANY_REGISTERS else 16
-    cores = target.cores
     split = _parts(shape)
     by_lines = spec.b_order == "row"
-    depths = (*((0,) if by_lines and k <= DEPTHS[-1] * 5 // 4 else ()), *(d for d in DEPTHS if d < k or not by_lines))
+    depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(d for d in DEPTHS if d < k or not by_lines))
     for (rows, vectors), copied in product(TILES[registers], (False, True)):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
         most = _up(n, lanes) if copied else n // lanes
         if not (copied or by_lines) or vectors > max(1, most):
             continue
-        plain = Schedule((rows, vectors * lanes), (1, 1), vector=lanes, split=split)
-        plain = replace(plain, b=Operand(memory="private")) if copied else plain
-        if not _is_possible(spec, replace(plain, k_block=1), target):
+        plain = _Way((rows, vectors * lanes), lanes, copied, split)
+        if not _is_possible(spec, plain.schedule(), target):
             continue
         for down, across, even, depth in product(DOWN, ACROSS, _evens(cores), depths):
-            schedule = replace(plain, sweep=(down, across), even=even, k_block=depth)
             fits = not copied or depth * across * plain.tile[1] * spec.dtype.size <= target.private_bytes
             if fits and (depth or not copied):
-                yield schedule
+                yield plain._replace(sweep=(down, across), even=even, k_block=depth)
 
 
 def _evens(cores: int) -> tuple[tuple[int, int], ...]:
@@ -141,6 +170,10 @@ def cycles(spec: GemmSpec, s: Schedule, shape: Shape, target: Target) -> float:
 
 def account(spec: GemmSpec, s: Schedule, shape: Shape, target: Target) -> dict[str, float]:
     """The cycles of the busiest core, by what they go to."""
+    return _account(spec, _Way.of(s), shape, target.cores, target)
+
+
+def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) -> dict[str, float]:
     c, (m, n, k), (rows, cols), size = costs(), shape, s.tile, spec.dtype.size
     (down, rows_each), (across, cols_each) = (
         _shares(extent, unit, sweep, even)
@@ -149,31 +182,46 @@ def account(spec: GemmSpec, s: Schedule, shape: Shape, target: Target) -> dict[s
     depth = _up(k, s.split)
     block = max(1, min(depth, s.k_block or depth))
     blocks = max(1, _up(depth, block))
-    copied, lines = s.b.memory == "private", cols * size / 64
+    lines = cols * size / 64
     cached = min(c.second_level, target.cache_bytes or c.second_level)
     fmas, loads = rows * cols / s.vector / c.fma_per_cycle, (rows + cols / s.vector) / c.loads_per_cycle
     # In place, a step's line of B may lie on a page of its own; a panel that the cache can't hold comes anew each time.
-    slow = lines * c.far_line * (block * cols * size > c.panel_share * cached) + c.page * (
-        not copied and n * size >= c.page_bytes
-    )
+    panel = block * cols * size
+    slow = lines * (c.far_line * (panel > c.panel_share * cached) + c.near_line * (panel > c.first_level))
+    if not s.copied:
+        # Lines of B that begin at the same places of their pages are kept in the same few places of the cache.
+        slow += lines * c.same_place * (block * gcd(n * size, c.page_bytes) > cached)
+        slow += c.page * min(1, n * size / c.page_bytes)
     # A comes from afar for each column of tiles, unless all of its rows stay.
     a_times = 1 if (rows_each * rows + cols) * block * size <= c.near_share * cached else cols_each
     a_lines, b_lines = rows_each * rows * depth * size / 64, cols_each * depth * lines
     first = c.far_line if (m + n) * k * size <= c.third_level else c.first_line
-    rounds, tiles = _up(down * across * s.split, target.cores), rows_each * cols_each
+    groups, tiles = down * across * s.split, rows_each * cols_each
+    # Cores take groups as they come: all are busy until the last few.
+    even_share = _up(m, rows) * _up(n, cols) * s.split / cores / tiles
+    rounds = min(_up(groups, cores), even_share + 1 - 1 / cores)
     parts = {
         "multiply-adds and loads": tiles * depth * max(fmas, loads),
         "B where it is slow to read": tiles * depth * slow,
-        "A and B from afar": (a_lines + b_lines) * first + a_lines * (a_times - 1) * c.far_line,
-        "copies of B": b_lines * c.copy_line * copied,
+        "A's rows": tiles * depth * rows * _row_cost(rows, k * size * (spec.a_order == "row")),
+        "A and B from afar": (a_lines + b_lines) * first + a_lines * (a_times - 1) * c.again_line,
+        "copies of B": b_lines * c.copy_line * s.copied,
         "C": tiles * rows * lines * (2 * blocks - 1) * c.update_line,
-        "beginnings": tiles * blocks * c.tile + c.group,
+        "beginnings of tiles": tiles * blocks * c.tile,
     }
     total = {name: rounds * part for name, part in parts.items()}
     return total | {
+        "beginnings of work-items": c.group * _up(groups, cores),
         "the sum of K's parts": c.kernel * (s.split > 1),
         "waiting for the last": c.wait * sum(parts.values()),
     }
+
+
+def _row_cost(rows: int, pitch: int) -> float:
+    """What an element of A costs beside its load, where a tile's rows are so many bytes apart (0: side by side)."""
+    c = costs()
+    drive_out = rows * gcd(pitch, c.page_bytes) > c.rows_in_place * c.page_bytes
+    return c.same_row * (pitch > 0 and drive_out) + c.far_row * (rows > c.rows_in_place and pitch > c.rows_apart)
 
 
 def _shares(extent: int, unit: int, sweep: int, even: int) -> tuple[int, int]:

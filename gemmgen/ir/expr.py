@@ -159,12 +159,17 @@ def as_int(node: Expr) -> int | None:
     return node.value if isinstance(node, Const) and isinstance(node.value, int) else None
 
 
+def _folded(value: int, *operands: Expr) -> Const:
+    """What an operation on integers comes to, in the widest of their types."""
+    return Const(value, I64 if any(x.dtype == I64 for x in operands) else I32)
+
+
 def add(a: Expr | int, b: Expr | int) -> Expr:
     """a + b, with constants gathered on the right: `(x + 2) + 3` is `x + 5`."""
     a, b = wrap(a), wrap(b)
     x, y = as_int(a), as_int(b)
     if x is not None and y is not None:
-        return Const(x + y)
+        return _folded(x + y, a, b)
     if x == 0:
         return b
     if y == 0:
@@ -189,7 +194,7 @@ def sub(a: Expr | int, b: Expr | int) -> Expr:
     a, b = wrap(a), wrap(b)
     if (y := as_int(b)) is not None:
         return add(a, -y)
-    return Const(0) if a == b else Bin("-", a, b)
+    return _folded(0, a) if a == b else Bin("-", a, b)
 
 
 def mul(a: Expr | int, b: Expr | int) -> Expr:
@@ -197,11 +202,11 @@ def mul(a: Expr | int, b: Expr | int) -> Expr:
     a, b = wrap(a), wrap(b)
     x, y = as_int(a), as_int(b)
     if x is not None and y is not None:
-        return Const(x * y)
+        return _folded(x * y, a, b)
     if x is not None:
         return mul(b, a)
     if y == 0:
-        return Const(0)
+        return _folded(0, a, b)
     if y == 1 or is_const(b, 1.0):
         return a
     if is_const(a, 1.0):

@@ -76,6 +76,13 @@ def test_a_function_of_a_number_alone() -> None:
     check(Case(GemmSpec(epilogue=("expr: erf(0.5)",)), NAIVE, (1, 1, 0)), Place.named("opencl", "intel"))
 
 
+@pytest.mark.parametrize("formula", ["acc - acc", "acc * 0", "max(acc - acc, 2 - 7)", "acc - acc + row * 0"])
+def test_what_comes_to_nothing_has_no_type(formula: str) -> None:
+    """`acc - acc` of int64 was an int32."""
+    spec = GemmSpec(dtype=I64, epilogue=(f"expr: {formula}",))
+    check(Case(spec, NAIVE, (3, 4, 5), "cuda", "sm_80"), Place.named("cuda", "sm_80"))
+
+
 #: Of whole numbers: signs, literals, and where the element is, each beside what has the sums' type.
 OF_WHOLE = (
     "expr: min(abs(acc), 2) + max(-abs(row), acc) if abs(acc) < -3 else -acc",

@@ -10,8 +10,10 @@ from gemmgen.fields import field_problems
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image", "private"]
-Atom = Literal["fma", "dpas", "mma", "mma_tf32", "mma_3xtf32", "wgmma"]
-Method = Literal["naive", "slm", "simd", "block_read", "dpas", "mma", "mma_tf32", "mma_3xtf32", "wgmma", "vector"]
+Atom = Literal["fma", "dpas", "mma", "mma_tf32", "mma_3xtf32", "wgmma", "wgmma_tf32"]
+Method = Literal[
+    "naive", "slm", "simd", "block_read", "dpas", "mma", "mma_tf32", "mma_3xtf32", "wgmma", "wgmma_tf32", "vector"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Schedule:
             operands a kernel before packs; `mma`, a warp by matrix instructions of the operands' type, `mma_tf32` by
             those of float32 rounded to TF32, with 10 bits after the point, `mma_3xtf32` by three of those for each, of
             elements taken apart in two, with sums as good as float32's; `wgmma`, a warpgroup by matrix instructions on
-            local memory, which work-items of their own fill.
+            local memory, which work-items of their own fill; `wgmma_tf32` by those of float32 cut to TF32.
         producers: work-items of a group beside those that compute: a warp or a warpgroup, one of which begins all
             copies to local memory. They are no part of `group`.
         registers: that each work-item which computes has, and each producer, where they hand some over; 0x0 where they
@@ -197,7 +199,12 @@ class Schedule:
     @property
     def by_warps(self) -> bool:
         """Whether a warp multiplies as one."""
-        return self.atom not in ("fma", "dpas", "wgmma")
+        return self.atom not in ("fma", "dpas") and not self.by_warpgroups
+
+    @property
+    def by_warpgroups(self) -> bool:
+        """Whether a warpgroup multiplies as one, tiles that others bring."""
+        return self.atom in ("wgmma", "wgmma_tf32")
 
     def staged(self, name: str, order: str) -> Operand:
         """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""

@@ -31,7 +31,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems.append(problem)
     if not problems and schedule.atom == "dpas":
         problems += matrix_problems(spec, schedule, target)
-    elif not problems and schedule.atom == "wgmma":
+    elif not problems and schedule.by_warpgroups:
         problems += warpgroup_problems(spec, schedule, target)
     elif not problems and schedule.vector > 1:
         problems += vector_problems(spec, schedule, target)
@@ -52,7 +52,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _depths(spec, schedule)
         problems += type_problems(spec, schedule, target)
         problems += warp_problems(spec, schedule, target) if schedule.by_warps else ()
-    if not problems and schedule.atom not in ("dpas", "wgmma") and schedule.vector == 1:
+    if not problems and schedule.atom != "dpas" and not schedule.by_warpgroups and schedule.vector == 1:
         problems += capacity_problems(spec, schedule, target)
     if problems:
         raise ScheduleError(problems)

@@ -109,7 +109,9 @@ def _mma(
     )
 
 
-def _wgmma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+def _wgmma(
+    atom: Atom, line: int, tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None
+) -> Schedule:
     # A warpgroup is 32 rows of four lanes; a step is a line of 128 bytes deep.
     operand = Operand(memory="local", async_copy=True)
     tile, (high, wide) = tile or (2, 64), group or (64, 4)
@@ -119,13 +121,13 @@ def _wgmma(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int
         tile,
         (high, wide),
         run=(1, 2),
-        k_step=k_step or 64,
+        k_step=k_step or line,
         sub_group=lanes,
         a=operand,
         b=operand,
         stages=4,
         raster=8,
-        atom="wgmma",
+        atom=atom,
         c_width=4 if evenly else 2,
         producers=128,
         registers=(232, 40),
@@ -149,7 +151,8 @@ _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], S
     "mma_f64": partial(_mma, "mma_f64", 8),
     "mma_tf32": partial(_mma, "mma_tf32", 4),
     "mma_3xtf32": partial(_mma, "mma_3xtf32", 4),
-    "wgmma": _wgmma,
+    "wgmma": partial(_wgmma, "wgmma", 64),
+    "wgmma_tf32": partial(_wgmma, "wgmma_tf32", 32),
     "vector": _vector,
 }
 

@@ -14,7 +14,7 @@ from gemmgen.ir.expr import as_int
 from gemmgen.ir.meetings import Barrier, MultiplyGroup, RegisterShare
 from gemmgen.ir.stmt import Body, BoxCopy, Multiply, Point
 from gemmgen.ir.visit import walk
-from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
+from gemmgen.ir.warpgroup_matrix import TURNED_BYTES, WarpgroupAtom
 from gemmgen.source import map_name
 
 #: Descriptors of tiles count in so many bytes.
@@ -122,7 +122,8 @@ def _multiplication(atom: WarpgroupAtom, source: str, operands: str) -> list[str
         "named": f"\n{' ' * 17}".join(f'"{line}"' for line in named),
         "a_place": count,
         "b_place": count + 1,
-        "orders": f"{int(atom.a_turned)}, {int(atom.b_turned)}",
+        # Instructions on wider elements have no say in it.
+        "orders": f", {int(atom.a_turned)}, {int(atom.b_turned)}" if atom.dtype.size == TURNED_BYTES else "",
         "operands": operands,
     }
     return section(source, "wgmma", **words)

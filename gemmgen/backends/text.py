@@ -105,7 +105,7 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         ways = [("A", wrap(how, WIDTH)), ("B", wrap(how, WIDTH))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
-    if schedule.atom == "wgmma":
+    if schedule.by_warpgroups:
         how = f"{words.buffer}, by tensor maps: boxes in lines of 128 bytes that swizzle, to {words.local_memory}"
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), ("A", [how]), ("B", [how]), sizes, *_formulas(spec), *unread]
@@ -144,7 +144,8 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.b_step, f"{s.b_step} of B at a time"
     matrix = f"by matrix instructions of the {words.sub_group}"
     yield s.atom in ("dpas", "mma", "mma_s8", "mma_f64"), matrix
-    yield s.atom == "wgmma", f"by matrix instructions of four {words.sub_group}s"
+    yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
+    yield s.atom == "wgmma_tf32", "A and B cut to TF32"
     yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"
     yield s.atom == "mma_3xtf32", f"{matrix}, three of TF32 for each product"
     loaded = "A" if s.b_step else "B"

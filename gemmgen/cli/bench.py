@@ -168,7 +168,7 @@ def _jobs(
     if best and not presets and not files:
         # What differs from run to run is measured where it is asked for by name.
         # So is what rounds elements before it multiplies them.
-        comparable = [name for name in names() if load(name).spec.dtype == F32 and not load(name).schedule.by_warps]
+        comparable = [name for name in names() if load(name).spec.dtype == F32 and load(name).schedule.atom == "fma"]
         reproducible = [name for name in comparable if not load(name).schedule.atomic]
         presets = [name for name in reproducible if backend == "opencl" or _fits_cuda(name)]
     named_or_chosen = presets or files or (backend == "opencl" and not best)

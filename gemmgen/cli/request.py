@@ -95,7 +95,7 @@ class Request:
         how(
             "--method",
             metavar="METHOD",
-            text="naive, slm, simd, block_read, dpas, mma, mma_tf32, mma_3xtf32, wgmma or vector; simd by default.",
+            text="naive, slm, simd, block_read, dpas, mma[_tf32], mma_3xtf32, wgmma[_tf32] or vector; simd by default.",
             complete=complete_methods,
         ),
     ] = None

@@ -73,7 +73,8 @@ def takers(backend: str, target: Target) -> tuple[tuple[str, ...], ...]:
     methods: dict[str, tuple[str, ...]] = {}
     for name in presets.names():
         preset = presets.load(name)
-        if not preset.schedule.by_warps and not driver.refusals(preset.spec, preset.schedule, backend, target):
+        alone = not preset.schedule.by_warps and not preset.schedule.by_warpgroups
+        if alone and not driver.refusals(preset.spec, preset.schedule, backend, target):
             methods[preset.schedule.method] = (*methods.get(preset.schedule.method, ()), name)
     return tuple(methods.values())
 

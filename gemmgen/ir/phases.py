@@ -9,7 +9,7 @@ from gemmgen.ir.flights import Flight
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import place_of
 from gemmgen.ir.meetings import AsyncGroup, Mbarrier
-from gemmgen.ir.stmt import For, Let
+from gemmgen.ir.stmt import Body, For, If, Let, Stmt
 from gemmgen.ir.visit import map_expr, walk
 
 
@@ -102,6 +102,14 @@ def runs(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], m
             first, course = group, following
 
 
+def _ways(body: Body) -> Iterator[Stmt]:
+    """The statements of a body, and those of each role."""
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, If) and stmt.roles:
+            yield from (*stmt.then, *stmt.orelse)
+
+
 def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], group: int) -> tuple[int, ...]:
     """How far each loop goes whose bounds are known, at the top of the kernel or where all work-items go."""
     ids = place_of(group, grid)
@@ -119,7 +127,7 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
         return as_int(map_expr(node, rewrite))
 
     lengths: list[int] = []
-    for stmt in walk(kernel.body):
+    for stmt in _ways(kernel.body):
         if isinstance(stmt, Let) and (number := value(stmt.value)) is not None:
             known[stmt.var.name] = number
         if isinstance(stmt, For):

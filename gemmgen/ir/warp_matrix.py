@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gemmgen.ir.atoms import CopyAtom, Fragment, Matrices, Spread
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType, accumulator
 from gemmgen.ir.expr import Var
+from gemmgen.ir.warpgroup_matrix import warpgroup_atom
 
 LANE = Var("lane")
 #: Lanes of a warp: eight lines of four.
@@ -150,5 +151,5 @@ def line_atom(operand: str, turned: bool, size: int) -> CopyAtom | None:
 
 def product_error(name: str, dtype: DType) -> float:
     """How far a schedule's atom may be off in a product of two elements, beside what sums lose: nothing, in most."""
-    atom = warp_atom(name, dtype)
+    atom = warp_atom(name, dtype) or warpgroup_atom(name, dtype)
     return 0.0 if atom is None else atom.error

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemmgen.ir.atoms import Fragment, Spread
-from gemmgen.ir.dtypes import BF16, F16, DType, accumulator
+from gemmgen.ir.dtypes import BF16, F16, F32, DType, accumulator
 from gemmgen.ir.expr import Var
 
 LANE = Var("lane")
@@ -36,7 +36,8 @@ class WarpgroupAtom:
     Attributes:
         name: how schedules ask for it.
         dtype: of A's and B's elements.
-        short: what PTX calls the type.
+        short: what PTX calls the type that it multiplies.
+        digits: of the significand, what it multiplies by; fewer than `dtype` has where it drops the last bits.
         cols: columns of B and of the sums.
         a_turned, b_turned: whether K is the slow axis of the operand's tile.
     """
@@ -44,6 +45,7 @@ class WarpgroupAtom:
     name: str
     dtype: DType
     short: str
+    digits: int
     cols: int = WIDE
     a_turned: bool = False
     b_turned: bool = False
@@ -79,6 +81,11 @@ class WarpgroupAtom:
         return NEEDS
 
     @property
+    def error(self) -> float:
+        """How far a product of two elements may be off before it is summed, as a part of it: the bits dropped."""
+        return (1 + 2 * 0.5**self.digits) ** 2 - 1 if self.digits < self.dtype.digits else 0.0
+
+    @property
     def c(self) -> Fragment:
         """Rows by columns: each warp has sixteen rows, a lane two of them, eight apart."""
         rows = Spread(2, LANES // 4, 1, LANE // 4, turns=2, near=8)
@@ -87,8 +94,9 @@ class WarpgroupAtom:
 
 #: By name and the type of A and B.
 WARPGROUP_ATOMS: tuple[WarpgroupAtom, ...] = (
-    WarpgroupAtom("wgmma", BF16, "bf16"),
-    WarpgroupAtom("wgmma", F16, "f16"),
+    WarpgroupAtom("wgmma", BF16, "bf16", BF16.digits),
+    WarpgroupAtom("wgmma", F16, "f16", F16.digits),
+    WarpgroupAtom("wgmma_tf32", F32, "tf32", 11),
 )
 
 

@@ -23,7 +23,7 @@ from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.stmt import BoxCopy, Multiply
 from gemmgen.ir.tile_memory import BoxedMatrix, TileMemory
 from gemmgen.ir.visit import evaluate
-from gemmgen.ir.warp_meaning import Numbers, Places
+from gemmgen.ir.warp_meaning import Numbers, Places, significant
 from gemmgen.ir.warpgroup_matrix import LANES, LINE_BYTES, LINES, ROWS, WarpgroupAtom
 
 Index = Sequence[IndexCode]
@@ -144,7 +144,7 @@ class Multiplications:
         def act(active: Active) -> None:
             warpgroups = self._warpgroups(active, site)
             left, right = (
-                self._read(memory, index, offsets, warpgroups, active, site)
+                self._read(memory, index, offsets, warpgroups, active, site, atom)
                 for (memory, index, *_), offsets in zip(sides, bytes_of, strict=True)
             )
             sums = self._sums(acc, [agreed(code(active), active) for code in acc_index], atom, active, site)
@@ -153,7 +153,16 @@ class Multiplications:
 
         return act
 
-    def _read(self, view: Memory, index: Index, offsets: Ints, warpgroups: Ints, active: Active, site: Site) -> Numbers:
+    def _read(
+        self,
+        view: Memory,
+        index: Index,
+        offsets: Ints,
+        warpgroups: Ints,
+        active: Active,
+        site: Site,
+        atom: WarpgroupAtom,
+    ) -> Numbers:
         """An operand of each warpgroup, [warpgroup, row or column, place along K], in a type that holds products."""
         if not isinstance(view, ViewMemory) or not isinstance(view.memory, TileMemory):
             raise LoweringError(f"`{site.text}` multiplies what is no view of a tile")
@@ -169,7 +178,7 @@ class Multiplications:
                 raise KernelFault("alignment", site.text, f"a warpgroup's tile can't begin at byte {first}")
             values, addresses = tile.take(first + offsets, int(lanes[0]), self.number, site)
             self.open.append((tile, addresses, self.number))
-            out.append(values.astype(np.float64))
+            out.append(significant(values, atom.digits).astype(np.float64))
         return np.stack(out)
 
     def _sums(self, memory: Memory, index: list[object], atom: WarpgroupAtom, active: Active, site: Site) -> _Sums:

@@ -41,7 +41,7 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
         return Program((replace(scale, name=schedule.slug()),))
     if schedule.atom == "dpas":
         return build_dpas(spec, schedule, target)
-    if schedule.atom == "wgmma":
+    if schedule.by_warpgroups:
         return build_warpgroups(spec, schedule, target)
     if schedule.vector > 1:
         return build_sweep(spec, schedule, target)

@@ -21,7 +21,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Expr, Var, as_int, both, compare
 from gemmgen.ir.meeting_checks import box_bytes
-from gemmgen.ir.meetings import Barrier, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare, Roles
+from gemmgen.ir.meetings import Barrier, Handover, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare, Roles
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Pipe, Stage, Stmt, TileMma
 from gemmgen.ir.visit import map_body, walk
 from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
@@ -56,7 +56,7 @@ def part_ways(body: Body, pipe: Pipe) -> Body:
 
 
 def _is_for_all(stmt: Stmt) -> bool:
-    return isinstance(stmt, Let) or (isinstance(stmt, Alloc) and stmt.buffer.space is Space.LOCAL)
+    return isinstance(stmt, Let | Handover) or (isinstance(stmt, Alloc) and stmt.buffer.space is Space.LOCAL)
 
 
 def _shares(roles: Roles) -> tuple[Body, Body]:

@@ -32,7 +32,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems.append(problem)
     if not problems and schedule.atom == "dpas":
         problems += matrix_problems(spec, schedule, target)
-    elif not problems and schedule.atom == "wgmma":
+    elif not problems and schedule.by_warpgroups:
         problems += warpgroup_problems(spec, schedule, target)
     elif not problems and schedule.vector > 1:
         problems += vector_problems(spec, schedule, target)
@@ -55,7 +55,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += type_problems(spec, schedule, target)
         problems += prologue_problems(spec, schedule)
         problems += warp_problems(spec, schedule, target) if schedule.by_warps else ()
-    if not problems and schedule.atom not in ("dpas", "wgmma") and schedule.vector == 1:
+    if not problems and schedule.atom != "dpas" and not schedule.by_warpgroups and schedule.vector == 1:
         problems += capacity_problems(spec, schedule, target)
     if problems:
         raise ScheduleError(problems)

@@ -9,6 +9,7 @@ from gemmgen.ir.warpgroup_matrix import (
     LANES,
     LINE_BYTES,
     MOST_COLS,
+    TURNED_BYTES,
     WARPGROUP_ATOMS,
     WIDE,
     WarpgroupAtom,
@@ -30,7 +31,7 @@ OTHERS = 24
 #: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
 SUM_PAD = 8
 #: Fields that a schedule may choose; all others are as the method has them.
-CHOSEN = frozenset({"tile", "group", "k_step", "stages", "raster", "c_width", "producers", "registers"})
+CHOSEN = frozenset({"tile", "group", "k_step", "stages", "raster", "split", "c_width", "producers", "registers"})
 
 
 def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -38,7 +39,9 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     atom = warpgroup_atom(s.atom, spec.dtype)
     if atom is None:
         known = ", ".join(str(x.dtype) for x in WARPGROUP_ATOMS if x.name == s.atom)
-        yield f"atom {s.atom} multiplies {known}, not {spec.dtype}: use one of them, or atom fma"
+        others = [x.name for x in WARPGROUP_ATOMS if x.dtype == spec.dtype]
+        either = " or ".join([*others, "fma"])
+        yield f"atom {s.atom} multiplies {known}, not {spec.dtype}: use one of them, or atom {either}"
         return
     if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
         yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or atom mma"
@@ -51,7 +54,7 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
             f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
             f"multiples of {spec.ld_multiple}: promise --ld-multiple {unit}, or use atom mma, which takes any"
         )
-    plain = flatten(defaults("wgmma", s.tile, s.group, s.k_step))
+    plain = flatten(defaults(s.atom, s.tile, s.group, s.k_step))
     for key, value in flatten(s).items():
         if value != plain[key] and key not in CHOSEN:
             yield f"{key} means nothing to atom {s.atom}: leave it out"
@@ -76,6 +79,11 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     if s.tile[0] % 2 or rows > MOST_LINES:
         most = MOST_LINES // high
         yield f"tile {s.tile[0]}x{s.tile[1]} has no pairs of rows, or more than {most} of them: use 2 rows"
+    if atom.dtype.size != TURNED_BYTES and (spec.a_order, spec.b_order) != ("row", "col"):
+        yield (
+            f"atom {s.atom} multiplies lines along K, but A is {spec.a_order}-major and B {spec.b_order}-major: store "
+            f"A by rows and B by columns, or use atom mma_tf32"
+        )
     unit = atom.line if spec.b_order == "row" else WIDE
     if cols % unit or cols > MOST_COLS:
         kind = "row-major, copied by boxes of" if spec.b_order == "row" else "column-major, multiplied by"

@@ -9,23 +9,31 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Var, number
-from gemmgen.ir.kernel import Kernel, Program
+from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Let, Pipe, PipeOp, Stage, Tile, TileMma, Update
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.plan import Plan, update_comment
-from gemmgen.passes.positions import COL0, K0, K_END, LOCAL_COL, LOCAL_ROW, ROW0
+from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0
 from gemmgen.passes.put_down import by_local_memory
+from gemmgen.passes.total import build_total
 from gemmgen.passes.warpgroup_checks import SUM_PAD
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Where the sum ends in a kernel that asks for alpha itself.
+K_LAST = Var("k_last")
+
 
 def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
-    """The kernel of a validated request."""
-    return Program((_Warpgroups(spec, schedule, target).kernel(),))
+    """The kernel of a validated request, and one that adds up where K is split."""
+    plan = _Warpgroups(spec, schedule, target)
+    if schedule.split == 1:
+        return Program((plan.kernel(),))
+    between = tuple(Workspace(x.name, x.dtype, size) for x, size in plan.workspaces())
+    return Program((plan.kernel(), build_total(plan)), between)
 
 
 class _Warpgroups(Plan):
@@ -116,34 +124,47 @@ class _Warpgroups(Plan):
             TileMma(self.acc, self.tile("a"), self.tile("b"), self.atom),
             PipeOp("release", pipe),
         )
-        c = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *s.block_tile)
-        c = replace(c, transposed=self.spec.c_order == "col")
-        store = Update(
-            c, self.acc, self.alpha, self.beta, *self.vector(s.c_width, self.spec.result), epilogue.steps(self)
-        )
-        say, comment = (
-            "By way of where the tiles were, so that warps store whole lines of C.",
-            Comment(update_comment(self.spec)),
-        )
-        meet = Barrier(role_items=s.group[0] * s.group[1])
-        direct = s.c_width <= s.run[1]
         return (
             Alloc(self.acc.buffer),
             Fill(self.acc, number(0, self.sums)),
-            For(K0, self.k_start, K_END if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
-            *((comment, store) if direct else by_local_memory(self, say, Const(0), comment, store, meet)),
+            For(K0, self.k_start, K_LAST if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
+            *self._store(),
         )
+
+    @property
+    def result(self) -> Buffer:
+        """Where the kernel leaves what it sums."""
+        return self.c if self.schedule.split == 1 else self.workspace(writable=True)
+
+    def _store(self) -> Body:
+        """C, or a part's share of it, from registers or by way of local memory."""
+        s, whole = self.schedule, self.schedule.split == 1
+        origin = (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0)
+        c = Tile(self.c, origin, *s.block_tile, self.spec.c_order == "col")
+        vector = self.vector(s.c_width, self.spec.result if whole else self.sums)
+        store = Update(c, self.acc, self.alpha, self.beta, *vector, epilogue.steps(self))
+        comment = Comment(update_comment(self.spec))
+        if not whole:
+            share = Tile(self.result, (PART, ROW0, COL0), *s.block_tile)
+            store = replace(store, dst=share, beta=number(0, self.sums), steps=())
+            comment = Comment("This part's share of C.")
+        if s.c_width <= s.run[1]:
+            return (comment, store)
+        say = "By way of where the tiles were, so that warps store whole lines."
+        return by_local_memory(self, say, Const(0), comment, store, Barrier(role_items=s.group[0] * s.group[1]))
 
     def kernel(self) -> Kernel:
         """All of it."""
-        ends = (Let(K_END, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
+        ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
         tiles = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
         matrices = (self.boxed("a"), self.pitch("a"), self.boxed("b"), self.pitch("b"))
-        params = (self.m, self.n, self.k, self.alpha, *matrices, self.beta, self.c, self.pitch("c"))
+        finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
+        params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))
+        early = () if self.result == self.c else self.released()
         return Kernel(
             name=self.name,
-            params=tuple(p for p in (*params, *epilogue.parameters(self)) if isinstance(p, Buffer | Var)),
-            body=(*self.positions(), *ends, *tiles, *self._product()),
+            params=tuple(p for p in params if isinstance(p, Buffer | Var)),
+            body=(*self.positions(), *ends, *early, *tiles, *self._product()),
             group=self.schedule.all_work_items,
             grid=self.grid(),
             sub_group=self.atom.lanes,

@@ -269,7 +269,7 @@ wgmma_128x128_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
         }
         wgmma_wait(acc);
 
-        // By way of where the tiles were, so that warps store whole lines of C.
+        // By way of where the tiles were, so that warps store whole lines.
         role_barrier<256>();
         auto &sums = *reinterpret_cast<float(*)[128][136]>(shared);
         #pragma unroll

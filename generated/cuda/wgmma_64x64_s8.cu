@@ -249,7 +249,7 @@ wgmma_64x64_s8(int m, int n, int k, float alpha, const __grid_constant__ CUtenso
         }
         wgmma_wait(acc);
 
-        // By way of where the tiles were, so that warps store whole lines of C.
+        // By way of where the tiles were, so that warps store whole lines.
         role_barrier<128>();
         auto &sums = *reinterpret_cast<float(*)[64][72]>(shared);
         #pragma unroll

@@ -411,7 +411,7 @@ __device__ __forceinline__ void FUNCTION(float (*sums)[VALUES], unsigned long lo
                  "setp.eq.u32 add, 0, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64nCOLSkDEPTH.f32.SHORT.SHORT {"
                  NAMED
-                 "}, %A_PLACE, %B_PLACE, add, 1, 1, ORDERS;\n"
+                 "}, %A_PLACE, %B_PLACE, add, 1, 1ORDERS;\n"
                  "}"
                  : OPERANDS
                  : "l"(a), "l"(b));

@@ -17,6 +17,7 @@ import pytest
 import gemmgen
 from gemmgen import driver, presets
 from gemmgen.ir.dtypes import BF16, F16, F32, DType
+from gemmgen.ir.warp_matrix import product_error
 from gemmgen.methods import defaults
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import pick, target_of
@@ -36,28 +37,34 @@ def why_not() -> str | None:
 
 SKIP = why_not()
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
-NAMES = tuple(name for name in presets.names() if presets.load(name).schedule.atom == "wgmma")
+NAMES = tuple(name for name in presets.names() if presets.load(name).schedule.by_warpgroups)
 ORDERS: tuple[tuple[Order, Order], ...] = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
+#: Of elements that the instructions turn.
+TURNING = tuple(name for name in NAMES if presets.load(name).spec.dtype != F32)
 #: Under, around and over a block; whole blocks; a single element; K of fewer steps than the ring has slots, and more.
 SIZES = ((1, 1, 1), (129, 131, 37), (256, 512, 64), (200, 520, 296), (270, 16, 500), (128, 256, 1000), (1000, 1000, 64))
 
 
-def request(name: str, dtype: DType = BF16) -> tuple[GemmSpec, Schedule]:
+def request(name: str, dtype: DType | None = None) -> tuple[GemmSpec, Schedule]:
     preset = presets.load(name)
-    return replace(preset.spec, dtype=dtype), preset.schedule
+    return replace(preset.spec, dtype=dtype or preset.spec.dtype), preset.schedule
 
 
 # --- one instruction of each kind -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [BF16, F16])
-@pytest.mark.parametrize(("a", "b"), ORDERS)
+#: A's order, B's, and the type.
+STEPS = [(a, b, dtype) for a, b in ORDERS for dtype in (BF16, F16)] + [("row", "col", F32)]
+
+
+@pytest.mark.parametrize(("a", "b", "dtype"), STEPS, ids=str)
 def test_one_step_as_the_interpreter_has_it(a: Order, b: Order, dtype: DType) -> None:
-    """One box of A, one of B (or one for 64 columns), four instructions, one wait: every element's own number, so that
-    an element out of place, a wrong descriptor or a swizzle that is not the hardware's shows as such.
+    """One box of A, one of B, four instructions, one wait (of TF32 two steps): every element's own number, so that an
+    element out of place, a wrong descriptor or a swizzle that is not the hardware's shows as such.
     """
     spec = GemmSpec(dtype=dtype, c_dtype=F32, ld_multiple=8, a_order=a, b_order=b)
-    schedule = replace(defaults("wgmma", (2, 16), (32, 4)), producers=32, registers=(0, 0), stages=2)
+    method = "wgmma_tf32" if dtype == F32 else "wgmma"
+    schedule = replace(defaults(method, (2, 16), (32, 4)), producers=32, registers=(0, 0), stages=2)
     rng = np.random.default_rng(3)
     rows, cols = rng.integers(-8, 9, (64, 64)), rng.integers(-8, 9, (64, 64))
     for left, right in ((rows, np.eye(64)), (np.eye(64), cols), (rows, cols)):
@@ -118,7 +125,7 @@ def check(spec: GemmSpec, schedule: Schedule, pads: tuple[int, ...] = (0, 8)) ->
                     c.fill_(float("nan"))
                 kernel(a, b, c, alpha=alpha, beta=beta)
                 # Tensor cores drop bits that rounding would keep: twice what sums of float32 allow.
-                bound = size * (2 * (k + 3) * 2.0**-24)
+                bound = size * (2 * (k + 3) * 2.0**-24 + product_error(schedule.atom, spec.dtype))
                 bound += 0.0 if spec.result == F32 else 2.0**-spec.result.digits * (reference.abs() + bound) + 2.0**-24
                 off = (c.double() - reference).abs()
                 assert bool((off <= bound).all()), f"{m}x{n}x{k}, pad {pad}: off by {float((off / bound).max())}"
@@ -130,7 +137,7 @@ def test_any_size(name: str) -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), ORDERS[1:])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TURNING)
 def test_layouts(name: str, a: Order, b: Order) -> None:
     spec, schedule = request(name)
     check(replace(spec, a_order=a, b_order=b), schedule)
@@ -138,7 +145,7 @@ def test_layouts(name: str, a: Order, b: Order) -> None:
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_sums_kept_in_float32(dtype: DType) -> None:
-    spec, schedule = request(NAMES[0], dtype)
+    spec, schedule = request(TURNING[0], dtype)
     check(replace(spec, c_dtype=F32), schedule)
     check(replace(spec, c_dtype=F32, c_order="col"), replace(schedule, name=None, c_width=1), (0,))
 
@@ -153,11 +160,21 @@ def test_sums_kept_in_float32(dtype: DType) -> None:
         {"c_width": 2},
         {"group": (96, 4), "tile": (2, 32), "registers": (160, 32)},
         {"producers": 32, "registers": (0, 0)},
+        {"split": 3},
     ],
-    ids=["2 slots", "3 slots", "256x192", "128x192", "stores of pairs", "three warpgroups", "a warp copies"],
+    ids=[
+        "2 slots",
+        "3 slots",
+        "256x192",
+        "128x192",
+        "stores of pairs",
+        "three warpgroups",
+        "a warp copies",
+        "parts of K",
+    ],
 )
 def test_rings_and_roles(changes: dict[str, object]) -> None:
-    spec, _ = request(NAMES[0])
+    spec, _ = request(TURNING[0])
     check(spec, replace(defaults("wgmma"), **changes))  # type: ignore[arg-type]
 
 
@@ -172,7 +189,9 @@ def test_exact_integers_and_repeats(name: str) -> None:
     left, right = rng.integers(-8, 9, (700, 1096)), rng.integers(-8, 9, (1096, 840))
     assert np.array_equal(on_gpu(spec, schedule, left, right), (left @ right).astype(np.float32))
     kernel = compiled(spec, schedule)
-    a, b = (torch.randn(shape, device="cuda").bfloat16() for shape in ((700, 1096), (1096, 840)))
+    kind = getattr(torch, str(spec.dtype))
+    a, b = (torch.randn(shape, device="cuda").to(kind) for shape in ((700, 1096), (1096, 840)))
+    b = b if spec.b_order == "row" else b.T.contiguous().T
     c, first = (torch.full((700, 840), float("nan"), device="cuda") for _ in range(2))
     kernel(a, b, first)
     for _ in range(300):
@@ -184,7 +203,7 @@ def test_exact_integers_and_repeats(name: str) -> None:
 def test_nothing_along_k() -> None:
     import torch
 
-    spec, schedule = request(NAMES[0])
+    spec, schedule = request(TURNING[0])
     a, b = torch.empty((130, 0), device="cuda").bfloat16(), torch.empty((0, 264), device="cuda").bfloat16()
     c = torch.ones((130, 264), device="cuda").bfloat16()
     compiled(spec, schedule)(a, b, c, alpha=1.0, beta=0.5)
@@ -195,7 +214,7 @@ def test_lines_that_no_map_takes_are_refused() -> None:
     """With the remedy, before anything is launched."""
     import torch
 
-    spec, schedule = request(NAMES[0])
+    spec, schedule = request(TURNING[0])
     a, b = torch.zeros((64, 65), device="cuda").bfloat16(), torch.zeros((65, 64), device="cuda").bfloat16()
     with pytest.raises(gemmgen.SpecError, match="multiple"):
         compiled(spec, schedule)(a, b)

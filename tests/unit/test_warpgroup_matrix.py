@@ -32,7 +32,6 @@ from gemmgen.spec import GemmSpec, Order
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 WGMMA = defaults("wgmma")
-NAMES = [name for name in presets.names() if presets.load(name).schedule.atom == "wgmma"]
 
 
 @pytest.fixture(params=[8, 24, 128, 256])
@@ -161,7 +160,7 @@ def test_nvcc_takes_every_order(spec: GemmSpec, needs_tool: Callable[[str], str]
     assert "0 bytes spill stores" in report
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["wgmma_128x256_s4", "wgmma_64x64_s8", "wgmma_tf32_128x256_s4"])
 def test_instructions_of_the_main_loop(name: str, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     """Four matrix instructions between one wait for copies and one for instructions; nothing else multiplies."""
     preset = presets.load(name)
@@ -169,11 +168,12 @@ def test_instructions_of_the_main_loop(name: str, needs_tool: Callable[[str], st
     command = [disassembler(), "-c", "kernel.cubin"]
     listing = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     cols = preset.schedule.block_tile[1]
-    wanted = (f"HGMMA.64x{cols}x16.F32.BF16", "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR", "UTMALDG.2D", "PHASECHK")
+    kind = "8.F32.TF32" if preset.spec.dtype == F32 else "16.F32.BF16"
+    wanted = (f"HGMMA.64x{cols}x{kind}", "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR", "UTMALDG.2D", "PHASECHK")
     found = [word for line in listing.splitlines() for word in wanted if word in line]
     step = [wanted[4], wanted[1], *[wanted[0]] * 4, wanted[2]]
     assert any(found[i : i + len(step)] == step for i in range(len(found))), found
-    boxes = preset.schedule.block_tile[1] // 64 + 1
+    boxes = 1 + (cols // 64 if preset.spec.b_order == "row" else 1)
     assert (found.count(wanted[0]), found.count("UTMALDG.2D")) == (4, boxes)
     assert listing.count("USETMAXREG") == (2 if preset.schedule.registers[0] else 0)
 
@@ -241,7 +241,7 @@ def refused(schedule: Schedule, spec: GemmSpec = SPEC, target: Target = SM_90A) 
         ({"stages": 5}, "local memory 245,840 B > 232,448 B on this target: use 4 stages"),
         ({"c_width": 16}, "use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"),
         ({"tile": (2, 48), "c_width": 8}, "128x192 of C in runs of 8 can't be dealt out evenly to 256: use c_width 2"),
-        ({"split": 2}, "split means nothing to atom wgmma"),
+        ({"slices": 2}, "slices means nothing to atom wgmma"),
         ({"prefetch": True, "across": True}, "prefetch means nothing"),
     ],
     ids=str,
@@ -251,7 +251,12 @@ def test_schedules(changes: dict[str, object], said: str) -> None:
 
 
 def test_types_strides_and_targets() -> None:
-    assert "multiplies bfloat16, float16, not float32" in refused(WGMMA, GemmSpec())
+    assert "multiplies bfloat16, float16, not float32: use one of them, or atom wgmma_tf32 or fma" in refused(
+        WGMMA, GemmSpec()
+    )
+    coarse = defaults("wgmma_tf32")
+    assert "store A by rows and B by columns, or use atom mma_tf32" in refused(coarse, GemmSpec(ld_multiple=4))
+    assert "promise --ld-multiple 4" in refused(coarse, GemmSpec(b_order="col"))
     assert "promise --ld-multiple 8, or use atom mma, which takes any" in refused(WGMMA, GemmSpec(dtype=F16))
     assert "not of a batch" in refused(WGMMA, replace(SPEC, batched=True))
     both = refused(replace(WGMMA, stages=1), target=TARGETS["sm_90"])

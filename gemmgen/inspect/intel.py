@@ -12,6 +12,7 @@ _LINE = re.compile(
     r"^\s*(?:/\* \[(?P<pc>[0-9A-Fa-f]+)\]\s*\*/)?\s*(?P<guard>\([^)]*\))?\s*(?P<opcode>[a-z][a-z0-9_.]*)"
     r"(?:\s*\((?P<lanes>\d+)\|M\d+\))?(?P<rest>.*)$"
 )
+_TYPE = re.compile(r":([a-z]+\d*)\b")
 _COMMENT = re.compile(r"^\s*(//.*)?$")
 _SENDS = frozenset({"send", "sendc", "sends", "sendsc"})
 #: Every opcode of Intel's graphics assembler that is no send (Intel Graphics Compiler, "IGA").
@@ -45,16 +46,15 @@ def parse(text: str, register_bytes: int, lines: Mapping[int, int] | None = None
         lines: address of an instruction -> line of the source.
     """
     out = Builder()
+    known = lines or {}
     for line in text.splitlines():
-        if label := _LABEL.match(line):
+        if match := _LINE.match(line):
+            at = int(match["pc"], 16) if match["pc"] else -1
+            out.instructions.append(_instruction(match, register_bytes, known.get(at, 0)))
+        elif label := _LABEL.match(line):
             out.label(label[1])
         elif not _COMMENT.match(line):
-            match = _LINE.match(line)
-            if match is None:
-                out.strange.append(line.strip())
-                continue
-            at = int(match["pc"], 16) if match["pc"] else -1
-            out.instructions.append(_instruction(match, register_bytes, (lines or {}).get(at, 0)))
+            out.strange.append(line.strip())
     return out.listing()
 
 
@@ -84,7 +84,7 @@ def _kind(opcode: str, modifier: str, rest: str) -> Kind:
     if opcode == "mov":
         if re.search(r"\br\[a0", rest):
             return Kind.SHUFFLE
-        types = re.findall(r":([a-z]+\d*)\b", rest)
+        types = _TYPE.findall(rest)
         return Kind.CONVERT if len({t in _FLOATS for t in types[:2]}) > 1 and _is_number(rest) else Kind.MOVE
     return _KIND.get(opcode, Kind.UNKNOWN)
 
@@ -97,14 +97,14 @@ def _is_number(rest: str) -> bool:
 
 def _type(rest: str) -> str:
     """The type of the destination."""
-    found = re.search(r":([a-z]+\d*)\b", rest)
+    found = _TYPE.search(rest)
     return found[1] if found else ""
 
 
 def _dpas(modifier: str, rest: str, lanes: int) -> int | None:
     """Multiply-adds of `dpas.DEPTHxREPEAT`, each of whose 32-bit operands holds several elements."""
     shape = re.fullmatch(r"(\d+)x(\d+)", modifier)
-    packed = {"hf": 2, "bf": 2, "b": 4, "ub": 4, "tf32": 1}.get((re.findall(r":([a-z]+\d*)\b", rest) or [""])[-1])
+    packed = {"hf": 2, "bf": 2, "b": 4, "ub": 4, "tf32": 1}.get((_TYPE.findall(rest) or [""])[-1])
     return int(shape[1]) * int(shape[2]) * packed * lanes if shape and packed else None
 
 

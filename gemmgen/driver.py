@@ -8,6 +8,7 @@ from functools import partial
 from typing import Literal
 
 from gemmgen.backends import backend as find_backend
+from gemmgen.backends import printer as printer_of
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.errors import ScheduleError
@@ -15,7 +16,7 @@ from gemmgen.ir.kernel import Kernel, Program, together
 from gemmgen.ir.pipes import check_pipes
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import local_bytes, uses_features
+from gemmgen.ir.visit import local_bytes
 from gemmgen.passes.addresses import addresses
 from gemmgen.passes.build import build
 from gemmgen.passes.expand import expand
@@ -63,7 +64,7 @@ def emit_program(
     target = _target(language, target) if target else default_target(spec, schedule, backend)
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
-    printer = partial(language, target, form=form, spec=spec, program=program.name)
+    printer = partial(printer_of(language, spec), target, form=form, spec=spec, program=program.name)
     return _print(program, spec, computes(spec), notes, "gemm", printer), program
 
 
@@ -174,7 +175,7 @@ def _print(
         entry_points=tuple(entry_point(p.kernel, local_bytes(p.kernel), p.dynamic_bytes()) for p in printers),
         spec=spec,
         build_options=printers[0].build_options(),
-        requires=frozenset().union(*(uses_features(p.kernel) | p.uses() for p in printers)),
+        requires=frozenset().union(*(p.needs() for p in printers)),
         alignment=max(p.alignment() for p in printers),
         workspaces=workspaces,
         span=min(span(kernel) for kernel in program.kernels),

@@ -60,6 +60,8 @@ class GemmSpec:
             stored, in order: `bias`, `clamp(0, 6)`, `expr: acc * 0.5 + col`.
         prologue_a, prologue_b: what each element of A, and of B, is made into before it is multiplied, a formula of
             `gemmgen.prologue`: `b * b_scale`. What it makes is of `dtype`.
+        emulate: whether float16 and bfloat16 are kept in integers, and converted by their bits, in languages that have
+            types for them which a device or a compiler may lack (SYCL); in others it means nothing.
         wide: whether leading dimensions are 64-bit integers, so that a matrix may span 2^31 elements and more; where
             folded sizes need that, it is so anyway (`is_wide`).
     """
@@ -86,6 +88,7 @@ class GemmSpec:
     b_dtype: DType | None = None
     prologue_a: str | None = None
     prologue_b: str | None = None
+    emulate: bool = False
 
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
@@ -266,7 +269,8 @@ class GemmSpec:
         how = "by arrays of the matrices' addresses" if self.listed else "whose matrices lie a stride apart"
         batched = f"a batch, {how}" if self.batched else ""
         wide = "leading dimensions of 64 bits" if self.is_wide else ""
-        return "; ".join(part for part in (self._types(), sizes, orders, batched, wide) if part)
+        bits = "16-bit floats in integers" if self.emulate else ""
+        return "; ".join(part for part in (self._types(), bits, sizes, orders, batched, wide) if part)
 
     def _types(self) -> str:
         """`float32`, or where other types come in, `float16, sums and C in float32`."""

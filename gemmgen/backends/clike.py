@@ -21,7 +21,7 @@ from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
 from gemmgen.ir.stmt import Advance, Alloc, Block, Body, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import idle_without, walk
+from gemmgen.ir.visit import idle_without, uses_features, walk
 from gemmgen.spec import GemmSpec
 
 INDENT = "    "
@@ -65,6 +65,10 @@ class CLike(Expressions, ABC):
     form: str | None = None
     spec: GemmSpec = field(default_factory=GemmSpec)
     program: str | None = None
+
+    def needs(self) -> frozenset[str]:
+        """The features of a target that the text uses."""
+        return uses_features(self.kernel) | self.uses()
 
     # --- what a language says ---------------------------------------------------------------------
 

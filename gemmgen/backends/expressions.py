@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
 from gemmgen.backends.pairs import Pairs
@@ -24,7 +25,7 @@ class Expressions(ABC):
 
     name: ClassVar[str]
     #: What it calls each type of elements.
-    types: ClassVar[dict[str, str]]
+    types: ClassVar[Mapping[str, str]]
     #: How it writes complex numbers.
     pairs: ClassVar[Pairs]
     #: The smaller of two numbers.

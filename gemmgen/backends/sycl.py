@@ -11,7 +11,7 @@ from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import environment, sections
 from gemmgen.backends.lines import fold_line, wrapped
 from gemmgen.backends.sycl_main import program
-from gemmgen.backends.sycl_types import HEADERS, INTRINSICS, PAIRS, TYPES, converter, functions
+from gemmgen.backends.sycl_types import INTRINSICS, OWN, PAIRS, Elements, functions
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
@@ -39,7 +39,8 @@ class Sycl(CLike):
     targets: ClassVar[tuple[str, ...]] = ("sycl", "xe_hpc", "khr", "portable")
     lacks: ClassVar[frozenset[str]] = frozenset({"intel_sub_groups", "image_block_read"})
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
-    types: ClassVar[dict[str, str]] = TYPES
+    elements: ClassVar[Elements] = OWN
+    types: ClassVar[Mapping[str, str]] = elements.types
     pairs = PAIRS
     minimum: ClassVar[str] = "std::min"
 
@@ -73,7 +74,7 @@ class Sycl(CLike):
         if self._block_loads():
             experimental = "ext/oneapi/experimental"
             headers += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
-        headers += [header for p in self.kernel.matrices for header in HEADERS.get(p.dtype.name, ())]
+        headers += [header for p in self.kernel.matrices for header in self.elements.headers.get(p.dtype.name, ())]
         return sorted(set(headers))
 
     # --- what a work-item runs --------------------------------------------------------------------
@@ -127,7 +128,7 @@ class Sycl(CLike):
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        lines = functions(self.kernel, VECTORS)
+        lines = functions(self.kernel, VECTORS, self.elements)
         loads = self._block_loads()
         named = {"at": "at", "load": "load_element", "atomic_add": "atomic_add"}
         lines += sections(INTRINSICS, {named[word] for word in named.keys() & self._words()})
@@ -267,7 +268,7 @@ class Sycl(CLike):
         return f"sycl::{super().math(name, dtype)}"
 
     def conversion(self, value: Expr, dtype: DType) -> tuple[str, int]:
-        return f"{converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
+        return f"{self.elements.converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         if buffer.space is Space.GLOBAL and not buffer.writable and self._in_bytes():

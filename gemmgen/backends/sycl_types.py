@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from gemmgen.backends.clike import way
 from gemmgen.backends.files import section, sections
@@ -48,22 +49,57 @@ HEADERS = {
 CONVERSIONS = {("bfloat16", "float32"): "bfloat16_to_float", ("float32", "bfloat16"): "float_to_bfloat16"}
 
 
-def converter(source: DType, to: DType) -> str:
-    """What is called to change a type."""
-    return CONVERSIONS.get((source.name, to.name), TYPES[to.name])
+#: Of 16-bit floats that are kept in integers: their type, what it needs of the run-time compiler, and who converts.
+BITS = "std::uint16_t"
+BITS_HEADERS = ("bit_cast.hpp",)
+BITS_CONVERSIONS = {
+    ("float16", "float32"): "half_bits_to_float",
+    ("float32", "float16"): "float_to_half_bits",
+    ("bfloat16", "float32"): "bfloat16_bits_to_float",
+    ("float32", "bfloat16"): "float_to_bfloat16_bits",
+}
 
 
-def functions(kernel: Kernel, vectors: Collection[str]) -> list[str]:
+@dataclass(frozen=True)
+class Elements:
+    """What a kernel's element types are called and converted by.
+
+    Attributes:
+        types: by NumPy's names.
+        conversions: (from, to) -> the function, where that is not the type's own.
+        headers: the run-time compiler's, of types that the language itself lacks.
+    """
+
+    types: Mapping[str, str]
+    conversions: Mapping[tuple[str, str], str]
+    headers: Mapping[str, tuple[str, ...]]
+
+    def converter(self, source: DType, to: DType) -> str:
+        """What is called to change a type."""
+        return self.conversions.get((source.name, to.name), self.types[to.name])
+
+
+#: As the language has them; and with 16-bit floats in integers.
+OWN = Elements(TYPES, CONVERSIONS, HEADERS)
+BY_BITS = Elements(
+    {**TYPES, "float16": BITS, "bfloat16": BITS},
+    BITS_CONVERSIONS,
+    {**HEADERS, "float16": BITS_HEADERS, "bfloat16": BITS_HEADERS},
+)
+
+
+def functions(kernel: Kernel, vectors: Collection[str], elements: Elements) -> list[str]:
     """The functions that a kernel computes and converts by, and moves neighbours by, where its atoms are `vectors`."""
     changes = {(source.name, to.name) for source, to, _ in conversions(kernel)}
-    lines = PAIRS.functions(kernel, TYPES, INTRINSICS)
-    lines += sections(INTRINSICS, {CONVERSIONS[change] for change in changes & set(CONVERSIONS)})
+    types, known = elements.types, elements.conversions
+    lines = PAIRS.functions(kernel, types, INTRINSICS)
+    lines += sections(INTRINSICS, {known[change] for change in changes & set(known)})
     moves = [s for s in walk(kernel.body) if isinstance(s, Move) and s.atom.name in vectors]
     found = {(way(m), m.width, m.src.dtype, m.dst.dtype) for m in moves}
     # A copy that converts has one that doesn't inside.
     found |= {("copy", width, t, t) for key, width, *types in found for t in types[key == "store" :][:1]}
     for key, width, source, to in sorted(found, key=lambda x: (*x[:2], str(x[2:]))):
-        word, vector = WORDS.get(source.name, (TYPES[source.name],) * 2)
+        word, vector = WORDS.get(source.name, (types[source.name],) * 2)
         lines += section(
             INTRINSICS,
             key,
@@ -72,8 +108,8 @@ def functions(kernel: Kernel, vectors: Collection[str]) -> list[str]:
             size=source.size,
             word=word,
             vector=f"{vector}{width}",
-            source=TYPES[source.name],
-            to=TYPES[to.name],
-            convert=converter(source, to),
+            source=types[source.name],
+            to=types[to.name],
+            convert=elements.converter(source, to),
         )
     return lines

@@ -184,6 +184,10 @@ class Request:
     prologue_b: Annotated[
         str | None, what("--prologue-b", metavar="FORMULA", text="The same of B: '(b - b_shift) * b_scale'.")
     ] = None
+    emulate: Annotated[
+        bool,
+        typer.Option("--emulate", help="16-bit floats in integers, where SYCL lacks them.", rich_help_panel=WHAT),
+    ] = False
     wide: Annotated[
         bool,
         typer.Option("--wide", help="Matrices of 2^31 elements and more.", rich_help_panel=WHAT),
@@ -234,7 +238,8 @@ class Request:
         types = (self.c_dtype, self.conj)
         stored, made = (self.a_dtype, self.b_dtype), (self.prologue_a, self.prologue_b)
         spec = build_spec(*known, self.batched, start, *types, self.epilogue, stored, made)
-        return replace(spec, listed=spec.listed or self.listed, wide=spec.wide or self.wide)
+        wide, emulate = spec.wide or self.wide, spec.emulate or self.emulate
+        return replace(spec, listed=spec.listed or self.listed, wide=wide, emulate=emulate)
 
     def _schedule(self, base: Document | None) -> Schedule:
         from gemmgen.options import build_schedule

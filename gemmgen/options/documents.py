@@ -128,8 +128,8 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
     m, n, k, alpha, beta = (str(table[key]) if key in table else None for key in ("m", "n", "k", "alpha", "beta"))
     try:
         dtype = str(table.get("dtype", "float32"))
-        flags = (_flag(table, key, problems) for key in ("batched", "listed", "wide", "conj_a", "conj_b"))
-        many, listed, wide, *conj = flags
+        flags = (_flag(table, key, problems) for key in ("batched", "listed", "wide", "emulate", "conj_a", "conj_b"))
+        many, listed, wide, emulate, *conj = flags
         c_dtype, layout = table.get("c_dtype"), ",".join(orders)
         c_type = None if c_dtype is None else str(c_dtype)
         named = "".join(name for name, said in zip("ab", conj, strict=True) if said)
@@ -146,7 +146,7 @@ def _spec(table: Mapping[str, object], problems: list[str]) -> GemmSpec:
             stored=(stored[0], stored[1]),
             prologues=(made[0], made[1]),
         )
-        return replace(spec, listed=listed, wide=wide)
+        return replace(spec, listed=listed, wide=wide, emulate=emulate)
     except SpecError as error:
         problems += error.problems
         return GemmSpec()

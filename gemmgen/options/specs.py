@@ -54,7 +54,7 @@ def build_spec(
         factor = alpha_beta[0], alpha_beta[1]
         sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result)
         then = base.epilogue if epilogue is None else tuple(epilogue)
-        spec = replace(sized, batched=batched or base.batched, listed=base.listed, epilogue=then)
+        spec = replace(sized, batched=batched or base.batched, listed=base.listed, epilogue=then, emulate=base.emulate)
         spec = replace(spec, conj_a=conj_a, conj_b=conj_b, wide=base.wide, a_dtype=a_dtype, b_dtype=b_dtype)
         spec = _with_prologues(spec, base, prologues)
     except SpecError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.ir.atoms import ASYNC_COPY
-from gemmgen.ir.dtypes import F32, DType
+from gemmgen.ir.dtypes import F16, F32, DType
 from gemmgen.ir.target import FEATURES, TARGETS, Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -17,7 +17,8 @@ MOST_PARTS = 16
 def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     """What is wrong with the spec's types, each with a remedy."""
     for dtype in dict.fromkeys((spec.dtype, spec.element("a"), spec.element("b"))):
-        yield from lacking(dtype, target)
+        if not (spec.emulate and dtype == F16):
+            yield from lacking(dtype, target)
     for name, operand, order in (("a", s.a, spec.a_order), ("b", s.b, spec.b_order)):
         stored = spec.element(name)
         if stored != spec.dtype and (s.a.block or s.b.block or operand.share):
@@ -54,6 +55,7 @@ def lacking(dtype: DType, target: Target) -> Iterator[str]:
     if dtype.needs is not None and dtype.needs not in target.features:
         others = [name for name, other in TARGETS.items() if dtype.needs in other.features]
         having = f"use target {' or '.join(others[:2])}, " if target.name in TARGETS else "use another device, "
+        having += "keep it in integers (--emulate, or GemmSpec(emulate=True)), " if dtype == F16 else ""
         yield f"dtype {dtype}, but target {target.name!r} has no {FEATURES[dtype.needs]}: {having}or dtype float32"
 
 

@@ -38,6 +38,56 @@ inline sycl::ext::oneapi::bfloat16 float_to_bfloat16(float value)
     return sycl::bit_cast<sycl::ext::oneapi::bfloat16>(static_cast<unsigned short>(kept >> 16));
 }
 
+//: half_bits_to_float
+// float16 by its bits: sign, five bits of exponent, ten of fraction.
+inline float half_bits_to_float(std::uint16_t bits)
+{
+    const unsigned sign = (bits & 0x8000u) << 16;
+    const unsigned magnitude = bits & 0x7fffu;
+    if (magnitude < 0x400u) { // in steps of 2^-24, too small for an exponent of its own
+        const float small = float(magnitude) * 5.9604644775390625e-8f;
+        return sign ? -small : small;
+    }
+    // Infinities and NaN have the largest exponent here and there.
+    const unsigned exponent = magnitude < 0x7c00u ? 0x38000000u : 0x70000000u;
+    return sycl::bit_cast<float>(sign | ((magnitude << 13) + exponent));
+}
+
+//: float_to_half_bits
+// A float as the bits of float16, rounded to nearest, ties to even; NaN stays NaN.
+inline std::uint16_t float_to_half_bits(float value)
+{
+    const unsigned bits = sycl::bit_cast<unsigned>(value);
+    const unsigned sign = bits >> 16 & 0x8000u;
+    const unsigned magnitude = bits & 0x7fffffffu;
+    unsigned kept = 0x7e00u;
+    if (magnitude < 0x38800000u) { // below 2^-14: a sum with 0.5 is rounded to steps of 2^-24
+        kept = sycl::bit_cast<unsigned>(sycl::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+    } else if (magnitude < 0x477ff000u) {
+        kept = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13;
+    } else if (magnitude <= 0x7f800000u) { // from 65520 on
+        kept = 0x7c00u;
+    }
+    return static_cast<std::uint16_t>(sign | kept);
+}
+
+//: bfloat16_bits_to_float
+// bfloat16 by its bits, the upper half of a float's.
+inline float bfloat16_bits_to_float(std::uint16_t bits)
+{
+    return sycl::bit_cast<float>(unsigned(bits) << 16);
+}
+
+//: float_to_bfloat16_bits
+// A float as the bits of bfloat16, rounded to nearest, ties to even; NaN stays NaN.
+inline std::uint16_t float_to_bfloat16_bits(float value)
+{
+    const unsigned bits = sycl::bit_cast<unsigned>(value);
+    const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    const unsigned kept = value == value ? rounded : bits | 0x400000u;
+    return static_cast<std::uint16_t>(kept >> 16);
+}
+
 //: copy
 // WIDTH neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef WORD VECTOR __attribute__((vector_size(BYTES), aligned(SIZE), may_alias));

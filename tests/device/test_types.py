@@ -20,9 +20,11 @@ from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo
 from gemmgen.schedule import Operand
+from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
 from tests.support.problems import Problem
+from tests.support.sycl import device_compile, spirv
 from tests.support.sycl import devices as sycl_devices
 
 PAIRS: list[tuple[DType, DType]] = [
@@ -34,6 +36,8 @@ PAIRS: list[tuple[DType, DType]] = [
     (I8, I32),
     (I64, I64),
 ]
+#: How SPIR-V declares that a module has floats of 16 bits: OpCapability Float16Buffer, or Float16.
+HALVES = [b"".join(word.to_bytes(4, "little") for word in (2 << 16 | 17, number)) for number in (8, 9)]
 SPECS = [GemmSpec(dtype=dtype, c_dtype=result) for dtype, result in PAIRS]
 
 
@@ -71,16 +75,20 @@ def test_rounding_is_numpys(device: DeviceInfo) -> None:
     """Of every 16-bit pattern, and of floats between them: ties to even, overflow, infinities, zeros; NaN stays NaN."""
     for dtype in (F16, BF16):
         spec = GemmSpec(dtype=dtype, beta=0.0, alpha=1.0)
-        gemm = CompiledKernel.from_source(driver.emit(spec, SCHEDULES["naive"]), device)
-        known = numpy_dtype(dtype)
-        every = np.arange(2**16, dtype=np.uint16).view(known).reshape(256, 256)
-        one, factor = np.ones((1, 1), known), np.array([[1 + 2.0 ** -(dtype.digits - 1)]], known)
-        for scale in (one, factor):
-            column = np.ascontiguousarray(every.reshape(-1, 1))
-            got = gemm(column, scale).astype(np.float32)
-            with np.errstate(all="ignore"):
-                expected = (column.astype(np.float32) * scale.astype(np.float32)).astype(known).astype(np.float32)
-            assert np.array_equal(got, expected, equal_nan=True)
+        rounds_as_numpy(CompiledKernel.from_source(driver.emit(spec, SCHEDULES["naive"]), device), dtype)
+
+
+def rounds_as_numpy(gemm: CompiledKernel | SyclKernel, dtype: DType) -> None:
+    """Each pattern times 1, times the number after it, and times two that take it to what is below normal numbers."""
+    known = numpy_dtype(dtype)
+    column = np.arange(2**16, dtype=np.uint16).view(known).reshape(-1, 1)
+    for factor in (1.0, 1 + 2.0 ** -(dtype.digits - 1), 2.0**-11, 3 * 2.0**-13):
+        scale = np.array([[factor]], known)
+        got = gemm(column, scale)
+        assert isinstance(got, np.ndarray)
+        with np.errstate(all="ignore"):
+            expected = (column.astype(np.float32) * scale.astype(np.float32)).astype(known)
+        assert np.array_equal(got.astype(np.float32), expected.astype(np.float32), equal_nan=True)
 
 
 def test_pyopencl_arrays_of_other_types() -> None:
@@ -112,6 +120,27 @@ def test_sycl(spec: GemmSpec, device: SyclDeviceInfo, rng: np.random.Generator) 
     gemm = SyclKernel(source, device)
     problem = Problem.of(rng, spec, 33, 17, 9, -2.0, 3.0)
     problem.check(gemm(problem.a, problem.b, problem.c.copy(), alpha=-2, beta=3))
+
+
+def has_halves(source: Source) -> bool:
+    """Whether the device must have floats of 16 bits."""
+    return any(word in module for module in spirv(device_compile(source)) for word in HALVES)
+
+
+@pytest.mark.parametrize("device", sycl_devices())
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+def test_sycl_by_bits(dtype: DType, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
+    """16-bit floats in integers: rounded as NumPy does, by vectors and one by one; the device need not have them."""
+    spec = GemmSpec(dtype=dtype, beta=0.0, alpha=1.0, emulate=True)
+    rounds_as_numpy(SyclKernel(driver.emit(spec, SCHEDULES["naive"], "sycl", form="kernel"), device), dtype)
+    spec = replace(spec, alpha=None, beta=None)
+    source = driver.emit(spec, SCHEDULES["slm"], "sycl", form="kernel")
+    problem = Problem.of(rng, spec, 33, 17, 9, -2.0, 3.0)
+    problem.check(SyclKernel(source, device)(problem.a, problem.b, problem.c.copy(), alpha=-2, beta=3))
+    assert not has_halves(source)
+    if dtype == F16:
+        plain = driver.emit(replace(spec, emulate=False), SCHEDULES["slm"], "sycl", form="kernel")
+        assert has_halves(plain)
 
 
 @pytest.mark.parametrize("device", DEVICES)

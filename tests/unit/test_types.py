@@ -21,6 +21,7 @@ from gemmgen.ir.visit import walk
 from gemmgen.options import build_spec, read_document
 from gemmgen.runtime.arrays import check_gemm
 from gemmgen.spec import GemmSpec
+from tests.support.cli import printed
 
 
 @pytest.mark.parametrize("dtype", RESULTS, ids=str)
@@ -92,6 +93,7 @@ def lacking(target: str, *features: str) -> Target:
     [
         (GemmSpec(dtype=F64), "naive", TARGETS["portable"], "no arithmetic in float64: use target intel or"),
         (GemmSpec(dtype=F16), "naive", lacking("sycl", "fp16"), "has no loads and stores of float16"),
+        (GemmSpec(a_dtype=F16), "naive", lacking("sycl", "fp16"), "keep it in integers (--emulate, or GemmSpec(emul"),
         (GemmSpec(dtype=F16), "block_read_32x2_1x8", TARGETS["intel"], "pixels are float32, but dtype is float16"),
         (GemmSpec(dtype=F16), "async_8x8_16x16", TARGETS["sm_90"], "a transposed tile takes float16 one by one"),
         (GemmSpec(dtype=I8, a_order="col"), "async_8x8_16x16", TARGETS["sm_90"], "promise --ld-multiple 4"),
@@ -102,6 +104,30 @@ def test_refusals(spec: GemmSpec, preset: str, target: Target, problem: str) -> 
     with pytest.raises(ScheduleError) as error:
         driver.lower(spec, presets.load(preset).schedule, target)
     assert problem in str(error.value)
+
+
+def test_16_bit_floats_in_integers() -> None:
+    """Where it is asked for, and the language has types that a device or a compiler may lack."""
+    naive, device = presets.load("naive").schedule, lacking("sycl", "fp16")
+    for dtype, own in ((F16, "sycl::half"), (BF16, "sycl::ext::oneapi::bfloat16")):
+        spec = GemmSpec(dtype=dtype)
+        assert own in driver.emit(spec, naive, "sycl").text
+        asked = driver.emit(replace(spec, emulate=True), naive, "sycl", device)
+        assert own not in asked.text
+        assert "const std::uint16_t *__restrict a" in asked.text
+        assert "#include <cstdint>\n" in asked.text
+        assert "fp16" not in asked.requires
+        assert f"{dtype}, sums in float32; 16-bit floats in integers\n" in asked.text
+        # Others have no need of it.
+        for backend in ("opencl", "cuda"):
+            plain, other = (driver.emit(x, naive, backend).text for x in (spec, replace(spec, emulate=True)))
+            assert plain.split("\n", 1)[1] == other.split("\n", 1)[1]
+    assert "fp16" in driver.emit(GemmSpec(dtype=F16), naive, "sycl").requires
+    read = read_document('tile = "2x2"\n[spec]\ndtype = "float16"\nemulate = true', "here").spec
+    assert read == build_spec(base=replace(GemmSpec(dtype=F16), emulate=True))
+    assert "std::uint16_t" in printed(
+        "emit", "--backend", "sycl", "--method", "naive", "--dtype", "float16", "--emulate"
+    )
 
 
 def test_transposes_refuse_what_lanes_do_not_exchange() -> None:

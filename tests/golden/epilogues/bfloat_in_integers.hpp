@@ -1,0 +1,221 @@
+// bfloat_in_integers: C = alpha * A * B + beta * C; bfloat16, sums in float32; 16-bit floats in integers
+//
+// Schedule   2x2 of C per work-item, 8x8 work-items per group (16x16 of C), 8 along K per iteration
+// A          USM, loads of single elements, through local memory
+// B          USM, loads of 4 elements, through local memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Launch     local range {8, 8}, global range {(m + 15) / 16 * 8, (n + 15) / 16 * 8}
+// Needs      512 bytes of local memory
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
+
+#ifndef bfloat_in_integers_HPP
+#define bfloat_in_integers_HPP
+
+#include <sycl/sycl.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#ifndef __clang__
+// g++ can check the types here, but knows no attributes of SYCL.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
+
+namespace bfloat_in_integers_detail {
+
+// bfloat16 by its bits, the upper half of a float's.
+inline float bfloat16_bits_to_float(std::uint16_t bits)
+{
+    return sycl::bit_cast<float>(unsigned(bits) << 16);
+}
+
+// A float as the bits of bfloat16, rounded to nearest, ties to even; NaN stays NaN.
+inline std::uint16_t float_to_bfloat16_bits(float value)
+{
+    const unsigned bits = sycl::bit_cast<unsigned>(value);
+    const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    const unsigned kept = value == value ? rounded : bits | 0x400000u;
+    return static_cast<std::uint16_t>(kept >> 16);
+}
+
+// 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
+typedef unsigned short ushort4 __attribute__((vector_size(8), aligned(2), may_alias));
+inline void copy4(std::uint16_t *to, const std::uint16_t *from)
+{
+    *reinterpret_cast<ushort4 *>(to) = *reinterpret_cast<const ushort4 *>(from);
+}
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const std::uint16_t *__restrict a, int lda, const std::uint16_t *__restrict b,
+                      int ldb, float beta, std::uint16_t *__restrict c, int ldc,
+                      std::uint16_t (&a_shared)[16][8], std::uint16_t (&b_shared)[8][16])
+{
+    const int local_row = int(item.get_local_id(0));
+    const int local_col = int(item.get_local_id(1));
+    const int row0 = int(item.get_group(0)) * 16;
+    const int col0 = int(item.get_group(1)) * 16;
+    const int row = row0 + local_row;
+    const int col = col0 + local_col;
+    const int k_main = k - k % 8;
+    const int local_index = local_row * 8 + local_col;
+    const int a_row = local_index / 8;
+    const int a_k = local_index % 8;
+    const int b_k = local_index / 4;
+    const int b_col = local_index % 4 * 4;
+
+    float acc[2][2];
+    #pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+        #pragma GCC unroll 2
+        for (int j = 0; j < 2; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            a_shared[a_row + i * 8][a_k] =
+                a[std::min(row0 + a_row + i * 8, m - 1) * lda + k0 + a_k];
+        }
+        if (local_index < 32) {
+            if (k0 + b_k < k && col0 + b_col + 4 <= n) {
+                copy4(&b_shared[b_k][b_col], &b[(k0 + b_k) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k][b_col + e] =
+                        k0 + b_k < k ? b[(k0 + b_k) * ldb + std::min(col0 + b_col + e, n - 1)]
+                                     : std::uint16_t();
+                }
+            }
+        }
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 8
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[2];
+            float b_frag[2];
+            #pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                a_frag[i] = bfloat16_bits_to_float(a_shared[local_row + i * 8][kk]);
+            }
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                b_frag[j] = bfloat16_bits_to_float(b_shared[kk][local_col + j * 8]);
+            }
+            #pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                #pragma GCC unroll 2
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            a_shared[a_row + i * 8][a_k] =
+                k_main + a_k < k ? a[std::min(row0 + a_row + i * 8, m - 1) * lda + k_main + a_k]
+                                 : std::uint16_t();
+        }
+        if (local_index < 32) {
+            if (k_main + b_k < k && col0 + b_col + 4 <= n) {
+                copy4(&b_shared[b_k][b_col], &b[(k_main + b_k) * ldb + col0 + b_col]);
+            } else {
+                #pragma GCC unroll 4
+                for (int e = 0; e < 4; ++e) {
+                    b_shared[b_k][b_col + e] =
+                        k_main + b_k < k
+                            ? b[(k_main + b_k) * ldb + std::min(col0 + b_col + e, n - 1)]
+                            : std::uint16_t();
+                }
+            }
+        }
+        sycl::group_barrier(item.get_group());
+        #pragma GCC unroll 8
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[2];
+            float b_frag[2];
+            #pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                a_frag[i] = bfloat16_bits_to_float(a_shared[local_row + i * 8][kk]);
+            }
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                b_frag[j] = bfloat16_bits_to_float(b_shared[kk][local_col + j * 8]);
+            }
+            #pragma GCC unroll 2
+            for (int i = 0; i < 2; ++i) {
+                #pragma GCC unroll 2
+                for (int j = 0; j < 2; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+        if (row + i * 8 < m) {
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 8 < n) {
+                    const float c_value =
+                        beta == 0.0f ? alpha * acc[i][j]
+                                     : sycl::fma(beta,
+                                         bfloat16_bits_to_float(
+                                         c[(row + i * 8) * ldc + col + j * 8]), alpha * acc[i][j]);
+                    c[(row + i * 8) * ldc + col + j * 8] = float_to_bfloat16_bits(c_value);
+                }
+            }
+        }
+    }
+}
+
+} // namespace bfloat_in_integers_detail
+
+// Queues the kernel; matrices are in USM that the queue's device reaches.
+inline sycl::event bfloat_in_integers(sycl::queue &queue, int m, int n, int k, float alpha,
+                                      const std::uint16_t *a, int lda, const std::uint16_t *b,
+                                      int ldb, float beta, std::uint16_t *c, int ldc,
+                                      const std::vector<sycl::event> &depends_on = {})
+{
+    if (m < 1 || n < 1) {
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
+    }
+    return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(8, 8);
+        const sycl::range<2> groups((m + 15) / 16, (n + 15) / 16);
+        handler.depends_on(depends_on);
+        const sycl::local_accessor<std::uint16_t[16][8], 0> a_shared(handler);
+        const sycl::local_accessor<std::uint16_t[8][16], 0> b_shared(handler);
+        handler.parallel_for<bfloat_in_integers_detail::kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(8, 8)]] {
+                bfloat_in_integers_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, beta, c,
+                                                     ldc, a_shared, b_shared);
+            });
+    });
+}
+
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+
+#endif

@@ -1,0 +1,198 @@
+// relu_in_integers: C = alpha * A * B + beta * C, then relu; float16, sums in float32; 16-bit floats in integers
+//
+// Schedule   4x4 of C per work-item, 8x8 work-items per group (32x32 of C), 8 along K per
+//            iteration, stores of 4 elements
+// A          buffer, loads of 4 elements, through local memory, transposed
+// B          buffer, loads of 4 elements, through local memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Epilogue   relu: 0 if acc < 0 else acc
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Launch     local size {8, 8}, global size {(n + 31) / 32 * 8, (m + 31) / 32 * 8}
+// Needs      1,024 bytes of local memory
+// Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
+
+// A float as float16 lies in memory, rounded to nearest.
+static inline ushort float_to_half(float value)
+{
+    ushort bits;
+    vstore_half(value, 0, (half *)&bits);
+    return bits;
+}
+
+// A float as float16 lies in memory, rounded to nearest.
+static inline ushort4 float_to_half4(float4 value)
+{
+    ushort4 bits;
+    vstore_half4(value, 0, (half *)&bits);
+    return bits;
+}
+
+// float16 as it lies in memory, as float.
+static inline float half_to_float(ushort bits)
+{
+    return vload_half(0, (const half *)&bits);
+}
+
+// float16 as it lies in memory, as float.
+static inline float4 half_to_float4(ushort4 bits)
+{
+    return vload_half4(0, (const half *)&bits);
+}
+
+// 4 neighbouring elements, at any alignment.
+#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
+
+// 4 neighbouring elements, at any alignment.
+#define LOAD4(to, from) vstore4(half_to_float4(vload4(0, from)), 0, to)
+
+// 4 neighbouring elements, at any alignment.
+#define STORE4(to, from) vstore4(float_to_half4(vload4(0, from)), 0, to)
+
+// 4 neighbouring elements of local memory, from a multiple of 8 bytes.
+#define LOAD_LOCAL4(to, from) vstore4(half_to_float4(*(const __local ushort4 *)(from)), 0, to)
+
+__attribute__((reqd_work_group_size(8, 8, 1)))
+__kernel void relu_in_integers(int m, int n, int k, float alpha, __global const ushort *restrict a,
+                               int lda, __global const ushort *restrict b, int ldb, float beta,
+                               __global ushort *restrict c, int ldc)
+{
+    const int local_row = (int)get_local_id(1);
+    const int local_col = (int)get_local_id(0);
+    const int row0 = (int)get_group_id(1) * 32;
+    const int col0 = (int)get_group_id(0) * 32;
+    const int row = row0 + local_row * 4;
+    const int col = col0 + local_col * 4;
+    const int k_main = k - k % 8;
+    const int local_index = local_row * 8 + local_col;
+    const int a_row = local_index / 2;
+    const int a_k = local_index % 2 * 4;
+    const int b_k = local_index / 8;
+    const int b_col = local_index % 8 * 4;
+
+    __local ushort a_shared[8][32] __attribute__((aligned(16)));
+    __local ushort b_shared[8][32] __attribute__((aligned(16)));
+    float acc[4][4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Whole steps of 8 along K.
+    for (int k0 = 0; k0 < k_main; k0 += 8) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        ushort a_vector[4];
+        COPY4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            a_shared[a_k + e][a_row] = a_vector[e];
+        }
+        if (col0 + b_col + 4 <= n) {
+            COPY4(&b_shared[b_k][b_col], &b[(k0 + b_k) * ldb + col0 + b_col]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                b_shared[b_k][b_col + e] = b[(k0 + b_k) * ldb + min(col0 + b_col + e, n - 1)];
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[4];
+            float b_frag[4];
+            LOAD_LOCAL4(a_frag, &a_shared[kk][local_row * 4]);
+            LOAD_LOCAL4(b_frag, &b_shared[kk][local_col * 4]);
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+    if (k_main < k) {
+        // The rest of K; what lies past it counts as zero.
+        barrier(CLK_LOCAL_MEM_FENCE);
+        ushort a_vector[4];
+        if (k_main + a_k + 4 <= k) {
+            COPY4(a_vector, &a[min(row0 + a_row, m - 1) * lda + k_main + a_k]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                a_vector[e] =
+                    k_main + a_k + e < k ? a[min(row0 + a_row, m - 1) * lda + k_main + a_k + e] : 0;
+            }
+        }
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            a_shared[a_k + e][a_row] = a_vector[e];
+        }
+        if (k_main + b_k < k && col0 + b_col + 4 <= n) {
+            COPY4(&b_shared[b_k][b_col], &b[(k_main + b_k) * ldb + col0 + b_col]);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                b_shared[b_k][b_col + e] =
+                    k_main + b_k < k ? b[(k_main + b_k) * ldb + min(col0 + b_col + e, n - 1)] : 0;
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll
+        for (int kk = 0; kk < 8; ++kk) {
+            float a_frag[4];
+            float b_frag[4];
+            LOAD_LOCAL4(a_frag, &a_shared[kk][local_row * 4]);
+            LOAD_LOCAL4(b_frag, &b_shared[kk][local_col * 4]);
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C, then relu; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (row + i < m) {
+            if (col + 4 <= n) {
+                float c_values[4];
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    c_values[e] = alpha * acc[i][e];
+                }
+                if (beta != 0.0f) {
+                    float c_old[4];
+                    LOAD4(c_old, &c[(row + i) * ldc + col]);
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = fma(beta, c_old[e], c_values[e]);
+                    }
+                }
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    const float value = c_values[e];
+                    c_values[e] = value < 0.0f ? 0.0f : value;
+                }
+                STORE4(&c[(row + i) * ldc + col], c_values);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    if (col + e < n) {
+                        const float value =
+                            beta == 0.0f ? alpha * acc[i][e]
+                                         : fma(beta, half_to_float(c[(row + i) * ldc + col + e]),
+                                             alpha * acc[i][e]);
+                        const float c_value = value < 0.0f ? 0.0f : value;
+                        c[(row + i) * ldc + col + e] = float_to_half(c_value);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -18,6 +18,7 @@ from gemmgen.ir.stmt import Alloc
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.visit import walk
 from gemmgen.module import render_module
+from gemmgen.names import name_problem
 from gemmgen.passes.capacity import local_bytes
 from gemmgen.runtime.arrays import check_gemm
 from gemmgen.spec import GemmSpec
@@ -93,6 +94,12 @@ def test_operands_come_in_one_order_and_none_without_a_product() -> None:
             taken = [a.name for point in source.entry_points for a in point.arguments if a.name in OPERANDS]
             assert taken == list(spec.operands), (backend, schedule.slug())
     assert "a_factor" not in driver.emit(replace(spec, alpha=0.0), NAIVE).text
+
+
+def test_operands_and_helpers_name_no_kernel() -> None:
+    for name in (*OPERANDS, "float_to_half_bits", "half_bits_to_float", "bfloat16_bits_to_float", "float_to_bfloat16"):
+        assert name_problem(name) is not None, name
+    assert name_problem("bfloat_in_integers") is None
 
 
 def test_operands_have_the_type_of_sums() -> None:

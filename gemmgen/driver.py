@@ -8,6 +8,7 @@ from functools import partial
 from typing import Literal
 
 from gemmgen.backends import backend as find_backend
+from gemmgen.backends import printer as printer_of
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.errors import ScheduleError
@@ -63,7 +64,7 @@ def emit_program(
     target = _target(language, target) if target else default_target(spec, schedule, backend)
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
-    printer = partial(language.of(spec), target, form=form, spec=spec, program=program.name)
+    printer = partial(printer_of(language, spec), target, form=form, spec=spec, program=program.name)
     return _print(program, spec, computes(spec), notes, "gemm", printer), program
 
 

@@ -44,7 +44,7 @@ def parse(text: str, such_as: str = "acc * 0.5 + col") -> ast.expr:
     """The syntax tree of a text in which nothing is checked yet. Raises: SpecError that says where it goes wrong."""
     text = text.strip()
     if len(text) > MOST_CHARACTERS:
-        raise SpecError(f"{len(text):,} characters > {MOST_CHARACTERS}: write a shorter one, or several in a row")
+        raise SpecError(f"{len(text):,} characters > {MOST_CHARACTERS}: write a shorter one")
     if strange := re.search(r"[^ -~]", text):
         raise SpecError(f"character {strange.start() + 1}, {strange[0]!r}, is not ASCII or not printable: leave it out")
     try:

@@ -37,6 +37,7 @@ _OWN = """
 m n k m_whole n_whole k_whole rows cols a b c a_packed b_packed lda ldb ldc alpha beta workspace
 stride_a stride_b stride_c a_list b_list c_list batch batch_count stream grid block shared allowed launched
 bias row_bias scale row_scale residual ldr stride_r
+a_scale a_shift a_scale_k a_shift_k a_factor b_scale b_shift b_scale_k b_shift_k b_factor
 syclex Matrix check work_item
 """
 _MATH = """
@@ -54,6 +55,7 @@ _FAMILIES = re.compile(
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|cuda\w+"
     r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+|async_(commit|wait|copy\w*)|at|load"
     r"|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
+    r"|b?float(16)?_(bits_)?to_\w+"
     r"|mbarrier_(init|wait|arrive\w*)"
     r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|rest)_in_tf32|finite_head|has_rest"
 )

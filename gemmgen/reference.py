@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import LoweringError
-from gemmgen.ir.dtypes import F64
+from gemmgen.ir.dtypes import BF16, F16, F64
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var
 from gemmgen.ir.meanings import MEANINGS
 from gemmgen.spec import GemmSpec
@@ -21,8 +21,8 @@ Doubles = NDArray[np.float64]
 FUNCTION_ULPS = 16
 #: Of a sum, a product or a quotient; OpenCL allows a quotient 2.5.
 OPERATION_ULPS = 3
-#: What is lost below the normal numbers of float16 at most.
-LEAST = 2.0**-24
+#: What rounding loses below the normal numbers of a type at most.
+LEAST = {F16: 2.0**-25, BF16: 2.0**-134}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def multiplied(spec: GemmSpec, name: str, stored: Doubles, operands: Mapping[str
         made = _Reader.of(spec).expr(prologue.value, exact)
         value, error = np.broadcast_to(made.value, stored.shape), np.broadcast_to(made.error, stored.shape)
         if spec.dtype != spec.accumulator:
-            error = error + 0.5**spec.dtype.digits * (np.abs(value) + error) + LEAST
+            error = error + 0.5**spec.dtype.digits * (np.abs(value) + error) + LEAST.get(spec.dtype, 0.0)
     return Bounded(value, error)
 
 

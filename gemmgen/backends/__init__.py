@@ -6,9 +6,13 @@ from gemmgen.backends.clike import CLike
 from gemmgen.backends.cuda import Cuda
 from gemmgen.backends.opencl import OpenCL
 from gemmgen.backends.sycl import Sycl
+from gemmgen.backends.sycl_bits import SyclByBits
 from gemmgen.errors import ScheduleError
+from gemmgen.spec import GemmSpec
 
 BACKENDS: dict[str, type[CLike]] = {"opencl": OpenCL, "cuda": Cuda, "sycl": Sycl}
+#: Printers that keep 16-bit floats in integers, where that is not the language's way anyway.
+BY_BITS: dict[type[CLike], type[CLike]] = {Sycl: SyclByBits}
 
 
 def backend(name: str) -> type[CLike]:
@@ -16,3 +20,8 @@ def backend(name: str) -> type[CLike]:
     if name not in BACKENDS:
         raise ScheduleError(f"backend {name!r} is not one of {', '.join(BACKENDS)}")
     return BACKENDS[name]
+
+
+def printer(language: type[CLike], spec: GemmSpec) -> type[CLike]:
+    """What a spec is printed by."""
+    return BY_BITS.get(language, language) if spec.emulate else language

@@ -83,11 +83,6 @@ class CLike(Expressions, ABC):
     spec: GemmSpec = field(default_factory=GemmSpec)
     program: str | None = None
 
-    @classmethod
-    def of(cls, spec: GemmSpec) -> type[CLike]:  # noqa: ARG003
-        """The printer that a spec asks for."""
-        return cls
-
     def needs(self) -> frozenset[str]:
         """The features of a target that the text uses."""
         return uses_features(self.kernel) | self.uses()

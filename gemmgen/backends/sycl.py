@@ -12,14 +12,13 @@ from gemmgen.backends.files import environment, sections
 from gemmgen.backends.lines import fold_line, wrapped
 from gemmgen.backends.sycl_headers import LANES, block_loads, headers, local_arrays, shares_lanes
 from gemmgen.backends.sycl_main import program
-from gemmgen.backends.sycl_types import BY_BITS, INTRINSICS, OWN, PAIRS, Elements, functions
+from gemmgen.backends.sycl_types import INTRINSICS, OWN, PAIRS, Elements, functions
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, as_int
 from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.stmt import For, Move
-from gemmgen.spec import GemmSpec
 
 #: Built-in ids -> how a work-item asks for them; SYCL counts dimensions from the slowest.
 IDS = {"group_id": "get_group", "local_id": "get_local_id"}
@@ -47,7 +46,6 @@ class Sycl(CLike):
 
     def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
         used = ["algorithm"] if "min" in self._words() else []
-        used += sorted({self.elements.standard[t] for t in self._types() if t in self.elements.standard})
         match self.form:
             case "main":
                 between = [(w.name, self.expr(w.elements)) for w in workspaces]
@@ -57,14 +55,6 @@ class Sycl(CLike):
             case "kernel":
                 return {"standard": used, "headers": headers(self.kernel, self._words(), self.elements)}
         return {"standard": [*used, "vector"]}
-
-    def _types(self) -> set[str]:
-        """Those of the kernel's matrices."""
-        return {p.dtype.name for p in self.kernel.matrices}
-
-    @classmethod
-    def of(cls, spec: GemmSpec) -> type[CLike]:
-        return ByBits if spec.emulate else cls
 
     # --- what a work-item runs --------------------------------------------------------------------
 
@@ -276,13 +266,3 @@ class Sycl(CLike):
             case "block_read":
                 return f"{BLOCK_LOAD}{move.width}(sub_group, {source}, {to});"
         raise LoweringError(f"SYCL has no instruction for {move.atom.name}")
-
-
-class ByBits(Sycl):
-    """The same with 16-bit floats in integers, for devices and compilers that have no such types."""
-
-    elements: ClassVar[Elements] = BY_BITS
-    types: ClassVar[Mapping[str, str]] = elements.types
-
-    def needs(self) -> frozenset[str]:
-        return super().needs() - {"fp16"}

@@ -69,13 +69,11 @@ class Elements:
         types: by NumPy's names.
         conversions: (from, to) -> the function, where that is not the type's own.
         headers: the run-time compiler's, of types that the language itself lacks.
-        standard: those of C++.
     """
 
     types: Mapping[str, str]
     conversions: Mapping[tuple[str, str], str]
     headers: Mapping[str, tuple[str, ...]]
-    standard: Mapping[str, str]
 
     def converter(self, source: DType, to: DType) -> str:
         """What is called to change a type."""
@@ -83,12 +81,11 @@ class Elements:
 
 
 #: As the language has them; and with 16-bit floats in integers.
-OWN = Elements(TYPES, CONVERSIONS, HEADERS, {})
+OWN = Elements(TYPES, CONVERSIONS, HEADERS)
 BY_BITS = Elements(
     {**TYPES, "float16": BITS, "bfloat16": BITS},
     BITS_CONVERSIONS,
     {**HEADERS, "float16": BITS_HEADERS, "bfloat16": BITS_HEADERS},
-    {"float16": "cstdint", "bfloat16": "cstdint"},
 )
 
 

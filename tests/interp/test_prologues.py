@@ -60,7 +60,7 @@ def test_each_way_into_registers(way: str, order: Order, rng: np.random.Generato
 
 
 @pytest.mark.parametrize("stored", [{"b_dtype": I8}, {"a_dtype": F16}, {"a_dtype": BF16, "b_dtype": BF16}], ids=str)
-@pytest.mark.parametrize("way", ["vectors", "local", "prefetch", "packed_async"])
+@pytest.mark.parametrize("way", ["vectors", "prefetch", "packed_async"])
 def test_what_is_stored_in_another_type(way: str, stored: dict[str, DType], rng: np.random.Generator) -> None:
     check(GemmSpec(prologue_a=A, prologue_b=B, **stored), WAYS[way], rng, (9, 10, 6))  # type: ignore[arg-type]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,14 +13,18 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import C64, F16, F32, I8, I32
+from gemmgen.ir.show import show
 from gemmgen.ir.stmt import Alloc
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.visit import walk
 from gemmgen.module import render_module
+from gemmgen.names import name_problem
+from gemmgen.options import build_spec, read_document
 from gemmgen.passes.capacity import local_bytes
 from gemmgen.runtime.arrays import check_gemm
+from gemmgen.runtime.devices import devices
 from gemmgen.spec import GemmSpec
-from tests.support.cli import gemmgen, printed, refused
+from tests.support.cli import printed, refused
 
 NAIVE = presets.load("naive").schedule
 
@@ -95,6 +98,12 @@ def test_operands_come_in_one_order_and_none_without_a_product() -> None:
     assert "a_factor" not in driver.emit(replace(spec, alpha=0.0), NAIVE).text
 
 
+def test_operands_and_helpers_name_no_kernel() -> None:
+    for name in (*OPERANDS, "float_to_half_bits", "half_bits_to_float", "bfloat16_bits_to_float", "float_to_bfloat16"):
+        assert name_problem(name) is not None, name
+    assert name_problem("bfloat_in_integers") is None
+
+
 def test_operands_have_the_type_of_sums() -> None:
     spec = GemmSpec(dtype=F16, prologue_b="b * b_scale", epilogue=("bias",))
     assert (spec.operand("b_scale"), spec.operand("bias")) == (F32, F16)
@@ -163,27 +172,28 @@ def test_what_has_no_prologue() -> None:
 # --- the command line, files and calls ------------------------------------------------------------
 
 
-def test_options_and_files_say_the_same(tmp_path: Path) -> None:
+def test_options_and_files_say_the_same() -> None:
     options = ("--prologue-a", "a*a_scale_k", "--prologue-b", "(b - b_shift)*b_scale", "--b-dtype", "int8")
     text = printed("emit", "--method", "naive", *options)
     assert "C = alpha * prologue(A) * prologue(B) + beta * C; float32, B stored in int8" in text
     assert "// Prologue   A: a * a_scale_k\n//            B: (b - b_shift) * b_scale\n" in text
     assert "//            b_shift: an element for each column of B\n" in text
-    file = tmp_path / "s.toml"
     written = 'b_dtype = "int8"\nprologue_a = "a*a_scale_k"\nprologue_b = "(b - b_shift)*b_scale"\n'
-    file.write_text(f'method = "naive"\n[spec]\n{written}')
-    assert printed("emit", "--schedule", file) == text
-    assert "b * 2" in printed("emit", "--schedule", file, "--prologue-b", "b * 2")
-    file.write_text('method = "naive"\n[spec]\nprologue_b = ["b"]\n')
-    assert "prologue_b = ['b'] is not text" in refused("emit", "--schedule", file)
+    document = read_document(f'method = "naive"\n[spec]\n{written}', "here")
+    assert driver.emit(document.spec, document.schedule).text == text
+    assert build_spec(base=document.spec) == document.spec
+    assert build_spec(base=document.spec, prologues=(None, "b*2")) == replace(document.spec, prologue_b="b * 2")
+    with pytest.raises(SpecError, match="prologue_b '': character 1"):
+        build_spec(base=document.spec, prologues=(None, ""))
+    with pytest.raises(ScheduleError, match="prologue_b = \\['b'\\] is not text"):
+        read_document('method = "naive"\n[spec]\nprologue_b = ["b"]\n', "here")
     assert "--prologue-b means nothing to --kernel transpose" in refused("emit", "--kernel", "transpose", *options)
-    assert "prologue_b '': character 1" in refused("emit", "--method", "naive", "--prologue-b", "")
-    shown = printed("emit", "--method", "slm", *options, "--stop-after", "build")
-    assert "made into (float32(element) - b_shift" in shown or "made into (element - b_shift" in shown
+    tiles = show(driver.lower(document.spec, presets.load("lds_8x8_16x16_k8").schedule, stop_after="build"))
+    assert "b_shared[0, 0] 8x128 <- stage x4 b[k0, col0] 8x128, made into (element - b_shift[element_line]) *" in tiles
 
 
 def test_run_with_random_operands() -> None:
-    if gemmgen("devices").returncode:
+    if not devices():
         pytest.skip("no OpenCL device")
     options = ["--prologue-b", "(b - b_shift_k) * b_scale", "--b-dtype", "int8", "--prologue-a", "a * a_factor"]
     text = printed("run", "-k", "naive", "-M", "33", "-N", "21", "-K", "17", "-i", "1", "-v", *options)

@@ -148,7 +148,8 @@ class Sycl(CLike):
         (rows, cols), (down, across) = self.kernel.group, self.kernel.grid
         given, (one, layers) = self._given(), self._layers()
         # Others have no name in the entry point, which must take them all.
-        params = [self._param(p) if p in given else f"int /* {p.name} */" for p in self.kernel.given]
+        named = [(p.name, self._param(p), p in given) for p in self.kernel.given]
+        params = [text if used else f"{text.removesuffix(name).rstrip()} /* {name} */" for name, text, used in named]
         names = ["item", *(p.name for p in given), *(b.name for b in local_arrays(self.kernel))]
         namespace = f"{self.program or self.kernel.name}_detail"
         return {

@@ -38,7 +38,7 @@ class Case:
         pads: elements by which the lines of A, B and C are longer than they need be, at least; also the gap between
             matrices of a batch.
         offsets: elements by which A, B and C begin later than where device memory does.
-        alpha, beta: as the spec folds them, or as they are passed.
+        alpha, beta: as the spec folds them, or as they are passed; in files complex ones are texts.
         seed: of the numbers.
     """
 
@@ -50,8 +50,8 @@ class Case:
     count: int = 1
     pads: tuple[int, int, int] = (0, 0, 0)
     offsets: tuple[int, int, int] = (0, 0, 0)
-    alpha: float = 1.0
-    beta: float = 0.0
+    alpha: complex = 1.0
+    beta: complex = 0.0
     data: Data = "normal"
     seed: int = 0
 
@@ -69,7 +69,7 @@ class Case:
         batch = {"batch_count": self.count} if self.spec.batched else {}
         return {**dict(zip("mnk", self.size, strict=True)), **batch}
 
-    def arguments(self) -> dict[str, int | float]:
+    def arguments(self) -> dict[str, complex]:
         """The numbers that a kernel is launched with, other than leading dimensions and strides: as launchers have it,
         K is 0 where A and B must not be read.
         """
@@ -134,12 +134,13 @@ class Case:
         table: Mapping[str, object] = tomllib.loads(text).get("case", {})
         if problems := _problems(table):
             raise SpecError(f"{where}: {problem}" for problem in problems)
-        return cls(known.spec, known.schedule, **{k: _typed(v) for k, v in table.items()})  # type: ignore[arg-type]
+        return cls(known.spec, known.schedule, **{k: _typed(k, v) for k, v in table.items()})  # type: ignore[arg-type]
 
 
 _DOCUMENT = ("spec", "schedule")
 _PLAIN = {f.name: f for f in fields(Case) if f.name not in _DOCUMENT}
 _THREE = ("size", "pads", "offsets")
+_FACTORS = ("alpha", "beta")
 
 
 def load(path: Path) -> Case:
@@ -161,8 +162,8 @@ def _problems(table: Mapping[str, object]) -> list[str]:
         value = table[key]
         if key in _THREE:
             good = isinstance(value, list) and len(value) == 3 and all(type(x) is int and x >= 0 for x in value)
-        elif key in ("alpha", "beta"):
-            good = type(value) in (int, float)
+        elif key in _FACTORS:
+            good = type(value) in (int, float) or _complex(value) is not None
         elif key in ("count", "seed"):
             good = type(value) is int and value >= 0
         else:
@@ -173,7 +174,7 @@ def _problems(table: Mapping[str, object]) -> list[str]:
 
 _LIKE = {
     **dict.fromkeys(_THREE, "three whole numbers"),
-    **dict.fromkeys(("alpha", "beta"), "a number"),
+    **dict.fromkeys(_FACTORS, 'a number, or a text such as "1+2j"'),
     **dict.fromkeys(("count", "seed"), "a whole number"),
     "data": f"one of {', '.join(get_args(Data))}",
 }
@@ -190,13 +191,25 @@ def _value(value: object) -> str:
             return str(value).lower()
         case str() | DType():
             return f'"{value}"'
+        case complex():
+            return f'"{value:g}"'
         case tuple():
             return f"[{', '.join(map(_value, value))}]"
     return str(value)
 
 
-def _typed(value: object) -> object:
+def _typed(key: str, value: object) -> object:
+    if key in _FACTORS and isinstance(value, str):
+        return _complex(value)
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value
+
+
+def _complex(value: object) -> complex | None:
+    """The number that a text says."""
+    try:
+        return complex(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
 
 
 def _up(size: int, unit: int) -> int:

@@ -77,7 +77,7 @@ def check(case: Case, place: Place) -> None:
 def interpreted(program: Program, numbers: Numbers) -> Matrix:
     """C by the interpreter, which sees for itself what lies out of bounds. Raises: KernelFault, WrongResult."""
     case, stored = numbers.case, numbers.all_stored()
-    known: dict[str, int | float | Matrix] = {**case.arguments()}
+    known: dict[str, complex | Matrix] = {**case.arguments()}
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
     for name, matrix in stored.items():
         short = letter(name)

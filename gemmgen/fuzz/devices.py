@@ -60,7 +60,7 @@ def _device(backend: str, platform: str | None, device: str | None, type_: str |
     return CudaDevice(cuda_devices.pick(device))
 
 
-def _factors(case: Case) -> dict[str, float]:
+def _factors(case: Case) -> dict[str, complex]:
     """alpha and beta where they are arguments."""
     given = (("alpha", case.spec.alpha, case.alpha), ("beta", case.spec.beta, case.beta))
     return {name: value for name, folded, value in given if folded is None}

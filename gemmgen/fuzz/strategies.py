@@ -17,7 +17,7 @@ from gemmgen.fuzz.case import Case, Data
 from gemmgen.fuzz.checks import Place
 from gemmgen.fuzz.data import POWERS_OF_TWO
 from gemmgen.fuzz.epilogues import epilogues
-from gemmgen.ir.dtypes import F32, RESULTS, STORED, DType, accumulator
+from gemmgen.ir.dtypes import C64, C128, F32, RESULTS, STORED, DType, accumulator
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -58,6 +58,9 @@ OPERAND_CHANGES: dict[str, st.SearchStrategy[object]] = {
 SHAPES = [((2, 4), (4, 8)), ((4, 4), (4, 8)), ((4, 4), (8, 4)), ((4, 8), (2, 16)), ((8, 8), (4, 8)), ((3, 4), (4, 8))]
 #: Of M, N and K; the most of them.
 LEAST, MOST = 0, (90, 90, 150)
+
+#: Complex factors, also of whole numbers exact.
+TURNS = (1j, -1 + 2j)
 
 orders: st.SearchStrategy[Order] = st.sampled_from(("row", "col"))
 
@@ -147,12 +150,13 @@ def rings(draw: st.DrawFn, place: Place) -> tuple[GemmSpec, Schedule]:
 @st.composite
 def specs(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
     """Types, orders, factors and an epilogue, without sizes."""
-    dtype: DType = draw(st.sampled_from([F32, F32, *RESULTS])) if base.dtype == F32 else base.dtype
+    dtype: DType = draw(st.sampled_from([F32, F32, *RESULTS, C64, C128])) if base.dtype == F32 else base.dtype
     result = draw(st.sampled_from(RESULTS[dtype])) if base.dtype == F32 else base.c_dtype
     stored = draw(st.sampled_from([None, None, None, *STORED.get(dtype, ())])) if base.dtype == F32 else None
-    beta = draw(st.sampled_from([None, 0.0, 1.0, -1.0]))
+    more = [] if dtype.real is None else list(TURNS)
+    beta = draw(st.sampled_from([None, 0.0, 1.0, -1.0, *more]))
     # Of 0 and 1 nothing would be left to do.
-    alpha = draw(st.sampled_from([None, 1.0, -2.0] if beta == 1 else [None, 1.0, -2.0, 0.0]))
+    alpha = draw(st.sampled_from([None, 1.0, -2.0, *more, *([] if beta == 1 else [0.0])]))
     batched = draw(st.sampled_from([False, False, False, True]))
     return replace(
         base,
@@ -207,7 +211,8 @@ def cases(draw: st.DrawFn, places: Sequence[Place], with_rings: bool = True) -> 
     # Parts of complex products are sums, which are not exact.
     kinds = [kind for kind in get_args(Data) if kind != "short" or spec.dtype.real is None]
     data: Data = draw(st.sampled_from(kinds))
-    factors = [x for x in (*POWERS_OF_TWO, 1.5) if data == "normal" or x in POWERS_OF_TWO]
+    factors: list[complex] = [x for x in (*POWERS_OF_TWO, 1.5) if data == "normal" or x in POWERS_OF_TWO]
+    factors += [] if spec.dtype.real is None else TURNS
     factors = factors if spec.accumulator.is_float else [1.0, -2.0]
     # CUDA's vectors begin where memory does.
     later = st.just(0) if place.backend == "cuda" else st.sampled_from([0, 0, 1, 3, 8])
@@ -220,8 +225,8 @@ def cases(draw: st.DrawFn, places: Sequence[Place], with_rings: bool = True) -> 
         count=draw(st.sampled_from([1, 2, 3, 0])) if spec.batched else 1,
         pads=(draw(st.integers(0, 5)), draw(st.integers(0, 5)), draw(st.integers(0, 5))),
         offsets=(draw(later), draw(later), draw(later)),
-        alpha=draw(st.sampled_from([*factors, 0.0])) if spec.alpha is None else complex(spec.alpha).real,
-        beta=draw(st.sampled_from([0.0, *factors])) if spec.beta is None else complex(spec.beta).real,
+        alpha=draw(st.sampled_from([*factors, 0.0])) if spec.alpha is None else spec.alpha,
+        beta=draw(st.sampled_from([0.0, *factors])) if spec.beta is None else spec.beta,
         data=data,
         seed=draw(st.integers(0, 2**16)),
     ), place

@@ -51,11 +51,16 @@ def test_what_is_drawn() -> None:
         flags = {name for name in ("batched", "listed", "wide", "conj_a", "conj_b") if getattr(spec, name)}
         functions = {"formula" if function.name == "expr" else "function" for function in spec.functions}
         stored = {f"{x} stored otherwise" for x in "ab" if spec.element(x) != spec.dtype}
-        others = {"offset": any(case.offsets), "alpha 0": case.alpha == 0, "no products": case.count == 0}
+        others = {
+            "offset": any(case.offsets),
+            "alpha 0": case.alpha == 0,
+            "complex alpha": complex(case.alpha).imag,
+            "no products": case.count == 0,
+        }
         seen.update(empty, flags, functions, stored, {name for name, there in others.items() if there})
 
     look()
     assert seen == {
         *("m", "n", "k", "batched", "listed", "wide", "conj_a", "conj_b", "formula", "function"),
-        *("a stored otherwise", "b stored otherwise", "offset", "alpha 0", "no products"),
+        *("a stored otherwise", "b stored otherwise", "offset", "alpha 0", "complex alpha", "no products"),
     }

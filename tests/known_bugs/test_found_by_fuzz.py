@@ -14,7 +14,7 @@ from gemmgen import driver, presets
 from gemmgen.fuzz.case import OF_DEVICE, Case
 from gemmgen.fuzz.checks import Place, check
 from gemmgen.fuzz.devices import OpenclDevice, SyclDevice
-from gemmgen.ir.dtypes import I8, I64, DType
+from gemmgen.ir.dtypes import F64, I8, I64, DType
 from gemmgen.oracle import answer
 from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.schedule import Operand, Schedule
@@ -81,6 +81,15 @@ def test_what_comes_to_nothing_has_no_type(formula: str) -> None:
     """`acc - acc` of int64 was an int32."""
     spec = GemmSpec(dtype=I64, epilogue=(f"expr: {formula}",))
     check(Case(spec, NAIVE, (3, 4, 5), "cuda", "sm_80"), Place.named("cuda", "sm_80"))
+
+
+@sycl.needs_device
+def test_a_factor_that_nothing_uses_has_a_size() -> None:
+    """SYCL's entry point took alpha for an int where no element of C needs it, and was given a double."""
+    spec = GemmSpec(dtype=F64, epilogue=("expr: c",))
+    here = SyclDevice(sycl.devices()[0])
+    place = Place("sycl", OF_DEVICE, here.target, here)
+    check(Case(spec, NAIVE, (3, 4, 5), "sycl", OF_DEVICE), place)
 
 
 #: Of whole numbers: signs, literals, and where the element is, each beside what has the sums' type.

@@ -105,7 +105,10 @@ class _Way(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _choose(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
-    cost = lambda way, cores: sum(_account(spec, way, shape, cores, target).values())  # noqa: E731
+
+    def cost(way: _Way, cores: int) -> float:
+        return sum(_account(spec, way, shape, cores, target).values())
+
     one_core = list(_candidates(spec, shape, target, 1))
     if not one_core:
         return None

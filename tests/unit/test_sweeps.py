@@ -70,9 +70,7 @@ def test_nothing_narrower_than_a_tile_is_read_in_place(n: int) -> None:
 
 
 def test_what_drives_itself_from_the_caches_is_not_chosen() -> None:
-    """B in place with lines whole pages apart is copied where lines some bytes longer are not; nor do twelve rows of A
-    lie like that.
-    """
+    """B in place with lines whole pages apart, and more rows of A like that than the first level has places for."""
     for n in (512, 640, 1024, 1032, 2048):
         for k in (512, 520, 1024, 1032):
             chosen = choose_sweep(GemmSpec(), (1000, n, k), CPU)

@@ -93,7 +93,7 @@ def choose_tiles(spec: GemmSpec, shape: Shape | None, target: Target, products: 
     Args:
         products: of a batch.
     """
-    if "async_copy" not in target.features or spec.dtype not in TYPES or (spec.a_dtype or spec.b_dtype):
+    if "async_copy" not in target.features or spec.dtype not in TYPES:
         return None
     m, n, k = (spec.m, spec.n, spec.k) if shape is None else shape
     return None if m is None or n is None or k is None else _choose(spec, (m, n, k), target, products)

@@ -12,7 +12,7 @@ import pytest
 
 from gemmgen import driver, presets, waves
 from gemmgen.choose import choose
-from gemmgen.ir.dtypes import BF16, C64, F16, F64, DType
+from gemmgen.ir.dtypes import BF16, C64, F16, F64, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.spec import GemmSpec
 from tests.support.cli import printed
@@ -95,6 +95,16 @@ def test_where_there_is_no_model() -> None:
     assert choose(GemmSpec(dtype=F16), None, SM_80).by_warps
     # Matrix instructions take elements as they are.
     assert not choose(GemmSpec(a_dtype=F16), None, SM_90).by_warps
+
+
+def test_prologues_go_by_packed_matrices() -> None:
+    """Asynchronous copies change nothing on the way; the kernel that packs does."""
+    spec = GemmSpec(b_dtype=I8, prologue_b="(b - b_shift) * b_scale")
+    chosen = waves.choose_tiles(spec, (2048, 2048, 2048), SM_90)
+    assert chosen is not None
+    assert chosen.b.packed
+    assert chosen.asynchronous
+    assert not driver.refusals(spec, chosen, "cuda", SM_90)
 
 
 def test_more_products_want_other_tiles() -> None:

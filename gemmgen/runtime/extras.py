@@ -53,12 +53,15 @@ class Extra:
     @property
     def reads_c(self) -> bool:
         """Whether a function names what C held before. Raises: SpecError for what is no epilogue or prologue."""
-        return self._formulas.names_c
+        return self._asked and self._formulas.names_c
+
+    @property
+    def _asked(self) -> bool:
+        return bool(self.epilogue) or any(text is not None for text in self.prologues)
 
     def problems(self, product: Product | None, on_host: bool) -> list[str]:
         """What gemm can't do, though kernels can."""
-        asked = bool(self.epilogue) or any(text is not None for text in self.prologues)
-        if not asked:
+        if not self._asked:
             which = {x: f"a{'n' * (OPERANDS[x].of == 'c')} {asking(x)}" for x in self.operands}
             return [f"{x} means nothing without {by} that names it: leave it out" for x, by in which.items()]
         if on_host:

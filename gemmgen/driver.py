@@ -12,7 +12,8 @@ from gemmgen.backends import printer as printer_of
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.kernel import Kernel, Program, together
+from gemmgen.ir.expr import as_int
+from gemmgen.ir.kernel import REACHED, Kernel, Program, together, workspace_problem
 from gemmgen.ir.pipes import check_pipes
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
@@ -65,7 +66,8 @@ def emit_program(
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
     printer = partial(printer_of(language, spec), target, form=form, spec=spec, program=program.name)
-    return _print(program, spec, computes(spec), notes, "gemm", printer), program
+    what = computes(spec if language.by_bits else replace(spec, emulate=False))
+    return _print(program, spec, what, notes, "gemm", printer), program
 
 
 def emit_transpose(
@@ -140,6 +142,10 @@ def lower_program(spec: GemmSpec, schedule: Schedule, target: Target, stop_after
     """All kernels of a product, after all passes or after the one named."""
     validate(spec, schedule, target)
     program = build(spec, schedule, target)
+    known = {x.name: as_int(x.elements) or 0 for x in program.workspaces}
+    large = [workspace_problem(name, count) for name, count in known.items() if count >= REACHED]
+    if large and not spec.batched:
+        raise ScheduleError(large)
     return replace(program, kernels=tuple(run_passes(kernel, target, stop_after) for kernel in program.kernels))
 
 

@@ -38,7 +38,7 @@ m n k m_whole n_whole k_whole rows cols a b c a_packed b_packed lda ldb ldc alph
 stride_a stride_b stride_c a_list b_list c_list batch batch_count stream grid block shared allowed launched
 bias row_bias scale row_scale residual ldr stride_r
 a_scale a_shift a_scale_k a_shift_k a_factor b_scale b_shift b_scale_k b_shift_k b_factor
-syclex Matrix check work_item
+syclex Matrix check work_item sums slot multiply
 """
 _MATH = """
 abs acos acosh asin asinh atan atan2 atanh bitselect cbrt ceil clamp clz copysign cos cosh cospi cross degrees
@@ -56,7 +56,9 @@ _FAMILIES = re.compile(
     r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+|async_(commit|wait|copy\w*)|at|load"
     r"|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
     r"|b?float(16)?_(bits_)?to_\w+"
-    r"|mbarrier_(init|wait|arrive\w*)"
+    r"|mbarrier_(init|wait|expect|arrive\w*)|mbarriers_ready|wgmma_(fence|commit|wait|m64n\d+k\d+)|role_barrier|SUMS"
+    r"|registers_(more|fewer)|kernels_(await|release)|copy_box|matrix_tile|make_map"
+    r"|[ab]_map(_made)?|CU\w+|tiles_(full|empty)|packed_(vectors|block|read)"
     r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|rest)_in_tf32|finite_head|has_rest"
 )
 

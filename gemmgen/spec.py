@@ -8,7 +8,7 @@ from typing import Literal, cast
 from gemmgen.epilogue import OPERANDS, Applied, applied
 from gemmgen.errors import SpecError
 from gemmgen.fields import Kind, field_problems, is_whole
-from gemmgen.ir.dtypes import ALL_DTYPES, F32, MATRIX_DTYPES, RESULTS, STORED, DType, accumulator
+from gemmgen.ir.dtypes import ALL_DTYPES, BF16, F16, F32, MATRIX_DTYPES, RESULTS, STORED, DType, accumulator
 from gemmgen.prologue import prologue
 
 Order = Literal["row", "col"]
@@ -269,7 +269,8 @@ class GemmSpec:
         how = "by arrays of the matrices' addresses" if self.listed else "whose matrices lie a stride apart"
         batched = f"a batch, {how}" if self.batched else ""
         wide = "leading dimensions of 64 bits" if self.is_wide else ""
-        bits = "16-bit floats in integers" if self.emulate else ""
+        types = {self.dtype, self.result, self.element("a"), self.element("b")}
+        bits = "16-bit floats in integers" if self.emulate and types & {F16, BF16} else ""
         return "; ".join(part for part in (self._types(), bits, sizes, orders, batched, wide) if part)
 
     def _types(self) -> str:

@@ -18,6 +18,7 @@ from typing import TypedDict, cast
 from gemmgen import presets
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32
+from gemmgen.ir.kernel import REACHED
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
@@ -33,8 +34,6 @@ PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64,
 WAVES = 3
 #: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
 ROUNDS = 4
-#: Elements of a workspace that 32-bit places reach.
-PLACES = 2**31
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,10 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target, products: int) -> 
         for parts, a_packed, b_packed in product(PARTS, (False, True), (False, True)):
             wanted = blocks * (parts - 1) < WAVES * target.cores * tile.resident
             deep = parts == 1 or k >= parts * ROUNDS * plain.round_depth
-            reached = parts == 1 or parts * m * n * products < PLACES
-            if wanted and deep and reached:
+            sums = parts * m * n * products if parts > 1 else 0
+            laid = _whole(m, plain.block_tile[0]) * _whole(k, plain.k_step) * a_packed
+            laid = max(laid, _whole(n, plain.block_tile[1]) * _whole(k, plain.k_step) * b_packed)
+            if wanted and deep and max(sums, laid) < REACHED:
                 yield tile, changed(tile, parts, a_packed, b_packed)
 
 
@@ -197,6 +198,11 @@ def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> f
 def _blocks(s: Schedule, shape: Shape, products: int) -> int:
     (m, n, _), (rows, cols) = shape, s.block_tile
     return _up(m, rows) * _up(n, cols) * products
+
+
+def _whole(extent: int, unit: int) -> int:
+    """The extent filled up to whole units."""
+    return _up(extent, unit) * unit
 
 
 def _up(a: int, b: int) -> int:

@@ -37,7 +37,7 @@ def render(
         notes: (label, lines) of the head comment, before what the backend and the kernels themselves add.
         workspaces: global memory between them.
     """
-    local = max(local_bytes(printer.kernel) for printer in kernels)
+    local = max(max(local_bytes(printer.kernel), printer.dynamic_bytes()) for printer in kernels)
     needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
     aligned = f", aligned to {file.alignment()} bytes" if file.alignment() > 1 else ""
     for workspace in workspaces:
@@ -130,7 +130,7 @@ def _unread(spec: GemmSpec, schedule: Schedule) -> list[str]:
         parts.append("A and B where alpha is 0" + (", by the kernel that multiplies" if packs else ""))
     if spec.alpha != 0 and spec.k is None:
         parts.append("A and B where k is 0" + (", which serves for alpha = 0 as well" if spec.alpha is None else ""))
-    if spec.beta is None:
+    if spec.beta is None and not spec.names_c:
         parts.append("C where beta is 0")
     return ["; ".join(parts)] if parts else []
 
@@ -206,4 +206,7 @@ def _sizes(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     spans = "A and B span less than 2^29 elements, C 2^31" if bytewise else "every matrix spans less than 2^31 elements"
     if spec.is_wide:
         spans = "matrices of any span"
+    packed = schedule.a.packed or schedule.b.packed or schedule.atom == "dpas"
+    between = ["packed matrices"] * packed + ["the workspace"] * (schedule.split > 1 and not schedule.atomic)
+    spans += f"; {' and '.join(between)} less than 2^31 elements" if between else ""
     return f"{', '.join([*given, *promised]) or 'any m, n, k'}; {lines}{spans}"

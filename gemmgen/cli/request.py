@@ -256,12 +256,23 @@ class Request:
         )
 
     def _by_model(self, spec: GemmSpec | None) -> Schedule | None:
-        """Where nothing is said but the target and, of GPUs, the sizes, what a cost model chooses for them."""
-        from gemmgen.choose import by_model
+        """Where nothing is said but the target: what a cost model chooses, of GPUs for given sizes, or else what is
+        chosen for any.
+        """
+        from gemmgen.choose import BLOCK_FEATURES, by_model, choose
+        from gemmgen.errors import ScheduleError
         from gemmgen.ir.target import TARGETS
 
         target = TARGETS.get(self.target or "")
-        return by_model(spec, None, target) if spec is not None and target is not None and self.is_open else None
+        if spec is None or target is None or not self.is_open:
+            return None
+        found = by_model(spec, None, target)
+        if found is not None or target.features >= BLOCK_FEATURES:
+            return found
+        try:
+            return choose(spec, None, target)
+        except ScheduleError:
+            return None  # the command line's own default says what the target lacks
 
     def chosen_target(
         self, backend: str = "opencl", spec: GemmSpec | None = None, schedule: Schedule | None = None

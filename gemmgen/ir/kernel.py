@@ -117,6 +117,17 @@ class Workspace:
     elements: Expr
 
 
+#: Elements of it that 32-bit indices reach.
+REACHED = 2**31
+
+
+def workspace_problem(name: str, elements: int) -> str:
+    """The sentence for memory between kernels that is too large."""
+    if name == "workspace":
+        return f"the workspace has {elements:,} elements, more than 32-bit indices reach: use a lower split"
+    return f"{name} has {elements:,} elements, more than 32-bit indices reach: multiply in parts, or pack nothing"
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """What runs for one request.

@@ -27,7 +27,7 @@ COLUMN_MAJOR_B = (
 
 def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
     """Raises: ScheduleError."""
-    problems = list(_positive(schedule))
+    problems = [*_positive(schedule), *_listed(spec, target)]
     if schedule.name is not None and (problem := name_problem(schedule.name)) is not None:
         problems.append(problem)
     if not problems and schedule.atom == "dpas":
@@ -59,6 +59,12 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += capacity_problems(spec, schedule, target)
     if problems:
         raise ScheduleError(problems)
+
+
+def _listed(spec: GemmSpec, target: Target) -> Iterator[str]:
+    if spec.listed and "address_lists" not in target.features:
+        remedy = "let them lie a stride apart, or launch a kernel for each, as gemmgen.gemm does"
+        yield f"listed matrices, but target {target.name!r} takes no arrays of addresses: {remedy}"
 
 
 def _large(s: Schedule) -> Iterator[str]:
@@ -145,9 +151,6 @@ def _blocks(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             yield f"atomic shows no kernel whole sums, which {spec.functions[0].short} needs: drop atomic, keep split"
         if spec.c_order == "col":
             yield "atomic adds to rows of C, which is column-major: drop it"
-    if spec.listed and "address_lists" not in target.features:
-        remedy = "let them lie a stride apart, or launch a kernel for each, as gemmgen.gemm does"
-        yield f"listed matrices, but target {target.name!r} takes no arrays of addresses: {remedy}"
     if spec.batched and any(o.memory == "image" for o in (s.a, s.b)):
         yield "an image holds one matrix, not a batch: use a preset that reads buffers, such as L3_SIMD_32x2_1x8"
     if s.split > 1 and any(o.memory == "image" for o in (s.a, s.b)):

@@ -48,6 +48,12 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     if spec.batched:
         yield f"atom {s.atom} has a map of one matrix, not of a batch: call it for each, or use atom mma"
     yield from as_they_are(spec, s)
+    for name in "ab":
+        if spec.prologue(name) is not None:
+            yield (
+                f"prologue_{name}, but boxes go straight to local memory with atom {s.atom}: apply it beforehand, or "
+                f"use atom mma with {name}.packed"
+            )
     if spec.ld_multiple * spec.dtype.size % ALIGNMENT:
         unit = ALIGNMENT // spec.dtype.size
         yield (

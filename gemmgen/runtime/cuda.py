@@ -10,7 +10,7 @@ from typing import Never, Protocol, cast
 import numpy as np
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
-from gemmgen.ir.kernel import Workspace
+from gemmgen.ir.kernel import Workspace, workspace_problem
 from gemmgen.ir.visit import evaluate
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
@@ -24,7 +24,7 @@ from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
 from gemmgen.runtime.lists import check_listed, each_matrix, labelled, regrouped
 from gemmgen.runtime.operands import letter
 from gemmgen.runtime.variants import ALIGNMENT, Variants
-from gemmgen.runtime.views import View, workspace_problem
+from gemmgen.runtime.views import View
 from gemmgen.source import EntryPoint, Source
 from gemmgen.spec import GemmSpec
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
+import numpy as np
+
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import STORED, DType
@@ -41,8 +43,10 @@ class Extra:
         conj: tuple[bool, bool],
     ) -> Self:
         """As a call has them: an epilogue of one function may be its text alone."""
-        then = (epilogue,) if isinstance(epilogue, str) else tuple(epilogue or ())
-        return cls(then, prologues, operands, conj)
+        then = (epilogue,) if isinstance(epilogue, str) else epilogue or ()
+        if not isinstance(then, Sequence):
+            raise SpecError(f"epilogue = {then!r} is of type {type(then).__name__}: pass a text, or a list of texts")
+        return cls(tuple(then), prologues, operands, conj)
 
     @cached_property
     def _formulas(self) -> GemmSpec:
@@ -95,7 +99,9 @@ class Extra:
         for name, value in self.operands.items():
             dtype = numpy_dtype(spec.operand(name))
             operand = None if value is None else library.operand(name, value, problems, False)
-            if operand is not None:
+            if operand is not None and not np.can_cast(operand.dtype, dtype, "same_kind"):
+                problems.append(f"{name} of {operand.dtype} can't be cast to {dtype} (same_kind): cast it by astype")
+            elif operand is not None:
                 as_it_is = operand.dtype == dtype and library.is_aligned(operand)
                 found[name] = library.view(operand if as_it_is else library.copy(operand, dtype), dtype)
         if problems:

@@ -73,6 +73,13 @@ def check_listed(
     """
     given = {"a": a, "b": b, **({} if c is None else {"c": c})}
     problems = (kinds or arrays.check_kinds)({**labelled(given), **operands})
+    problems += [
+        f"{name}[{i}] is None: pass a matrix"
+        for name, value in given.items()
+        if isinstance(value, list | tuple)
+        for i, x in enumerate(value)
+        if x is None
+    ]
     factors = (
         arrays.check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems),
         arrays.check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems),

@@ -14,10 +14,10 @@ import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
+from gemmgen.ir.kernel import workspace_problem
 from gemmgen.ir.target import FEATURES
 from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.devices import features_of, sub_group_sizes, type_of
-from gemmgen.runtime.views import workspace_problem
 from gemmgen.source import EntryPoint, Source
 
 if TYPE_CHECKING:

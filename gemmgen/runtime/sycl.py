@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
 from gemmgen.ir.dtypes import I64
-from gemmgen.ir.kernel import Workspace
+from gemmgen.ir.kernel import Workspace, workspace_problem
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
@@ -26,7 +26,7 @@ from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_qu
 from gemmgen.runtime.sycl_build import check_device, content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
-from gemmgen.runtime.views import SpanError, View, new_array, workspace_problem
+from gemmgen.runtime.views import SpanError, View, new_array
 from gemmgen.source import EntryPoint, Source
 
 #: A NumPy array, or one that offers `__sycl_usm_array_interface__`; what goes in comes out.

@@ -207,13 +207,6 @@ def stride_problem(name: str, array: ArrayLike, order: Order, order_option: str)
     return f"{name} has strides {tuple(array.strides)} bytes, not those of a {order}-major matrix: {remedy}"
 
 
-def workspace_problem(name: str, elements: int) -> str:
-    """The sentence for memory between kernels that is too large."""
-    if name == "workspace":
-        return f"the workspace has {elements:,} elements, more than 32-bit indices reach: use a lower split"
-    return f"{name} has {elements:,} elements, more than 32-bit indices reach: multiply in parts, or pack nothing"
-
-
 def check_spans(views: Mapping[str, View], limits: Mapping[str, int] = MappingProxyType({})) -> None:
     """Raises: SpanError for each matrix that the kernel's 32-bit indices, or a lower limit of its own, can't span."""
     limited = [(name, view, limits.get(name, LIMIT)) for name, view in views.items()]

@@ -8,7 +8,8 @@
 // A          packed into whole tiles by a kernel before; global memory, asynchronous copies of 4
 //            elements, to shared memory, transposed
 // B          global memory, asynchronous copies of 4 elements, to shared memory
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
+//            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     mbarrier_8x16_16x16_packed_a_pack: block (32, 8), grid (((k + 31) / 32 * 32 + 31) / 32
 //                * (((m + 127) / 128 * 128 + 31) / 32), 1)

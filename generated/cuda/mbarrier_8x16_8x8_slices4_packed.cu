@@ -9,7 +9,8 @@
 //            elements, to shared memory, transposed
 // B          packed into whole tiles by a kernel before; global memory, asynchronous copies of 4
 //            elements, to shared memory
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
+//            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     mbarrier_8x16_8x8_slices4_packed_pack: block (32, 8), grid (((k + 63) / 64 * 64 + 31)
 //                / 32 * (((m + 63) / 64 * 64 + 31) / 32) + ((k + 63) / 64 * 64 + 31) / 32 * (((n +

@@ -9,7 +9,8 @@
 // A          global memory, asynchronous copies of single elements, to shared memory, transposed,
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements; the workspace less than 2^31
+//            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     mbarrier_8x8_2x16_split8: block (16, 8), grid ((m + 15) / 16 * ((n + 127) / 128) * 8,
 //                1)

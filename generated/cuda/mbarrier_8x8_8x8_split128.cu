@@ -9,7 +9,8 @@
 // A          global memory, asynchronous copies of single elements, to shared memory, transposed,
 //            rows padded by 4
 // B          global memory, asynchronous copies of 4 elements, to shared memory
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements; the workspace less than 2^31
+//            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     mbarrier_8x8_8x8_split128: block (8, 32), grid ((m + 63) / 64 * ((n + 63) / 64) * 128,
 //                1)

@@ -4,7 +4,8 @@
 //            in 4 parts that a second kernel adds up
 // A          global memory, loads of single elements, passed around the warp by shuffles
 // B          global memory, loads of single elements
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements; the workspace less than 2^31
+//            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     sg16_block_16x1_split4: block (16, 1), grid ((m + 15) / 16 * ((n + 15) / 16) * 4, 1)
 //            sg16_block_16x1_split4_total: block (256, 1), grid (m * ((n + 255) / 256), 1)

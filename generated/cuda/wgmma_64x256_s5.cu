@@ -10,7 +10,7 @@
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (4, 40), grid ((m + 63) / 64 * ((n + 255) / 256), 1)
-// Needs      204,800 bytes of shared memory
+// Needs      204,880 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_64x256_s5.cu
 

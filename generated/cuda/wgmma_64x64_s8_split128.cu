@@ -7,12 +7,12 @@
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
-//            elements
+//            elements; the workspace less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     wgmma_64x64_s8_split128: block (4, 40), grid ((m + 63) / 64 * ((n + 63) / 64) * 128,
 //                1)
 //            wgmma_64x64_s8_split128_total: block (32, 1), grid (m * ((n + 31) / 32), 1)
-// Needs      131,072 bytes of shared memory
+// Needs      131,200 bytes of shared memory
 //            a workspace of m * ((n + 3) / 4 * 4) * 128 elements, aligned to 16 bytes
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_64x64_s8_split128.cu

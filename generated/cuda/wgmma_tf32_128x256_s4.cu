@@ -11,7 +11,7 @@
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (4, 96), grid ((m + 127) / 128 * ((n + 255) / 256), 1)
-// Needs      196,608 bytes of shared memory
+// Needs      196,672 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_tf32_128x256_s4.cu
 

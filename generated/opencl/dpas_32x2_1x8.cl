@@ -6,7 +6,8 @@
 //            words a lane
 // B          buffer, packed by a kernel of its own as the instructions want it, then reads of 8
 //            words a lane
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
+//            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     dpas_32x2_1x8_pack_a: local size {256, 1}, global size {((m + 31) / 32 * ((k + 15) /
 //                16) * 512 + 255) / 256 * 256, 1}

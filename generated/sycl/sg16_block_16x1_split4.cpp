@@ -4,7 +4,8 @@
 //            iteration, K in 4 parts that a second kernel adds up
 // A          USM, block reads of 2 segments, passed around the sub-group by shuffles
 // B          USM, block reads
-// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
+// Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31; the workspace less than
+//            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     sg16_block_16x1_split4: local range {1, 16}, global range {1, (m + 15) / 16 * ((n +
 //                15) / 16) * 64}

@@ -97,7 +97,7 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
         (["--preset", "naive", "--schedule", "x.toml"], "exclude"),
         (["--schedule", "missing.toml"], "can't be read"),
         (["--schedule", "/"], "can't be read"),
-        (["--target", "portable"], "sub-group"),
+        (["--target", "portable", "--method", "simd"], "sub-group"),
         (["--python", "--stop-after", "build"], "exclude"),
         (
             "--backend cuda --preset async_8x8_16x16 --set stages=8 --target sm_86".split(),

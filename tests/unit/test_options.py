@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -234,6 +235,7 @@ def test_a_method_cannot_contradict_the_base() -> None:
         "float", "kernel", "__kernel", "get_global_id", "min", "dot", "float4", "class", "template", "_Bool", "main",
         "a__b", "as_float4", "convert_int", "intel_sub_group_shuffle", "sub_group_any", "threadIdx", "barrier",
         "CLK_X", "NULL", "block_read", "block_read8", "image_block_read4", "COPY4", "copy4", "async_commit",
+        "wgmma_fence", "a_map", "SUMS", "mbarrier_expect", "multiply",
         "", "2x", "a b", "a-b", "é", "a;", "a\n", "x" * 65,
     ],
 )  # fmt: skip
@@ -241,6 +243,18 @@ def test_bad_names(name: str) -> None:
     assert name_problem(name) is not None
     with pytest.raises(ScheduleError):
         build_schedule(name=name)
+
+
+def test_no_function_of_an_emitted_file_can_be_a_kernels_name(root: Path) -> None:
+    """Neither those of the templates, nor their macros."""
+    found: set[str] = set()
+    for file in (root / "templates").rglob("intrinsics.*"):
+        text = file.read_text()
+        found |= set(re.findall(r"^(?:__device__|static inline|inline)[^(\n]*?\b(\w+)\(", text, re.MULTILINE))
+        found |= set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
+    names = {name.replace("WIDTH", "4") for name in found} - {"FUNCTION"}
+    assert len(names) > 45
+    assert not [name for name in names if name_problem(name) is None]
 
 
 @pytest.mark.parametrize("name", ["gemm", "_gemm", "x" * 64, "L3_SIMD_32x2_1x8", "kernels", "float5", "mine2"])

@@ -122,6 +122,7 @@ def test_16_bit_floats_in_integers() -> None:
         for backend in ("opencl", "cuda"):
             plain, other = (driver.emit(x, naive, backend).text for x in (spec, replace(spec, emulate=True)))
             assert plain.split("\n", 1)[1] == other.split("\n", 1)[1]
+            assert ("in integers" in other) == (backend == "opencl")
     assert "fp16" in driver.emit(GemmSpec(dtype=F16), naive, "sycl").requires
     read = read_document('tile = "2x2"\n[spec]\ndtype = "float16"\nemulate = true', "here").spec
     assert read == build_spec(base=replace(GemmSpec(dtype=F16), emulate=True))

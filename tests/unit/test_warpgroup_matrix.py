@@ -250,6 +250,18 @@ def test_schedules(changes: dict[str, object], said: str) -> None:
     assert said in refused(replace(WGMMA, **changes))  # type: ignore[arg-type]
 
 
+def test_no_prologue_is_dropped() -> None:
+    for name in "ab":
+        with_prologue = replace(SPEC, **{f"prologue_{name}": f"{name} * 2"})  # type: ignore[arg-type]
+        assert f"prologue_{name}, but boxes go straight to local memory" in refused(WGMMA, with_prologue)
+
+
+def test_head_comments_count_the_barriers() -> None:
+    source = emitted()
+    (entry,) = source.entry_points
+    assert f"{entry.dynamic_bytes:,} bytes of shared memory" in source.text
+
+
 def test_types_strides_and_targets() -> None:
     assert "multiplies bfloat16, float16, not float32: use one of them, or atom wgmma_tf32 or fma" in refused(
         WGMMA, GemmSpec()

@@ -12,6 +12,7 @@ import pytest
 
 from gemmgen import driver, presets, waves
 from gemmgen.choose import choose
+from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, C64, F16, F64, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.spec import GemmSpec
@@ -83,6 +84,17 @@ def test_what_is_chosen_can_be_emitted(target: object, dtype: DType | None, orde
         assert not schedule.atomic
 
 
+def test_nothing_that_indices_do_not_reach_is_chosen_or_emitted() -> None:
+    for shape in ((60000, 60000, 60000), (3, 5, 40000001)):
+        spec = GemmSpec(m=shape[0], n=shape[1], k=shape[2])
+        chosen = waves.choose_tiles(spec, None, SM_90)
+        assert chosen is not None
+        driver.lower_program(spec, chosen, SM_90)
+    packed = presets.load("mbarrier_8x16_16x16_packed_a").schedule
+    with pytest.raises(ScheduleError, match="elements, more than 32-bit indices reach: multiply in parts"):
+        driver.lower_program(GemmSpec(m=60000, n=60000, k=60000), packed, SM_90)
+
+
 def test_where_there_is_no_model() -> None:
     for dtype in (F64, C64):
         assert waves.choose_tiles(GemmSpec(dtype=dtype), (999, 999, 999), SM_90) is None
@@ -123,6 +135,12 @@ def test_the_kernel_is_right(rng: np.random.Generator) -> None:
     assert schedule.split > 1
     problem = Problem.random(rng, *shape, -1.5, 0.5)
     problem.check(interpret(driver.lower_program(spec, schedule, SM_90), spec, problem))
+
+
+def test_a_target_alone_gets_what_it_can_run() -> None:
+    for more in (["--dtype", "float64"], ["--dtype", "complex64"], ["-M", "64", "-N", "64"]):
+        assert printed("emit", "--backend", "cuda", "--target", "sm_90", *more).startswith("// async_8x8_8x16: ")
+    assert printed("emit", "--target", "portable").startswith("// lds_8x8_16x16_k8: ")
 
 
 def test_the_command_line_chooses_and_explains() -> None:

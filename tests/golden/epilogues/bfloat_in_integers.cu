@@ -1,4 +1,4 @@
-// bfloat_in_integers: C = alpha * A * B + beta * C; bfloat16, sums in float32; 16-bit floats in integers
+// bfloat_in_integers: C = alpha * A * B + beta * C; bfloat16, sums in float32
 //
 // Schedule   2x2 of C per thread, 8x8 threads per block (16x16 of C), 8 along K per iteration
 // A          global memory, loads of single elements, through shared memory

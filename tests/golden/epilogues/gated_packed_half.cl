@@ -5,7 +5,8 @@
 //            memory, transposed
 // B          packed into whole tiles by a kernel before; buffer, loads of 4 elements, through local
 //            memory
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
+//            2^31 elements
 // Prologue   A: a / (1 + exp(-a))
 //            B: b * b_factor
 // Takes      b_factor: an element for all of B

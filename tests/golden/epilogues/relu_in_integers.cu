@@ -1,4 +1,4 @@
-// relu_in_integers: C = alpha * A * B + beta * C, then relu; float16, sums in float32; 16-bit floats in integers
+// relu_in_integers: C = alpha * A * B + beta * C, then relu; float16, sums in float32
 //
 // Schedule   4x4 of C per thread, 8x8 threads per block (32x32 of C), 8 along K per iteration,
 //            stores of 4 elements

@@ -4,7 +4,8 @@
 //            4 parts that a second kernel adds up
 // A          global memory, loads of single elements
 // B          global memory, loads of single elements
-// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements; the workspace less than 2^31
+//            elements
 // Epilogue   scale: acc * scale
 //            row_scale: acc * row_scale
 //            residual: acc + residual
@@ -13,7 +14,7 @@
 // Takes      scale: an element for each column of C
 //            row_scale: an element for each row of C
 //            residual: an element for each element of C, stored as C is
-// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     scaled_residual_split4: block (8, 8), grid ((m + 31) / 32 * ((n + 31) / 32) * 4, 1)
 //            scaled_residual_split4_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
 // Needs      a workspace of m * n * 4 elements

@@ -103,7 +103,7 @@ def test_nothing_to_add_and_nothing_at_all(listed: SyclKernel, rng: np.random.Ge
 def test_what_is_no_matrix_is_named(listed: SyclKernel, rng: np.random.Generator) -> None:
     a, b, _ = products(rng)
     with pytest.raises(SpecError, match=r"a\[1\] is None: pass a matrix"):
-        listed([a[0], None], b[0])  # type: ignore[list-item]
+        listed([a[0], None], b[0])
 
 
 def test_matrices_that_have_to_be_copied(rng: np.random.Generator) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import product
-from typing import TypedDict, cast
 
 from gemmgen import presets
 from gemmgen.errors import ScheduleError
@@ -68,20 +67,11 @@ class Costs:
     tiles: tuple[Tile, ...]
 
 
-class _Row(TypedDict):
-    preset: str
-    rate: float
-    alone: float
-    resident: int
-    line: float
-    single: float
-
-
 @cache
 def costs() -> Costs:
     """As the file has them."""
     table = tomllib.loads(files("gemmgen").joinpath("waves.toml").read_text(encoding="utf-8"))
-    tiles = tuple(Tile(**row) for row in cast("list[_Row]", table.pop("tiles")))
+    tiles = tuple(Tile(**row) for row in table.pop("tiles"))
     return Costs(**table, tiles=tiles)
 
 

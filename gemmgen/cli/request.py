@@ -207,7 +207,7 @@ class Request:
         problems = list(more)
         base = attempt(problems, self._document)
         spec = attempt(problems, self._spec, base)
-        schedule = self._by_model(spec) or attempt(problems, self._schedule, base)
+        schedule = self._for_target(spec) or attempt(problems, self._schedule, base)
         target = attempt(problems, self.chosen_target, backend, spec, schedule)
         if problems or spec is None or schedule is None or target is None:
             raise UserError(problems)
@@ -255,7 +255,7 @@ class Request:
             self.name,
         )
 
-    def _by_model(self, spec: GemmSpec | None) -> Schedule | None:
+    def _for_target(self, spec: GemmSpec | None) -> Schedule | None:
         """Where nothing is said but the target: what a cost model chooses, of GPUs for given sizes, or else what is
         chosen for any.
         """

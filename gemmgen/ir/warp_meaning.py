@@ -27,11 +27,11 @@ Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 @cache
-def places(fragment: Fragment) -> Places:
-    """Where in its tile each register of each lane belongs."""
+def places(fragment: Fragment, lanes: int = LANES) -> Places:
+    """Where in its tile each register of each of so many lanes belongs."""
     rows, cols = fragment.rows, fragment.cols
-    at = np.zeros((2, LANES, rows.values, cols.values), np.int64)
-    for lane in range(LANES):
+    at = np.zeros((2, lanes, rows.values, cols.values), np.int64)
+    for lane in range(lanes):
         row_lane, col_lane = (evaluate(axis.lane, {"lane": lane}) for axis in (rows, cols))
         for row in range(rows.values):
             for col in range(cols.values):

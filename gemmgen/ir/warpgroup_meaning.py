@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NoReturn, cast
 
 import numpy as np
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir import warp_meaning
 from gemmgen.ir.evaluate import IndexCode
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.fault import KernelFault
@@ -22,24 +22,15 @@ from gemmgen.ir.memory import Memory, PrivateMemory, ViewMemory
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.stmt import BoxCopy, Multiply
 from gemmgen.ir.tile_memory import BoxedMatrix, TileMemory
-from gemmgen.ir.visit import evaluate
 from gemmgen.ir.warp_meaning import Numbers, Places, significant
 from gemmgen.ir.warpgroup_matrix import LANES, LINE_BYTES, LINES, ROWS, WarpgroupAtom
 
 Index = Sequence[IndexCode]
 
 
-@cache
 def sum_places(atom: WarpgroupAtom) -> Places:
     """[lane, row value, column value] -> the row, and the column, that a register of the sums belongs to."""
-    rows, cols = atom.c.rows, atom.c.cols
-    at = np.zeros((2, LANES, rows.values, cols.values), np.int64)
-    for lane in range(LANES):
-        row_lane, col_lane = (evaluate(axis.lane, {"lane": lane}) for axis in (rows, cols))
-        for row in range(rows.values):
-            for col in range(cols.values):
-                at[:, lane, row, col] = rows.element(row_lane, row), cols.element(col_lane, col)
-    return at[0], at[1]
+    return warp_meaning.places(atom.c, LANES)
 
 
 def places(atom: WarpgroupAtom, extent: int, turned: bool, leading: int, stride: int) -> Ints:

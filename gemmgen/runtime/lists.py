@@ -73,13 +73,7 @@ def check_listed(
     """
     given = {"a": a, "b": b, **({} if c is None else {"c": c})}
     problems = (kinds or arrays.check_kinds)({**labelled(given), **operands})
-    problems += [
-        f"{name}[{i}] is None: pass a matrix"
-        for name, value in given.items()
-        if isinstance(value, list | tuple)
-        for i, x in enumerate(value)
-        if x is None
-    ]
+    problems += _missing(given)
     factors = (
         arrays.check_scalar("alpha", alpha, spec.alpha, 1.0, spec.accumulator, problems),
         arrays.check_scalar("beta", beta, spec.beta, 0.0, spec.accumulator, problems),
@@ -105,6 +99,14 @@ def check_listed(
     wide = {name: each * (count if len(each) == 1 else 1) for name, each in lists.items()}
     sizes = {**request.sizes, "batch_count": count}
     return replace(request, output=(name, output, view), sizes=sizes, lists=wide, given=c)
+
+
+def _missing(given: Mapping[str, object]) -> list[str]:
+    """What of the lists is no matrix at all."""
+    lists = {name: value for name, value in given.items() if isinstance(value, list | tuple)}
+    return [
+        f"{name}[{i}] is None: pass a matrix" for name, value in lists.items() for i, x in enumerate(value) if x is None
+    ]
 
 
 def each_matrix(request: arrays.Request, name: str) -> list[ArrayLike | int]:

@@ -27,6 +27,8 @@ Shape = tuple[int, int, int]
 
 #: Types that there are constants for. In others, float64 say, the same tiles have other rates.
 TYPES = (F32, F16, BF16)
+#: What products of float32 are computed by.
+F32_ATOM = "fma"
 #: Numbers of parts of K; few, so that a process compiles few kernels.
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 #: Blocks beyond so many for each place that they have would make their number no more even.
@@ -42,6 +44,7 @@ class Tile:
     preset: str
     rate: float
     alone: float
+    block: float
     resident: int
     line: float
     single: float
@@ -59,8 +62,7 @@ class Costs:
     cycles_per_us: float
     launch: float
     another: float
-    block: float
-    element: float
+    lone: float
     unhidden: float
     bytes_per_us: float
     packed_per_us: float
@@ -101,7 +103,7 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target, products: int) -> 
     m, n, k = shape
     for tile in costs().tiles:
         plain = tile.schedule
-        if plain.by_warps != (spec.dtype != F32):
+        if (plain.atom == F32_ATOM) != (spec.dtype == F32):
             continue
         blocks = _blocks(plain, shape, products)
         for parts, a_packed, b_packed in product(PARTS, (False, True), (False, True)):
@@ -154,6 +156,8 @@ def account(
     rate = tile.alone + (tile.rate - tile.alone) * speed
     depth = _up(_up(k, s.split), s.k_step) * s.k_step
     copies = rows * _copy(spec, tile, s, "a", shape) + cols * _copy(spec, tile, s, "b", shape)
+    line = n if spec.c_order == "row" else m
+    lone = s.split == 1 and line % s.c_width > 0 and spec.ld_multiple % s.c_width > 0
     size, of_sums = spec.dtype.size, spec.accumulator.size
     read = products * (m * k + k * n) * size
     parts = products * m * n * of_sums * s.split if s.split > 1 else 0
@@ -166,7 +170,7 @@ def account(
         "multiply-adds": multiplied,
         "copies to shared memory": copied,
         "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
-        "beginnings and ends of blocks": each * (c.block + c.element * rows * cols) / together / c.cycles_per_us,
+        "beginnings and ends of blocks": each * (tile.block + c.lone * lone * rows * cols) / together / c.cycles_per_us,
         "packing": (c.another + products * laid / c.packed_per_us) * (s.a.packed or s.b.packed),
         "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.split > 1),
         "the launch": c.launch,

@@ -1,0 +1,183 @@
+"""Fits `gemmgen/waves.toml` to what was measured on a GPU.
+
+    python benchmarks/fit_waves.py benchmarks/results/2026-11-21_h200 > gemmgen/waves.toml
+
+Reads the folder's files of `gemmgen bench --json` and of `benchmarks/choose_cuda.py --timings`, as far as they are of
+presets that the model knows. Wants SciPy. Constants move as far as the figures make them and no further; schedules that
+nobody would choose count for less. What the model would choose among those measured goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import least_squares
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from gemmgen import presets, waves
+from gemmgen.ir.target import TARGETS
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+#: What of the constants is fitted; the rest is what a preset is.
+SHARED = ("launch", "another", "lone", "unhidden", "bytes_per_us", "packed_per_us")
+OWN = ("rate", "alone", "block", "line", "single")
+#: A constant's distance from where it was counts like so large an error, for each factor of e.
+TRUST = 0.15
+#: Multiply-adds of a cycle and multiprocessor: float32 has no more lanes, and reaches 0.95 of them.
+MOST_F32 = 121.0
+
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement."""
+
+    spec: GemmSpec
+    tile: str
+    schedule: Schedule
+    shape: waves.Shape
+    products: int
+    us: float
+
+    @property
+    def problem(self) -> tuple[str, waves.Shape, int]:
+        return self.spec.dtype.name, self.shape, self.products
+
+
+def known(preset: str) -> tuple[str, Schedule] | None:
+    """A preset's tile in the model, and its schedule."""
+    schedule = presets.load(preset).schedule
+    tile = waves.tile_of(schedule)
+    return None if tile is None or schedule.atomic else (tile.preset, schedule)
+
+
+def points(folder: Path) -> list[Point]:
+    """All files' measurements."""
+    found = []
+    names = presets.names()
+    for path in sorted(folder.glob("*.json")):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        rows = (
+            data["rows"]
+            if isinstance(data, dict)
+            else [
+                {"m": x["shape"][0], "n": x["shape"][1], "k": x["shape"][2], "batch": 0, "preset": name, "ours_us": us}
+                for x in data
+                for name, us in x["us"].items()
+            ]
+        )
+        for row in rows:
+            of = known(row["preset"]) if row["preset"] in names else None
+            if of is not None and presets.load(row["preset"]).spec.dtype in waves.TYPES:
+                spec = replace(presets.load(row["preset"]).spec, batched=row["batch"] > 0)
+                found.append(Point(spec, *of, (row["m"], row["n"], row["k"]), row["batch"] or 1, row["ours_us"]))
+    return found
+
+
+def to_numbers(costs: waves.Costs) -> Numbers:
+    """The constants' logarithms; those that may be zero are moved by one."""
+    own = [getattr(tile, key) + (key in ("line", "single")) for tile in costs.tiles for key in OWN]
+    return np.log(np.array([*(getattr(costs, key) for key in SHARED), *own]))
+
+
+def to_costs(numbers: Numbers, like: waves.Costs) -> waves.Costs:
+    """The constants again."""
+    values = [float(x) for x in np.exp(numbers)]
+    tiles = []
+    for i, tile in enumerate(like.tiles):
+        at = len(SHARED) + i * len(OWN)
+        own = {key: x - (key in ("line", "single")) for key, x in zip(OWN, values[at:], strict=False)}
+        own["alone"] = own["rate"] if tile.resident == 1 else min(own["alone"], own["rate"])
+        tiles.append(replace(tile, **own))
+    return replace(like, **dict(zip(SHARED, values, strict=False)), tiles=tuple(tiles))
+
+
+def account(costs: waves.Costs, point: Point) -> float:
+    """What the model says of a measurement's time."""
+    waves.costs = lambda: costs  # type: ignore[assignment]
+    tile = next(x for x in costs.tiles if x.preset == point.tile)
+    target = TARGETS["sm_90a" if point.schedule.by_warpgroups else "sm_90"]
+    return sum(waves.account(point.spec, tile, point.schedule, point.shape, target, point.products).values())
+
+
+def fit(measured: list[Point], start: waves.Costs) -> waves.Costs:
+    """The constants with the least relative errors."""
+    best: dict[object, float] = {}
+    for x in measured:
+        best[x.problem] = min(best.get(x.problem, x.us), x.us)
+    weights = np.array([(best[x.problem] / x.us) ** 0.7 for x in measured])
+    first = to_numbers(start)
+    most = first + 2.5
+    for i, tile in enumerate(start.tiles):
+        if presets.load(tile.preset).schedule.atom == waves.F32_ATOM:
+            at = len(SHARED) + i * len(OWN)
+            most[at : at + 2] = np.log(MOST_F32)
+    first = np.minimum(first, most - 0.01)
+
+    def errors(numbers: Numbers) -> Numbers:
+        costs = to_costs(numbers, start)
+        off = np.array([np.log(account(costs, x) / x.us) for x in measured])
+        return np.concatenate([off * weights, TRUST * (numbers - first)])
+
+    solved = least_squares(errors, first, loss="soft_l1", f_scale=0.1, bounds=(first - 2.5, most))
+    return to_costs(solved.x, start)
+
+
+def report(costs: waves.Costs, measured: list[Point]) -> None:
+    """How far off the model is, and what it would have chosen."""
+    off = [abs(account(costs, x) / x.us - 1) for x in measured]
+    print(f"{len(off)} figures: off by {median(off):.3f} in the median", file=sys.stderr)
+    ratios = []
+    for problem, group in groupby(sorted(measured, key=lambda x: x.problem), key=lambda x: x.problem):
+        rows = list(group)
+        chosen, best = min(rows, key=lambda x: account(costs, x)), min(rows, key=lambda x: x.us)
+        ratios.append((best.us / chosen.us, problem, chosen.schedule.slug(), best.schedule.slug()))
+    print(f"chosen among those measured: median {median(r[0] for r in ratios):.3f}", file=sys.stderr)
+    for ratio, *what in sorted(ratios)[:12]:
+        print(f"  {ratio:.3f}", *what, file=sys.stderr)
+
+
+def rounded(key: str, value: float) -> str:
+    """As many digits as mean something."""
+    if key.endswith("_per_us"):
+        return re.sub(r"e\+0*", "e", f"{value:.2e}")
+    return f"{value:.2f}" if key in SHARED else f"{round(value, 1):g}" if key == "line" else f"{value:.0f}"
+
+
+def rewritten(text: str, costs: waves.Costs) -> str:
+    """The file with other numbers, its comments as they are."""
+    head, *tables = text.split("[[tiles]]")
+    for key in SHARED:
+        head = re.sub(rf"(?m)^({key} = )[\d.e]+", rf"\g<1>{rounded(key, getattr(costs, key))}", head)
+    for i, tile in enumerate(costs.tiles):
+        for key in OWN:
+            number = float(rounded(key, max(0.0, getattr(tile, key))))
+            tables[i] = re.sub(rf"(?m)^({key} = )[\d.e]+", rf"\g<1>{number}", tables[i])
+    return "[[tiles]]".join((head, *tables))
+
+
+def main() -> None:
+    """Prints the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    measured, start = points(parser.parse_args().folder), waves.costs()
+    found = fit(measured, start)
+    report(found, measured)
+    print(rewritten((ROOT / "gemmgen/waves.toml").read_text(encoding="utf-8"), found), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -10,10 +10,10 @@ from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Var, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
-from gemmgen.ir.meetings import Barrier, Roles
+from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Let, Pipe, PipeOp, Stage, Tile, TileMma, Update
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.plan import Plan, update_comment
 from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0
@@ -136,6 +136,22 @@ class _Warpgroups(Plan):
         """Where the kernel leaves what it sums."""
         return self.c if self.schedule.split == 1 else self.workspace(writable=True)
 
+    @cached_property
+    def c(self) -> Buffer:
+        """In boxes where it is stored so: a warp's rows, as wide as a line."""
+        c = super().c
+        return replace(c, box=(BOX_ROWS, LINE_BYTES // c.dtype.size)) if self.schedule.c_stages else c
+
+    @property
+    def _slots(self) -> Buffer | None:
+        """Where boxes of C are put down before they are stored, as many rows at a time as there are warps for."""
+        if not self.schedule.c_stages:
+            return None
+        line = LINE_BYTES // self.c.dtype.size
+        boxes = self.schedule.block_tile[1] // line * (self.schedule.tile[0] // 2)
+        layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2, line)
+        return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=LINE_BYTES))
+
     def _store(self) -> Body:
         """C, or a part's share of it, from registers or by way of local memory."""
         s, whole = self.schedule, self.schedule.split == 1
@@ -148,6 +164,9 @@ class _Warpgroups(Plan):
             share = Tile(self.result, (PART, ROW0, COL0), *s.block_tile)
             store = replace(store, dst=share, beta=number(0, self.sums), steps=())
             comment = Comment("This part's share of C.")
+        if self._slots is not None:
+            atom, width = self.vector(s.run[1], self.spec.result)
+            return (comment, replace(store, atom=atom, width=width, via=self._slots))
         if s.c_width <= s.run[1]:
             return (comment, store)
         say = "By way of where the tiles were, so that warps store whole lines."
@@ -157,6 +176,10 @@ class _Warpgroups(Plan):
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
         tiles = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
+        left: Body = ()
+        if self._slots is not None:
+            tiles = (*tiles, Alloc(self._slots))
+            left = (Comment("Local memory must outlive the stores that read it."), StoreGroup("wait", 0))
         matrices = (self.boxed("a"), self.pitch("a"), self.boxed("b"), self.pitch("b"))
         finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
         params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))
@@ -164,7 +187,7 @@ class _Warpgroups(Plan):
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),
-            body=(*self.positions(), *ends, *early, *tiles, *self._product()),
+            body=(*self.positions(), *ends, *early, *tiles, *self._product(), *left),
             group=self.schedule.all_work_items,
             grid=self.grid(),
             sub_group=self.atom.lanes,

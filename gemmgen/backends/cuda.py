@@ -21,7 +21,7 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Var, as_int
-from gemmgen.ir.meetings import AsyncGroup, Handover, Mbarrier, MultiplyGroup, RegisterShare, StoreGroup
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, RegisterShare, RoleStep, StoreGroup
 from gemmgen.ir.stmt import Advance, BoxCopy, Move, Multiply, Point, Stmt
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
@@ -193,11 +193,8 @@ class Cuda(CLike):
     def barrier(self) -> str:
         return "__syncthreads();"
 
-    def role_barrier(self, items: int) -> str:
-        return f"role_barrier<{items}>();"
-
-    def sub_group_barrier(self) -> str:
-        return "__syncwarp();"
+    def role_barrier(self, barrier: Barrier) -> str:
+        return "__syncwarp();" if barrier.of_sub_group else f"role_barrier<{barrier.role_items}>();"
 
     def multiply(self, stmt: Multiply) -> str:
         if isinstance(stmt.atom, WarpgroupAtom):
@@ -207,7 +204,7 @@ class Cuda(CLike):
     def box_copy(self, stmt: BoxCopy) -> str:
         return store_box(stmt, self) if stmt.tells is None else box_copy(stmt, stmt.tells, self)
 
-    def role(self, step: MultiplyGroup | RegisterShare | StoreGroup) -> list[str]:
+    def role(self, step: RoleStep) -> list[str]:
         return [store_group(step)] if isinstance(step, StoreGroup) else role(step)
 
     def _placed(self, stmt: Point | Advance) -> str:

@@ -289,7 +289,7 @@ class _Run:
         if stmt.tells is None:
             return store_step(stmt, (src, src_index), (dst, dst_index), self._group, site)
         barrier = self._evaluator.index(stmt.tells.index, scope, site)
-        return box_step(stmt, (src, src_index), (dst, dst_index), barrier, self._group, site)
+        return box_step(stmt, stmt.tells, (src, src_index), (dst, dst_index), barrier, self._group, site)
 
     # --- moves ------------------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ from gemmgen.ir.turns import Turns
 
 @dataclass(frozen=True)
 class Group:
-    """What work-items of a group share, of all groups that run together: who they are, local memory, matrices that boxes
-    are stored to, copies and stores under way, mbarriers by their names, and roles.
+    """What work-items of a group share, of all groups that run together: who they are, local memory, matrices in boxes,
+    copies and stores under way, mbarriers by their names, and roles.
     """
 
     lanes: Lanes

@@ -131,4 +131,6 @@ class Handover:
     buffers: tuple[Buffer, ...] = ()
 
 
-Meeting = Barrier | AsyncGroup | Mbarrier | MultiplyGroup | StoreGroup | RegisterShare | Handover
+#: What only roles have.
+RoleStep = MultiplyGroup | StoreGroup | RegisterShare
+Meeting = Barrier | AsyncGroup | Mbarrier | RoleStep | Handover

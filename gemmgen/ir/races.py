@@ -32,8 +32,8 @@ class Accesses:
     """The accesses to `size` elements that nothing has ordered before what comes next.
 
     One writer and two different readers are remembered for each element: whoever comes next, one of the two
-    is somebody else. Each with its time, a number that grows whenever work-items arrive at an mbarrier. Where a sub-group
-    has met since, its first lane stands for all of it, as a number below that of nobody.
+    is somebody else. Each with its time, a number that grows whenever work-items arrive at an mbarrier. Where a
+    sub-group has met since, its first lane stands for all of it, as a number below that of nobody.
     """
 
     def __init__(self, size: int) -> None:

@@ -8,7 +8,16 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting, MultiplyGroup, RegisterShare, StoreGroup
+from gemmgen.ir.meetings import (
+    AsyncGroup,
+    Barrier,
+    Handover,
+    Mbarrier,
+    Meeting,
+    MultiplyGroup,
+    RegisterShare,
+    StoreGroup,
+)
 from gemmgen.ir.steps import Step
 from gemmgen.ir.stmt import (
     Advance,

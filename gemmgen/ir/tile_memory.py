@@ -175,12 +175,14 @@ class BoxedMatrix(GlobalMemory):
         if self._accesses is None:
             raise LoweringError(f"`{site.text}` writes to {self._name}, which is read only")
         (high, wide), (pitch, _) = self._shape, self.strides
-        rows, cols = (np.flatnonzero((0 <= x) & (x < end)) for x, end in self._places(row, col, values, high, wide))
+        rows, cols = (np.flatnonzero((x >= 0) & (x < end)) for x, end in self._places(row, col, values, high, wide))
         addresses = ((row + rows)[:, None] * pitch + col + cols).reshape(-1)
         lanes = np.full(len(addresses), self._lanes.first + lane, np.int64)
         conflict = self._accesses.write(addresses, lanes, site.number)
         if conflict is not None:
-            detail = f"{self._lanes.who(conflict.lane)} was at an element of {self._name} that the store of a box writes"
+            detail = (
+                f"{self._lanes.who(conflict.lane)} was at an element of {self._name} that the store of a box writes"
+            )
             raise KernelFault("race", site.text, f"{detail}, and no barrier orders global memory")
         self._data[addresses] = values[np.ix_(rows, cols)].reshape(-1)
 

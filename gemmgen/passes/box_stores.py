@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int, compare, convert, is_const, number
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int, both, compare, convert, is_const, number
 from gemmgen.ir.meetings import Barrier, StoreGroup
-from gemmgen.ir.steps import element
-from gemmgen.ir.stmt import Alloc, Body, BoxCopy, If, Let, Move, Store, Update
+from gemmgen.ir.stmt import Alloc, Body, BoxCopy, Comment, If, Let, Move, Store, Update
 from gemmgen.ir.visit import walk_expr
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, WIDE, put_atom
 from gemmgen.passes.epilogue import applied
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import LOCAL_INDEX
+from gemmgen.passes.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW
 
 ROW, COL, ELEMENT, PART = Var("i"), Var("j"), Var("e"), Var("p")
 #: Which of the boxes of C's columns is stored, and of a warpgroup's rows if it has more than 64.
@@ -27,6 +26,10 @@ C_ROW, C_COL = Var("c_row"), Var("c_col")
 FIRST_LINE, OWN_LINE, OWN_PART = Var("first_line"), Var("own_line"), Var("own_part")
 ZERO = Const(0)
 WARP = 32
+#: Whether a work-item is its warp's first. Said in another way than in the loop along K: compilers would keep what is
+#: known from there, and where there is no such loop set it apart, together with the sums' zeros; then ptxas has matrix
+#: instructions wait for each other (C7515).
+FIRST_OF_WARP = both(compare("==", LOCAL_COL, 0), compare("==", LOCAL_ROW % (WARP // 4), 0))
 #: A pair of neighbours, as work-items have them.
 PAIR = 2
 
@@ -76,10 +79,12 @@ def _with_old(update: Update, row: Expr, col: Expr) -> Body:
     fragment = acc.fragment
     own: Body = (
         Let(C_COL, col + fragment.cols.chunk_step(COL, PAIR)),
-        If(C_COL + PAIR <= cols, pair, (If(C_COL < cols, (single,)),)),
+        If(compare("<=", C_COL + PAIR, cols), pair, (If(compare("<", C_COL, cols), (single,)),)),
     )
     columns = loop(COL, fragment.cols.values // PAIR, own)
-    body = loop(ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), If(C_ROW < rows, columns)))
+    body = loop(
+        ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), If(compare("<", C_ROW, rows), columns))
+    )
     return body if isinstance(beta, Const) else (If(compare("!=", beta, number(0, dtype)), body),)
 
 
@@ -94,7 +99,7 @@ def _stepped(update: Update, row: Expr, col: Expr) -> Body:
     reads = {node.buffer.name for step in update.steps for node in walk_expr(step.value) if isinstance(node, Load)}
     named = {node for stmt in body for root in _values(stmt) for node in walk_expr(root)}
     if reads or any(isinstance(node, Load) and node.buffer == c for node in named):
-        body = (If(all_of((C_ROW < c.shape[0], C_COL < c.shape[1])), body),)
+        body = (If(all_of((compare("<", C_ROW, c.shape[0]), compare("<", C_COL, c.shape[1]))), body),)
     columns = loop(COL, fragment.cols.values, (Let(C_COL, col + fragment.cols.step(COL)), *body))
     return loop(ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), *columns))
 
@@ -124,18 +129,22 @@ def _stored(update: Update) -> Body:
     put = put if atom.matrices is not None else loop(ROW, 2, put)
     high, wide_rows = update.dst.origin[-2], acc.fragment.rows.lanes * 2
     to = (high + TURN * wide_rows + FIRST_LINE, update.dst.origin[-1] + BOX * length)
-    free: Body = (StoreGroup("wait", slots - 1), Barrier(of_sub_group=True)) if boxes * turns > slots else ()
+    free: Body = ()
+    if boxes * turns > slots:
+        say = Comment("Where the store has read the slot that was put down there before.")
+        free = (say, StoreGroup("wait", slots - 1), Barrier(of_sub_group=True))
     body: Body = (
         *free,
         *loop(PART, length // wide, put),
         StoreGroup("fence"),
         Barrier(of_sub_group=True),
-        If(compare("==", LOCAL_INDEX % WARP, 0), (BoxCopy(c, to, via, (slot, FIRST_LINE, ZERO)),)),
+        If(FIRST_OF_WARP, (BoxCopy(c, to, via, (slot, FIRST_LINE, ZERO)),)),
         StoreGroup("commit"),
     )
     own, part = _own(atom.matrices is not None)
     names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * BOX_ROWS), Let(OWN_LINE, own), Let(OWN_PART, part))
-    return (*names, *loop(TURN, turns, loop(BOX, boxes, body)))
+    say = Comment("Each warp's rows box by box; what lies past the edges of C is not stored.")
+    return (say, *names, *loop(TURN, turns, loop(BOX, boxes, body)))
 
 
 def _own(by_matrices: bool) -> tuple[Expr, Expr]:

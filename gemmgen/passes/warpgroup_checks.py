@@ -32,7 +32,9 @@ OTHERS = 24
 #: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
 SUM_PAD = 8
 #: Fields that a schedule may choose; all others are as the method has them.
-CHOSEN = frozenset({"tile", "group", "k_step", "stages", "raster", "split", "c_width", "producers", "registers"} | {"c_stages"})
+CHOSEN = frozenset(
+    {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
+)
 
 
 def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:

@@ -175,7 +175,7 @@ class _Warpgroups(Plan):
     def kernel(self) -> Kernel:
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
-        tiles = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
+        tiles: Body = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
         left: Body = ()
         if self._slots is not None:
             tiles = (*tiles, Alloc(self._slots))

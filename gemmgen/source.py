@@ -12,7 +12,7 @@ from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.stmt import Move
-from gemmgen.ir.visit import elements_read, evaluate, walk
+from gemmgen.ir.visit import addressed, evaluate, walk
 from gemmgen.spec import GemmSpec
 
 ArgumentKind = Literal["buffer", "image", "int", "scalar", "map"]
@@ -154,10 +154,10 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
 
 def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
     """The arguments of a kernel's function: of a matrix in boxes a map, which its leading dimension is a part of; and
-    behind that the matrix without boxes, where its elements are read as well.
+    behind that the matrix without boxes, where it is read or written by elements as well.
     """
     boxed = {p.name: p for p in kernel.matrices if p.box is not None}
-    alone = {p.name for p in kernel.matrices} - boxed.keys() | elements_read(kernel)
+    alone = {p.name for p in kernel.matrices} - boxed.keys() | addressed(kernel)
     strides = {p.name: set(p.layout.strides) for p in kernel.matrices}
     in_maps = {s for name in boxed for s in strides[name]}
     used = {s for name in alone for s in strides[name]}

@@ -98,7 +98,7 @@ class _Run:
             for first, groups in runs(self._kernel, self._sizes, self._lanes.grid, most):
                 self._lanes.load(first, groups)
                 self._group.flights.clear()
-                self._group.stores.clear()
+                self._group.stores.clear(self._lanes.count)
                 self._multiplications.clear()
                 self._body(self._lanes.everyone)
                 if self._group.stores.busy:

@@ -8,7 +8,7 @@ have met since; and none may be overwritten before it has waited for the store, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn, cast
+from typing import cast
 
 import numpy as np
 
@@ -94,25 +94,19 @@ def store_step(
 
 
 def store_group_step(stmt: StoreGroup, group: Group, site: Site) -> Callable[[Active], None]:
-    """What a statement about them does. All work-items that come count their groups alike."""
-
-    def fault(detail: str) -> NoReturn:
-        raise KernelFault("pipe", site.text, detail)
+    """What a statement about them does, each work-item for its own."""
 
     def act(active: Active) -> None:
-        require_whole(group.lanes, active, site)
-        if not group.stores.come(active):
-            fault("not the same work-items come each time, so that groups cannot be counted")
         match stmt.verb:
             case "fence":
                 for memory in group.memories:
                     if isinstance(memory, TileMemory):
                         memory.fence(active)
             case "commit":
-                group.stores.commit()
+                group.stores.commit(active)
             case "wait":
-                for tile, addresses, lane in group.stores.wait(stmt.pending):
-                    tile.end_store(addresses, lane, site)
+                for reading in group.stores.wait(stmt.pending, active):
+                    reading.tile.end_store(reading.addresses, reading.lane, site)
 
     return act
 

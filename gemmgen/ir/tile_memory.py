@@ -20,6 +20,8 @@ from gemmgen.ir.races import Conflict
 
 #: What is said of an element: stores of boxes see it; its writer has fenced it; nobody has.
 _SEEN, _FENCED, _PUT = 0, 1, 2
+#: What stores of boxes write at least.
+PART_BYTES = 16
 #: Reads of matrix instructions under way have times from here on, which no arrival has.
 UNDER_WAY = 2**62
 
@@ -171,12 +173,17 @@ class BoxedMatrix(GlobalMemory):
         return out
 
     def put(self, row: int, col: int, values: Floats, lane: int, site: Site) -> None:
-        """A lane stores a box, as far as it is inside."""
+        """A lane stores a box, as far as it is inside; but of a line always whole parts of 16 bytes, so that what lies
+        past the matrix is overwritten (seen on an H200; Triton's manual warns of it, too).
+        """
         if self._accesses is None:
             raise LoweringError(f"`{site.text}` writes to {self._name}, which is read only")
-        (high, wide), (pitch, _) = self._shape, self.strides
-        rows, cols = (np.flatnonzero((x >= 0) & (x < end)) for x, end in self._places(row, col, values, high, wide))
-        addresses = ((row + rows)[:, None] * pitch + col + cols).reshape(-1)
+        (high, wide), (pitch, _), unit = self._shape, self.strides, PART_BYTES // self._data.itemsize
+        rows, cols = row + np.arange(values.shape[0]), col + np.arange(values.shape[1])
+        some, part = rows < high, cols < -(-wide // unit) * unit
+        addresses = (rows[some][:, None] * pitch + cols[part]).reshape(-1)
+        if len(addresses) and addresses.max() >= self._size:
+            raise KernelFault("out-of-bounds", site.text, f"the store of a box ends past the elements of {self._name}")
         lanes = np.full(len(addresses), self._lanes.first + lane, np.int64)
         conflict = self._accesses.write(addresses, lanes, site.number)
         if conflict is not None:
@@ -184,12 +191,7 @@ class BoxedMatrix(GlobalMemory):
                 f"{self._lanes.who(conflict.lane)} was at an element of {self._name} that the store of a box writes"
             )
             raise KernelFault("race", site.text, f"{detail}, and no barrier orders global memory")
-        self._data[addresses] = values[np.ix_(rows, cols)].reshape(-1)
-
-    @staticmethod
-    def _places(row: int, col: int, values: Floats, high: int, wide: int) -> tuple[tuple[Ints, int], tuple[Ints, int]]:
-        """(coordinates, where they must end) along both axes."""
-        return (row + np.arange(values.shape[0]), high), (col + np.arange(values.shape[1]), wide)
+        self._data[addresses] = values[np.ix_(some, part)].reshape(-1)
 
     def meet(self, active: Active) -> None:
         """Each sub-group of the active lanes does."""

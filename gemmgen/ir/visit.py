@@ -341,11 +341,12 @@ def expressions(kernel: Kernel) -> Iterator[Expr]:
     return (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
 
 
-def elements_read(kernel: Kernel) -> frozenset[str]:
-    """The matrices whose elements it reads one by one or by vectors, not by boxes."""
-    read = {node.buffer for node in expressions(kernel) if isinstance(node, Load)}
-    read |= {s.src for s in walk(kernel.body) if isinstance(s, Move)}
-    return frozenset(buffer.name for buffer in read if buffer.space is Space.GLOBAL)
+def addressed(kernel: Kernel) -> frozenset[str]:
+    """The matrices that it reads or writes by addresses of its own, not by boxes."""
+    found = {node.buffer for node in expressions(kernel) if isinstance(node, Load)}
+    for stmt in walk(kernel.body):
+        found |= {stmt.src, stmt.dst} if isinstance(stmt, Move) else {stmt.buffer} if isinstance(stmt, Store) else set()
+    return frozenset(buffer.name for buffer in found if buffer.space is Space.GLOBAL)
 
 
 def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:

@@ -7,6 +7,8 @@ what lies past it is not stored.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int, both, compare, convert, is_const, number
@@ -32,11 +34,19 @@ WARP = 32
 FIRST_OF_WARP = both(compare("==", LOCAL_COL, 0), compare("==", LOCAL_ROW % (WARP // 4), 0))
 #: A pair of neighbours, as work-items have them.
 PAIR = 2
+#: What the store of a box writes of a line at least, past the end of the matrix if that ends in between.
+PART_BYTES = 16
 
 
-def update_by_boxes(update: Update, row: Expr, col: Expr) -> Body:
-    """All of it; `row` and `col` are where a work-item's part of C begins."""
-    return (*_scaled(update), *_with_old(update, row, col), *_stepped(update, row, col), *_stored(update))
+def update_by_boxes(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+    """All of it.
+
+    Args:
+        row, col: where a work-item's part of C begins.
+        promises: what is known of C's columns.
+    """
+    finished = (*_scaled(update), *_with_old(update, row, col), *_stepped(update, row, col))
+    return (*finished, *_stored(update, row, col, promises))
 
 
 # --- in the accumulators --------------------------------------------------------------------------
@@ -111,40 +121,68 @@ def _values(stmt: object) -> tuple[Expr, ...]:
 # --- by way of local memory -----------------------------------------------------------------------
 
 
-def _stored(update: Update) -> Body:
+def _stored(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
     """Box after box, each in the next slot, which has to be read before it is written to again."""
-    via, acc, c = update.via, update.acc, update.dst.buffer
+    via, c = update.via, update.dst.buffer
     if via is None or c.box is None:
         raise LoweringError(f"{c.name} is not stored by boxes")
-    atom, width = put_atom(via.dtype)
-    slots, length = as_int(via.shape[0]) or 1, c.box[1]
-    boxes, turns = update.dst.cols // length, acc.fragment.rows.values // 2
-    slot = (TURN * boxes + BOX) % slots
-    # Of both rows a lane has as many, or has them one after the other.
-    values = width if atom.matrices is None else width // 2
-    wide = WIDE if atom.matrices is None else 2 * WIDE
-    at = acc.at(TURN * 2 + (ROW if atom.matrices is None else ZERO), BOX * (length // 4) + PART * values)
-    line = OWN_LINE + ROW * (BOX_ROWS // 2) if atom.matrices is None else OWN_LINE
-    put: Body = (Move(via, (slot, line, OWN_PART + PART * wide), acc.buffer, at, atom, width),)
-    put = put if atom.matrices is not None else loop(ROW, 2, put)
-    high, wide_rows = update.dst.origin[-2], acc.fragment.rows.lanes * 2
-    to = (high + TURN * wide_rows + FIRST_LINE, update.dst.origin[-1] + BOX * length)
+    boxes, turns = update.dst.cols // c.box[1], update.acc.fragment.rows.values // 2
+    slots = as_int(via.shape[0]) or 1
     free: Body = ()
     if boxes * turns > slots:
-        say = Comment("Where the store has read the slot that was put down there before.")
+        say = Comment("A slot is free once the store that used it has read it.")
         free = (say, StoreGroup("wait", slots - 1), Barrier(of_sub_group=True))
-    body: Body = (
-        *free,
-        *loop(PART, length // wide, put),
+    box: Body = (*free, *_one_box(update, via, (TURN * boxes + BOX) % slots))
+    if (ragged := _ragged(update, promises)) is not None:
+        say = Comment(f"C ends between the {PART_BYTES} bytes that stores of boxes write at least.")
+        box = (If(ragged, (say, *_singly(update, row, col)), box),)
+    own, part = _own(put_atom(via.dtype)[0].matrices is not None)
+    names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * BOX_ROWS), Let(OWN_LINE, own), Let(OWN_PART, part))
+    say = Comment("Each warp's rows box by box; what lies past the edges of C is not stored.")
+    # Each box counts as a group, stored so or not: the waits go by that.
+    return (say, *names, *loop(TURN, turns, loop(BOX, boxes, (*box, StoreGroup("commit")))))
+
+
+def _one_box(update: Update, via: Buffer, slot: Expr) -> Body:
+    """Put down in a slot, and its store begun."""
+    acc, c = update.acc, update.dst.buffer
+    atom, width = put_atom(via.dtype)
+    length = update.dst.cols if c.box is None else c.box[1]
+    at_once = atom.matrices is not None
+    # Of both rows a lane has as many, or has them one after the other.
+    values, wide = (width // 2, 2 * WIDE) if at_once else (width, WIDE)
+    at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (length // 4) + PART * values)
+    line = OWN_LINE if at_once else OWN_LINE + ROW * (BOX_ROWS // 2)
+    put: Body = (Move(via, (slot, line, OWN_PART + PART * wide), acc.buffer, at, atom, width),)
+    rows = acc.fragment.rows.lanes * 2
+    to = (update.dst.origin[-2] + TURN * rows + FIRST_LINE, update.dst.origin[-1] + BOX * length)
+    return (
+        *loop(PART, length // wide, put if at_once else loop(ROW, 2, put)),
         StoreGroup("fence"),
         Barrier(of_sub_group=True),
         If(FIRST_OF_WARP, (BoxCopy(c, to, via, (slot, FIRST_LINE, ZERO)),)),
-        StoreGroup("commit"),
     )
-    own, part = _own(atom.matrices is not None)
-    names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * BOX_ROWS), Let(OWN_LINE, own), Let(OWN_PART, part))
-    say = Comment("Each warp's rows box by box; what lies past the edges of C is not stored.")
-    return (say, *names, *loop(TURN, turns, loop(BOX, boxes, body)))
+
+
+def _ragged(update: Update, promises: Collection[Expr]) -> Expr | None:
+    """Whether C ends in a box, or before it, and in a part of what its store writes at least; None for never."""
+    c = update.dst.buffer
+    unit, cols = PART_BYTES // c.dtype.size, c.shape[1]
+    whole = compare("==", cols % unit, 0)
+    if whole in promises or is_const(whole, 1) or c.box is None:
+        return None
+    return both(compare("!=", cols % unit, 0), cols < update.dst.origin[-1] + BOX * c.box[1] + c.box[1])
+
+
+def _singly(update: Update, row: Expr, col: Expr) -> Body:
+    """A box from registers, element by element."""
+    acc, c = update.acc, update.dst.buffer
+    rows, length = acc.fragment.rows.lanes * 2, 0 if c.box is None else c.box[1]
+    own_row = row + TURN * rows + ROW * (BOX_ROWS // 2)
+    own_col = col + BOX * length + acc.fragment.cols.step(COL)
+    value = Load(acc.buffer, acc.at(TURN * 2 + ROW, BOX * (length // 4) + COL))
+    columns = loop(COL, length // 4, (Let(C_COL, own_col), Store(c, (C_ROW, C_COL), convert(value, c.dtype))))
+    return loop(ROW, 2, (Let(C_ROW, own_row), *columns))
 
 
 def _own(by_matrices: bool) -> tuple[Expr, Expr]:

@@ -141,7 +141,8 @@ class _Expander:
         row = named if many else row
         place = (*dst.origin[:-2], *((col, row) if dst.transposed else (row, col)))
         if update.via is not None:
-            return update_by_boxes(update, self._named(slow, fragment.rows), self._named(fast, fragment.cols))
+            own = self._named(slow, fragment.rows), self._named(fast, fragment.cols)
+            return update_by_boxes(update, *own, self.kernel.promises)
         if update.atom.adds:
             return self._add(update, names, row)
         if update.width > 1:

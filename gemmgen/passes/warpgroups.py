@@ -8,14 +8,14 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Var, number
+from gemmgen.ir.expr import Const, Expr, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Let, Pipe, PipeOp, Stage, Tile, TileMma, Update
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
-from gemmgen.passes.plan import Plan, update_comment
+from gemmgen.passes.plan import WIDTHS, Plan, update_comment
 from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.total import build_total
@@ -142,6 +142,11 @@ class _Warpgroups(Plan):
         c = super().c
         return replace(c, box=(BOX_ROWS, LINE_BYTES // c.dtype.size)) if self.schedule.c_stages else c
 
+    def promises(self) -> tuple[Expr, ...]:
+        """Of C's columns, too."""
+        known = (width for width in WIDTHS if self.spec.multiple_of[1] % width == 0)
+        return (*super().promises(), *(compare("==", self.n % width, 0) for width in known))
+
     @property
     def _slots(self) -> Buffer | None:
         """Where boxes of C are put down before they are stored, as many rows at a time as there are warps for."""
@@ -179,7 +184,7 @@ class _Warpgroups(Plan):
         left: Body = ()
         if self._slots is not None:
             tiles = (*tiles, Alloc(self._slots))
-            left = (Comment("Local memory must outlive the stores that read it."), StoreGroup("wait", 0))
+            left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
         matrices = (self.boxed("a"), self.pitch("a"), self.boxed("b"), self.pitch("b"))
         finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
         params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))

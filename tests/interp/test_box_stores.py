@@ -24,6 +24,8 @@ from tests.support.problems import Problem, interpret
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
+#: Whose boxes are all stored as such.
+WHOLE = replace(SPEC, multiple_of=(1, 8, 1))
 
 
 def small(**changes: object) -> Schedule:
@@ -90,7 +92,7 @@ def test_what_is_certain_is_not_asked() -> None:
 
 def expect(rewrite: Callable[[Stmt], Body], kind: FaultKind, detail: str) -> None:
     """Two boxes by one slot of a kernel with statements rewritten: a fault."""
-    kernel = driver.lower(SPEC, small(), SM_90A)
+    kernel = driver.lower(WHOLE, small(), SM_90A)
     broken = replace(kernel, body=map_body(kernel.body, rewrite))
     assert broken != kernel, "nothing was broken"
     verify(broken, SM_90A)
@@ -100,12 +102,12 @@ def expect(rewrite: Callable[[Stmt], Body], kind: FaultKind, detail: str) -> Non
 
 
 def run(kernel: Kernel) -> None:
-    problem = Problem.random(np.random.default_rng(2), 64, 128, 64, 1.0, 2.0, SPEC)
-    problem.check(interpret(kernel, SPEC, problem, 8))
+    problem = Problem.random(np.random.default_rng(2), 64, 128, 64, 1.0, 2.0, WHOLE)
+    problem.check(interpret(kernel, WHOLE, problem, 8))
 
 
 def test_as_it_is_nothing_is_wrong() -> None:
-    run(driver.lower(SPEC, small(), SM_90A))
+    run(driver.lower(WHOLE, small(), SM_90A))
 
 
 def in_loop(change: Callable[[Sequence[Stmt]], Sequence[Stmt]]) -> Callable[[Stmt], Body]:
@@ -189,6 +191,22 @@ def test_boxes_that_begin_between_lines_that_swizzle_together() -> None:
         return (stmt,)
 
     expect(rewrite, "alignment", "can't begin at byte")
+
+
+def test_edges_within_what_a_store_writes_at_least() -> None:
+    """Sixteen bytes: with 65 columns of two bytes, all lines would be written to their 72nd element."""
+
+    def rewrite(stmt: Stmt) -> Body:
+        asks = isinstance(stmt, If) and isinstance(stmt.then[0], Comment) and "at least" in stmt.then[0].text
+        return stmt.orelse if isinstance(stmt, If) and asks else (stmt,)
+
+    kernel = driver.lower(SPEC, small(), SM_90A)
+    broken = replace(kernel, body=map_body(kernel.body, rewrite))
+    assert broken != kernel
+    problem = Problem.random(np.random.default_rng(2), 20, 65, 64, 1.0, 0.0, SPEC)
+    problem.check(interpret(kernel, SPEC, problem, 8))
+    with pytest.raises(AssertionError, match="padding"):
+        interpret(broken, SPEC, problem, 8)
 
 
 def test_parts_of_a_warp_do_not_meet() -> None:

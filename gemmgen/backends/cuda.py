@@ -116,7 +116,8 @@ class Cuda(CLike):
 
     def launch(self) -> str:
         rows, cols = self.kernel.group
-        return f"block ({cols}, {rows}), grid ({grid(self)})"
+        blocks = f"min({grid(self)}, as many as run at once)" if self.kernel.persistent else grid(self)
+        return f"block ({cols}, {rows}), grid ({blocks})"
 
     def uses(self) -> frozenset[str]:
         return frozenset()
@@ -160,6 +161,8 @@ class Cuda(CLike):
         match call.function:
             case "group_id":
                 return f"int(blockIdx.{self._dimension(call)})", POSTFIX
+            case "group_count":
+                return f"int(gridDim.{self._dimension(call)})", POSTFIX
             case "local_id":
                 return f"int(threadIdx.{self._dimension(call)})", POSTFIX
             case "lane_id":

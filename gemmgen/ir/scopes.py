@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, Load, Var
-from gemmgen.ir.visit import walk_expr
+from gemmgen.ir.stmt import Body, Let
+from gemmgen.ir.visit import walk, walk_expr
 
 #: Calls whose value differs between the work-items of a group.
 _VARYING = frozenset({"local_id", "lane_id", "shuffle_xor", "broadcast"})
@@ -35,6 +36,10 @@ class Scope:
         """A block inside: what it adds ends with it."""
         parts = self.divergent or divergent
         return Scope(dict(self.variables), dict(self.buffers), set(self.varying), parts, self.role or role)
+
+    def name(self, body: Body) -> None:
+        """Make all names known that a body binds, at any depth."""
+        self.variables |= {stmt.var.name: stmt.var.dtype for stmt in walk(body) if isinstance(stmt, Let)}
 
     def varies(self, node: Expr) -> bool:
         """Whether the value may differ between the work-items of a group, as far as can be told."""

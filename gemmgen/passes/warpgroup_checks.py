@@ -31,7 +31,9 @@ OTHERS = 24
 #: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
 SUM_PAD = 8
 #: Fields that a schedule may choose; all others are as the method has them.
-CHOSEN = frozenset({"tile", "group", "k_step", "stages", "raster", "split", "c_width", "producers", "registers"})
+CHOSEN = frozenset(
+    {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "producers", "registers", "persistent"}
+)
 
 
 def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -71,7 +73,8 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
 
 def without_roles(s: Schedule) -> Iterator[str]:
     """What only roles have, in a schedule that has none."""
-    for key, given in (("producers", s.producers), ("registers", s.registers != (0, 0))):
+    given_ones = (("producers", s.producers), ("registers", s.registers != (0, 0)), ("persistent", s.persistent))
+    for key, given in given_ones:
         if given:
             yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
 
@@ -98,6 +101,8 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
     if s.stages < 2:
         yield f"stages = {s.stages}, but a tile is copied while another is multiplied: use 2 or more"
+    if s.persistent and s.split > 1:
+        yield f"persistent, but split = {s.split} makes groups of parts of K: leave one of the two out"
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
     yield from _stores(spec, s)
@@ -156,12 +161,12 @@ def _room(s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
     rows, cols = s.block_tile
     tiles = s.stages * (rows + cols) * s.k_step * atom.dtype.size
     sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] else 0
-    used = max(tiles, sums) + 16 * s.stages
+    used = (tiles + sums if s.persistent else max(tiles, sums)) + 16 * s.stages
     if used > target.local_bytes:
-        yield (
-            f"local memory {used:,} B > {target.local_bytes:,} B on this target: use "
-            + (f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile" if tiles > sums else "c_width 2")
-        )
+        fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
+        whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
+        remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
+        yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
     own, has = s.tile[0] * s.tile[1], s.registers[0] or launched(s)
     if own + OTHERS > has:
         yield f"{own} sums of a work-item and {OTHERS} registers besides > {has}: use a smaller tile"

@@ -27,7 +27,7 @@ K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), Var("block")
 BLOCK_ROW, BLOCK_COL, BAND, IN_BAND = Var("block_row"), Var("block_col"), Var("band_row"), Var("in_band")
 #: Of groups that compute one block after the other: how many there are in all, and how many of them are this group's.
-BLOCKS, TURN, TURNS = Var("blocks"), Var("turn"), Var("turns")
+BLOCKS, WAVE, WAVES = Var("blocks"), Var("wave"), Var("waves")
 #: Sizes in whole blocks, as packed matrices have them.
 WHOLE = {"m": Var("m_whole"), "n": Var("n_whole"), "k": Var("k_whole")}
 #: Which product of a batch it is, how many there are.
@@ -205,9 +205,9 @@ class Positions:
         number: Expr = call("group_id", 0)
         if self.schedule.persistent:
             count = call("group_count", 0)
-            turns = div(BLOCKS - number + count - 1, count)
-            sizes = (*sizes, Let(BLOCKS, DOWN * ACROSS), Let(TURNS, turns))
-            number = TURN * count + number
+            waves = div(BLOCKS - number + count - 1, count)
+            sizes = (*sizes, Let(BLOCKS, DOWN * ACROSS), Let(WAVES, waves))
+            number = WAVE * count + number
         block: Body = (Let(BLOCK, number),)
         if self.schedule.split > 1:
             block = Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))

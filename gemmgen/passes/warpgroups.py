@@ -16,7 +16,7 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.plan import Plan, update_comment
-from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, TURN, TURNS, depending
+from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, WAVE, WAVES, depending
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.total import build_total
 from gemmgen.passes.warpgroup_checks import SUM_PAD
@@ -161,7 +161,7 @@ class _Warpgroups(Plan):
         names, product = (*self.positions(), *ends), self._product()
         if self.schedule.persistent:
             of_each, names = depending(names, BLOCK)
-            product = (For(TURN, Const(0), TURNS, 1, (*of_each, *product)),)
+            product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)
         matrices = (self.boxed("a"), self.pitch("a"), self.boxed("b"), self.pitch("b"))
         finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
         params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))

@@ -162,6 +162,6 @@ def test_sums_put_down_where_the_next_tiles_come() -> None:
 
 def test_a_group_goes_over_its_blocks_and_no_more() -> None:
     kernel = driver.lower(SPEC, staying(), SM_90A)
-    loops = [s for s in walk(kernel.body) if isinstance(s, For) and s.var.name == "turn"]
+    loops = [s for s in walk(kernel.body) if isinstance(s, For) and s.var.name == "wave"]
     assert len(loops) == 2, "one of each role"
     assert kernel.persistent

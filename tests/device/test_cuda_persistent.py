@@ -38,7 +38,7 @@ LARGE = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=2)
     ids=Schedule.slug,
 )
 def test_blocks_one_after_the_other(schedule: Schedule) -> None:
-    """Ragged sizes; then more blocks than run at once, of fewer steps of K than the ring has slots, as many, and more."""
+    """Ragged sizes; then more blocks than run at once, of fewer steps of K than the ring has slots, as many, more."""
     check(SPEC, schedule)
     rng = np.random.default_rng(5)
     rows, cols = ((28 if schedule.block_tile[0] == 64 else 12) * extent + 40 for extent in schedule.block_tile)

@@ -68,7 +68,7 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
             yield f"{key} means nothing to atom {s.atom}: leave it out"
     yield from _tiles(spec, s, atom)
     yield from _roles(s, target)
-    yield from _room(s, atom, target)
+    yield from _room(spec, s, atom, target)
 
 
 def without_roles(s: Schedule) -> Iterator[str]:
@@ -93,10 +93,8 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
             f"atom {s.atom} multiplies lines along K, but A is {spec.a_order}-major and B {spec.b_order}-major: store "
             f"A by rows and B by columns, or use atom mma_tf32"
         )
-    unit = atom.line if spec.b_order == "row" else WIDE
-    if cols % unit or cols > MOST_COLS:
-        kind = "row-major, copied by boxes of" if spec.b_order == "row" else "column-major, multiplied by"
-        yield f"a block's {cols} columns of B, {kind} {unit}: use a multiple of {unit} up to {MOST_COLS}"
+    if cols % WIDE or cols > MOST_COLS:
+        yield f"a block's {cols} columns of B, multiplied by {WIDE}: use a multiple of {WIDE} up to {MOST_COLS}"
     if s.k_step != atom.line:
         yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
     if s.stages < 2:
@@ -156,10 +154,11 @@ def launched(s: Schedule) -> int:
     return min(256, REGISTERS // (warpgroups * LANES) // REGISTER_UNIT * REGISTER_UNIT)
 
 
-def _room(s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
-    """Local memory and registers."""
+def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
+    """Local memory and registers. Of a row-major B whole boxes are held."""
     rows, cols = s.block_tile
-    tiles = s.stages * (rows + cols) * s.k_step * atom.dtype.size
+    held = -(-cols // atom.line) * atom.line if spec.b_order == "row" else cols
+    tiles = s.stages * (rows + held) * s.k_step * atom.dtype.size
     sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] else 0
     used = (tiles + sums if s.persistent else max(tiles, sums)) + 16 * s.stages
     if used > target.local_bytes:

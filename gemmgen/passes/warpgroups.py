@@ -77,9 +77,9 @@ class _Warpgroups(Plan):
         return replace(self.given(name), box=(self._extents(name)[0], self.atom.line))
 
     def tile(self, name: str) -> Tile:
-        """The ring of an operand's tiles, each [box][line][element]."""
+        """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
         slow, fast = self._extents(name)
-        layout = Layout.packed(self.schedule.stages, fast // self.atom.line, slow, self.atom.line)
+        layout = Layout.packed(self.schedule.stages, -(-fast // self.atom.line), slow, self.atom.line)
         layout = replace(layout, swizzle=LINE_BYTES)
         buffer = Buffer(f"{name}_shared", self.spec.element(name), Space.LOCAL, layout)
         rows, cols = self._logical(name)

@@ -294,7 +294,7 @@ def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
         case AsyncGroup(verb, _):
             return (f"async_{verb}",)
         case Mbarrier(verb):
-            return (f"mbarrier_{verb}", *(("mbarriers_ready",) if stmt.arrivals else ()))
+            return (f"mbarrier_{verb}", *(("fetch_map", "mbarriers_ready") if stmt.arrivals else ()))
         case Handover(verb):
             return (f"kernels_{verb}",)
     return ()

@@ -95,6 +95,12 @@ __device__ __forceinline__ void mbarriers_ready()
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// Lets a map be on its way to where copies look for it.
+__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 // Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
 // barrier counts its bytes.
 __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, int along, int line,
@@ -200,6 +206,8 @@ wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ 
     auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 131072);
     auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 131136);
     if (local_index == 0) {
+        fetch_map(&a_map);
+        fetch_map(&b_map);
         #pragma unroll
         for (int slot = 0; slot < 8; ++slot) {
             mbarrier_init(&tiles_full[slot], 1);

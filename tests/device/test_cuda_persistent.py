@@ -53,6 +53,21 @@ def test_blocks_one_after_the_other(schedule: Schedule) -> None:
         assert np.array_equal(on_gpu(SPEC, schedule, left, right), left @ right)
 
 
+@pytest.mark.parametrize("name", [x for x in presets.names() if presets.load(x).schedule.by_warpgroups])
+def test_nothing_to_add_up(name: str) -> None:
+    """With alpha = 0 there are no maps, which the kernel still asks to be fetched."""
+    import torch
+
+    preset = presets.load(name)
+    kernel = compiled(preset.spec, preset.schedule)
+    kind = getattr(torch, str(preset.spec.dtype))
+    a, b = (torch.full((264, 264), float("nan"), device="cuda").to(kind) for _ in range(2))
+    c = torch.randn((264, 264), device="cuda").to(getattr(torch, str(preset.spec.result)))
+    expected = (c.float() * 0.5).to(c.dtype)
+    kernel(a, b if preset.spec.b_order == "row" else b.T, c, alpha=0.0, beta=0.5)
+    assert torch.equal(c, expected)
+
+
 CHAINED = [
     presets.load("wgmma_64x64_s8").schedule,
     presets.load("wgmma_64x64_s8_split2").schedule,
@@ -80,21 +95,21 @@ def test_each_product_is_of_the_one_before(schedule: Schedule, graphed: bool) ->
         kernel(x, turn, y)
         kernel(y, turn, x)
 
-    both()
-    done = 2
     torch.cuda.synchronize()
-    if graphed:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        both()  # a graph holds a workspace that was there before, one for each stream
+        if graphed:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                for _ in range(times // 2):
+                    both()
+            graph.replay()
+        else:
             for _ in range(times // 2):
                 both()
-        graph.replay()
-    else:
-        for _ in range(times // 2):
-            both()
-    done += times
     torch.cuda.synchronize()
     column = np.arange(size)
-    for _ in range(done):
+    for _ in range(times + 2):
         column = order[column]
     assert torch.equal(x, first[:, torch.from_numpy(column).cuda()])

@@ -157,6 +157,7 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.producers, f"brought by one of {s.producers} more {words.work_item}s, which have nothing else to do"
     more, fewer = s.registers
     yield more, f"registers handed over: {more} to each that multiplies, {fewer} to each of the others"
+    yield s.persistent, f"as many {words.group}s as run at once, one part of C after the other"
     yield s.mbarrier, f"handed over by {s.mbarrier} with a pair of mbarriers"
     yield s.slices > 1, f"each step in {s.slices} slices with {words.work_item}s of their own"
     yield s.prefetch, "the next tile loaded into registers before the current one's arithmetic"

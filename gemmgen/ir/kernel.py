@@ -24,6 +24,8 @@ class Kernel:
         facts: expressions known to be >= 0 wherever the kernel runs: what guards are folded with.
         promises: conditions known to hold, such as `lda % 4 == 0`.
         layers: how many such grids there are, dimension 2 of the launch; None for one, without that dimension.
+        persistent: whether fewer groups than `grid` says will do, as each goes on until all of C is done: as many are
+            launched as a device runs at once.
         large_registers: whether it is compiled for twice as many registers a thread, and half as many threads.
     """
 
@@ -36,6 +38,7 @@ class Kernel:
     facts: tuple[Expr, ...] = ()
     promises: tuple[Expr, ...] = ()
     layers: Var | None = None
+    persistent: bool = False
     large_registers: bool = False
 
     @property

@@ -38,6 +38,14 @@ class TileMemory(LocalMemory):
         super().__init__(lanes, buffer, sizes, sites)
         self.swizzle, self.item = buffer.layout.swizzle, buffer.dtype.size
 
+    def allocate(self) -> None:
+        super().allocate()
+        self._given_up = False
+
+    def retire(self) -> bool:
+        self._given_up = True
+        return super().retire()
+
     def read_at(self, address: Index, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Raises: LoweringError."""
         raise LoweringError(f"`{site.text}` reads {self._name}, whose elements change places")
@@ -48,6 +56,8 @@ class TileMemory(LocalMemory):
 
     def begin_box(self, places: Ints, lane: int, site: Site) -> Ints:
         """A lane begins a copy to these bytes, as they are counted: gives the addresses, undefined until it lands."""
+        if self._given_up:
+            raise KernelFault("race", site.text, f"a copy to {self._name}, in whose place something else lies by now")
         addresses: Ints = swizzled(places, self.swizzle) // self.item + self._base[lane]
         lanes = np.full(len(addresses), lane, np.int64)
         conflict = self._accesses.write(addresses, lanes, site.number, self._lanes.time)

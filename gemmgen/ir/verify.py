@@ -79,7 +79,8 @@ class _Verifier:
         for node in self._kernel.grid:
             self._integer(node)
         self._body(self._kernel.body, scope)
-        # Shapes and facts may speak of what is named at the top, and of how many products there are.
+        # Shapes and facts may speak of what is named where all go, and of how many products there are.
+        scope.name(self._kernel.body)
         if self._kernel.layers is not None:
             scope.variables[self._kernel.layers.name] = self._kernel.layers.dtype
         for param in self._kernel.matrices:

@@ -30,7 +30,7 @@ from gemmgen.ir.stmt import (
     TileMma,
     Update,
 )
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.visit import map_body, walk
 from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.passes.epilogue import applied, finished
 from gemmgen.passes.lanes import fill_vectors, multiply_vectors, update_vectors
@@ -98,7 +98,7 @@ class _Expander:
     def _named(self, origin: Expr, spread: Spread) -> Expr:
         """The first element that a lane owns, by its name where the kernel has one for it."""
         start = origin + spread.start
-        for stmt in self.kernel.body:
+        for stmt in walk(self.kernel.body):
             if isinstance(stmt, Let) and stmt.value == start:
                 return stmt.var
         return start

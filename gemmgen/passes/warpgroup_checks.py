@@ -31,7 +31,9 @@ OTHERS = 24
 #: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
 SUM_PAD = 8
 #: Fields that a schedule may choose; all others are as the method has them.
-CHOSEN = frozenset({"tile", "group", "k_step", "stages", "raster", "split", "c_width", "producers", "registers"})
+CHOSEN = frozenset(
+    {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "producers", "registers", "persistent"}
+)
 
 
 def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -66,12 +68,13 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
             yield f"{key} means nothing to atom {s.atom}: leave it out"
     yield from _tiles(spec, s, atom)
     yield from _roles(s, target)
-    yield from _room(s, atom, target)
+    yield from _room(spec, s, atom, target)
 
 
 def without_roles(s: Schedule) -> Iterator[str]:
     """What only roles have, in a schedule that has none."""
-    for key, given in (("producers", s.producers), ("registers", s.registers != (0, 0))):
+    given_ones = (("producers", s.producers), ("registers", s.registers != (0, 0)), ("persistent", s.persistent))
+    for key, given in given_ones:
         if given:
             yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
 
@@ -90,14 +93,14 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
             f"atom {s.atom} multiplies lines along K, but A is {spec.a_order}-major and B {spec.b_order}-major: store "
             f"A by rows and B by columns, or use atom mma_tf32"
         )
-    unit = atom.line if spec.b_order == "row" else WIDE
-    if cols % unit or cols > MOST_COLS:
-        kind = "row-major, copied by boxes of" if spec.b_order == "row" else "column-major, multiplied by"
-        yield f"a block's {cols} columns of B, {kind} {unit}: use a multiple of {unit} up to {MOST_COLS}"
+    if cols % WIDE or cols > MOST_COLS:
+        yield f"a block's {cols} columns of B, multiplied by {WIDE}: use a multiple of {WIDE} up to {MOST_COLS}"
     if s.k_step != atom.line:
         yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
     if s.stages < 2:
         yield f"stages = {s.stages}, but a tile is copied while another is multiplied: use 2 or more"
+    if s.persistent and s.split > 1:
+        yield f"persistent, but split = {s.split} makes groups of parts of K: leave one of the two out"
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
     yield from _stores(spec, s)
@@ -151,17 +154,18 @@ def launched(s: Schedule) -> int:
     return min(256, REGISTERS // (warpgroups * LANES) // REGISTER_UNIT * REGISTER_UNIT)
 
 
-def _room(s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
-    """Local memory and registers."""
+def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
+    """Local memory and registers. Of a row-major B whole boxes are held."""
     rows, cols = s.block_tile
-    tiles = s.stages * (rows + cols) * s.k_step * atom.dtype.size
+    held = -(-cols // atom.line) * atom.line if spec.b_order == "row" else cols
+    tiles = s.stages * (rows + held) * s.k_step * atom.dtype.size
     sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] else 0
-    used = max(tiles, sums) + 16 * s.stages
+    used = (tiles + sums if s.persistent else max(tiles, sums)) + 16 * s.stages
     if used > target.local_bytes:
-        yield (
-            f"local memory {used:,} B > {target.local_bytes:,} B on this target: use "
-            + (f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile" if tiles > sums else "c_width 2")
-        )
+        fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
+        whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
+        remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
+        yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
     own, has = s.tile[0] * s.tile[1], s.registers[0] or launched(s)
     if own + OTHERS > has:
         yield f"{own} sums of a work-item and {OTHERS} registers besides > {has}: use a smaller tile"

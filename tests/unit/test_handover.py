@@ -10,7 +10,7 @@ from gemmgen import driver, presets
 from gemmgen.errors import LoweringError
 from gemmgen.ir.expr import Load
 from gemmgen.ir.meetings import Handover
-from gemmgen.ir.stmt import Body, Move, Stmt
+from gemmgen.ir.stmt import Body, BoxCopy, Move, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import exprs, walk, walk_expr
@@ -24,7 +24,7 @@ SEVERAL = [
 
 def touched(stmt: Stmt) -> Iterator[str]:
     """The buffers that a statement reads or writes."""
-    if isinstance(stmt, Move):
+    if isinstance(stmt, Move | BoxCopy):
         yield from (stmt.dst.name, stmt.src.name)
     for root in exprs(stmt):
         yield from (node.buffer.name for node in walk_expr(root) if isinstance(node, Load))
@@ -64,6 +64,21 @@ def test_text_and_launch(name: str) -> None:
     for kernel in early:
         assert f"cudaLaunchKernelEx(&config, {kernel}," in source.text
         assert f"{kernel}<<<" not in source.text
+
+
+@pytest.mark.parametrize("name", [x for x in presets.names() if presets.load(x).schedule.by_warpgroups])
+def test_kernels_with_roles_await_whatever_ran_before(name: str) -> None:
+    """Also alone: with two calls behind one another, the second begins while the first ends."""
+    preset = presets.load(name)
+    source, program = driver.emit_program(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
+    assert all(entry.early for entry in source.entry_points)
+    before, after = before_and_after(program.kernels[0].body)
+    given = {matrix.name for matrix in program.kernels[0].matrices}
+    assert not given & {x for stmt in before for x in touched(stmt)}
+    assert given <= {x for stmt in after for x in touched(stmt)}
+    handovers = [s for s in after if isinstance(s, Handover)]
+    assert [s.verb for s in handovers] == ["await", "release"]
+    assert {b.name for s in handovers for b in s.buffers} == given
 
 
 def test_elsewhere_one_kernel_follows_the_other() -> None:

@@ -10,7 +10,7 @@ from gemmgen import driver, presets
 from gemmgen.errors import LoweringError
 from gemmgen.ir.expr import Load
 from gemmgen.ir.meetings import Handover
-from gemmgen.ir.stmt import Body, BoxCopy, Move, Stmt
+from gemmgen.ir.stmt import Body, BoxCopy, Move, Stmt, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import exprs, walk, walk_expr
@@ -51,6 +51,21 @@ def test_nothing_of_the_kernels_before_is_touched_too_early(name: str) -> None:
     # Whatever of a workspace the kernel touches, it awaits.
     assert {x for stmt in after for x in touched(stmt)} & {x.name for x in program.workspaces} <= awaited
     assert any(isinstance(s, Handover) and s.verb == "release" for s in walk(program.kernels[0].body))
+
+
+@pytest.mark.parametrize(
+    ("name", "early"),
+    [("mbarrier_8x8_2x16_split8", True), ("mbarrier_8x8_8x8_split128", False), ("mbarrier_8x16_16x16_split7", False)],
+)
+def test_where_memory_is_waited_for_the_sum_is_let_in_at_once(name: str, early: bool) -> None:
+    """Elsewhere when the arithmetic is over: measured, an early one cost what handing over had gained."""
+    preset = presets.load(name)
+    stmts = list(walk(driver.lower(preset.spec, preset.schedule, TARGETS["sm_90"]).body))
+    (released,) = (i for i, s in enumerate(stmts) if isinstance(s, Handover) and s.verb == "release")
+    multiplied = max(i for i, s in enumerate(stmts) if isinstance(s, Store) and s.buffer.name == "acc")
+    stored = min(i for i, s in enumerate(stmts) if isinstance(s, Move) and s.dst.name in ("partial", "workspace"))
+    assert released < stored
+    assert (released < multiplied) == early
 
 
 @pytest.mark.parametrize("name", SEVERAL)

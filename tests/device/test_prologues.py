@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,15 +14,17 @@ from gemmgen.ir.dtypes import BF16, F32, I8
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import cuda_devices
 from gemmgen.runtime.cuda_devices import target_of as cuda_target
-from gemmgen.runtime.devices import DeviceInfo, target_of
-from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from tests.device.naive import DEVICES
+from tests.device.naive import DEVICES, needs_device
 from tests.support import sycl
 from tests.support.cuda import why_no_gpu
 from tests.support.epilogues import Finished
+from tests.support.opencl import compiled
 from tests.support.problems import Matrix
+
+if TYPE_CHECKING:
+    from gemmgen.runtime.devices import DeviceInfo
 
 A = "(a - a_shift) * a_scale * a_scale_k + a_shift_k * a_factor + 0.1 * row - 0.2 * k"
 B = "b_factor * (b - b_shift_k) * b_scale / (1 + exp(-abs(b))) + b_scale_k - b_shift + 0.1 * col"
@@ -41,7 +44,7 @@ def check(kernel: object, spec: GemmSpec, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("schedule", [STAGED, replace(PACKED, split=2)], ids=["staged", "packed"])
 def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator) -> None:
-    check(CompiledKernel.from_source(driver.emit(BOTH, schedule, target=target_of(device.handle)), device), BOTH, rng)
+    check(compiled(BOTH, schedule, device), BOTH, rng)
 
 
 @sycl.needs_device
@@ -73,6 +76,7 @@ def weights(rng: np.random.Generator) -> tuple[Matrix, Matrix, Matrix]:
     return a, rng.integers(-128, 128, (30, 21)).astype(np.int8), 2.0 ** rng.integers(-3, 4, 21).astype(np.float32)
 
 
+@needs_device
 def test_gemm_multiplies_weights_as_they_are_stored(rng: np.random.Generator) -> None:
     a, b, scale = weights(rng)
     expected = a @ (b * scale)
@@ -112,6 +116,7 @@ def multiply(a: Matrix, b: Matrix, **arguments: object) -> Matrix:
     return result
 
 
+@needs_device
 def test_what_gemm_refuses(rng: np.random.Generator) -> None:
     a, b, scale = weights(rng)
     for words, arguments in (

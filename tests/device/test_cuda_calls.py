@@ -20,8 +20,8 @@ SKIP = cuda.why_no_gpu()
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
 Numbers = npt.NDArray[np.complex128]  # or another of TYPES
 TYPES = ("float32", "float64", "float16", "complex64", "complex128", "int8", "int16", "int32", "int64", "uint8", "bool")
-#: A row, a column, one under and one over a tile of most kernels, whole tiles.
-SHAPES = ((1, 1, 1), (1, 70, 33), (65, 1, 7), (63, 130, 17), (128, 128, 64))
+#: A row, a column, and beyond what counts as small: ragged, and whole tiles.
+SHAPES = ((1, 1, 1), (1, 70, 33), (65, 1, 7), (190, 131, 100), (128, 256, 96))
 
 
 #: Some milliseconds on one thread.

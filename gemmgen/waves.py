@@ -63,7 +63,7 @@ class Costs:
     element: float
     unhidden: float
     bytes_per_us: float
-    packed_bytes_per_us: float
+    packed_per_us: float
     tiles: tuple[Tile, ...]
 
 
@@ -158,7 +158,7 @@ def account(
     read = products * (m * k + k * n) * size
     parts = products * m * n * of_sums * s.split if s.split > 1 else 0
     written = parts or products * m * n * spec.result.size
-    packed = products * size * (m * k * s.a.packed + k * n * s.b.packed)
+    laid = _whole(k, s.k_step) * (_whole(m, rows) * s.a.packed + _whole(n, cols) * s.b.packed)
     multiplied = each * rows * cols * depth / rate / c.cycles_per_us
     copied = each * depth * copies / rate / c.cycles_per_us
     busy, memory = multiplied + copied, (read + written) / c.bytes_per_us
@@ -167,7 +167,7 @@ def account(
         "copies to shared memory": copied,
         "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
         "beginnings and ends of blocks": each * (c.block + c.element * rows * cols) / together / c.cycles_per_us,
-        "packing": c.another * (s.a.packed + s.b.packed) + 2 * packed / c.packed_bytes_per_us,
+        "packing": (c.another + products * laid / c.packed_per_us) * (s.a.packed or s.b.packed),
         "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.split > 1),
         "the launch": c.launch,
     }

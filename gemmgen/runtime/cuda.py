@@ -15,7 +15,7 @@ from gemmgen.ir.visit import evaluate
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
-from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
+from gemmgen.runtime.cuda_arrays import ALIGNMENT, CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
 from gemmgen.runtime.cuda_launch import launch
@@ -23,7 +23,7 @@ from gemmgen.runtime.cuda_maps import Words, made
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
 from gemmgen.runtime.lists import check_listed, each_matrix, labelled, regrouped
 from gemmgen.runtime.operands import letter
-from gemmgen.runtime.variants import ALIGNMENT, Variants
+from gemmgen.runtime.variants import Variants
 from gemmgen.runtime.views import View
 from gemmgen.source import EntryPoint, Source
 from gemmgen.spec import GemmSpec

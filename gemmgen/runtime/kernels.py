@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 from gemmgen import presets
@@ -43,12 +43,20 @@ _kernels: Kept[tuple[str, Hashable, GemmSpec, Schedule], Kernel] = Kept(256)
 
 
 def kernel_for(
-    backend: str, device: object, spec: GemmSpec, schedule: Schedule | str | None, shape: Shape, products: int = 1
+    backend: str,
+    device: object,
+    spec: GemmSpec,
+    schedule: Schedule | str | None,
+    shape: Shape,
+    products: int = 1,
+    ld_multiple: int = 1,
 ) -> Kernel:
     """The kernel of a spec and a schedule for a device; by `gemmgen.choose` where no schedule is named.
 
     Args:
         products: of a batch.
+        ld_multiple: what leading dimensions are known to be multiples of; promised to schedules that copy boxes alone,
+            since other kernels find out for each call.
 
     Raises: ScheduleError, DeviceError with every problem.
     """
@@ -58,10 +66,13 @@ def kernel_for(
         )
     if isinstance(schedule, str):
         schedule = presets.load(schedule).schedule
+    kept = replace(spec, ld_multiple=ld_multiple)
     if schedule is None:
-        key = backend, device, spec, (*shape, products)
-        schedule = _choices.get(key, lambda: choose(spec, shape, _place(backend, device, spec).target, products))
+        key = backend, device, kept, (*shape, products)
+        schedule = _choices.get(key, lambda: choose(kept, shape, _place(backend, device, spec).target, products))
     chosen = schedule
+    if chosen.by_warpgroups:
+        spec = kept
     return _kernels.get((backend, device, spec, chosen), lambda: _make(backend, device, spec, chosen))
 
 

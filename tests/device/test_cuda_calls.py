@@ -222,6 +222,15 @@ def test_wide_kernels(name: str, rng: np.random.Generator) -> None:
     assert np.array_equal(got[-3:], (last.astype("int64") @ right.astype("int64")).astype("float16"))
 
 
+def test_a_workspace_of_more_than_2_31_elements() -> None:
+    """7 parts of 17,600 x 17,600, for which the call takes its kernel's wider twin."""
+    import cupy
+
+    kernel = gemmgen.compile(GemmSpec(), "mbarrier_8x16_16x16_split7", backend="cuda")
+    rows, cols = (cupy.random.randint(-2, 3, shape).astype("float32") for shape in ((17_600, 64), (64, 17_600)))
+    assert bool((kernel(rows, cols) == rows @ cols).all())
+
+
 def test_what_is_refused() -> None:
     torch = pytest.importorskip("torch")
     a = torch.ones(3, 3, dtype=torch.complex64, device="cuda")

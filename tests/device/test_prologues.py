@@ -88,6 +88,11 @@ def test_gemm_multiplies_weights_as_they_are_stored(rng: np.random.Generator) ->
     stack = np.stack([a, 2 * a])
     made = gemmgen.gemm(stack, b, prologue_b="b * b_scale", b_scale=scale, prologue_a="a * k")
     assert np.array_equal(made, (stack * np.arange(30, dtype=np.float32)) @ (b * scale))
+    # What one number is asked for may be one.
+    for factor in (2, np.float64(2), np.array(2.0), [2]):
+        assert np.array_equal(gemmgen.gemm(a, b, prologue_b="b * b_factor", b_factor=factor), 2 * (a @ b))
+    kernel = gemmgen.compile(GemmSpec(b_dtype=I8, prologue_b="b * b_factor"), "naive")
+    assert np.array_equal(kernel(a, b, b_factor=np.array(2, np.float32)), 2 * (a @ b))
     # Vectors are rows and columns.
     assert np.array_equal(gemmgen.gemm(a[0], b, prologue_b="b * b_scale", b_scale=scale), a[0] @ (b * scale))
     assert np.array_equal(gemmgen.gemm(a, b[:, 0], prologue_b="b * k"), a @ (b[:, 0] * np.arange(30)))
@@ -106,6 +111,12 @@ def test_gemm_of_arrays_of_the_device(device: DeviceInfo, rng: np.random.Generat
     assert np.array_equal(result.get(), a @ (b * scale))
     with pytest.raises(gemmgen.SpecError, match="b has dtype int8, not float32"):
         gemmgen.gemm(there[0], there[1])
+    for wrong, words in (
+        (2.0, r"b_factor is of type float, but a is pyopencl's: pass pyopencl.array.to_device\(queue, np.asarray"),
+        (cl_array.to_device(queue, np.ones(1)), r"b_factor has dtype float64, not float32: pass b_factor.astype"),
+    ):
+        with pytest.raises(gemmgen.SpecError, match=words):
+            gemmgen.gemm(there[0], there[1], prologue_b="b * b_factor", b_factor=wrong)
     del context
 
 
@@ -119,6 +130,7 @@ def multiply(a: Matrix, b: Matrix, **arguments: object) -> Matrix:
 @needs_device
 def test_what_gemm_refuses(rng: np.random.Generator) -> None:
     a, b, scale = weights(rng)
+    number = {"b_scale": 2, "prologue_b": "b * b_scale"}
     for words, arguments in (
         ("b_scale is missing, which the prologue_b b \\* b_scale takes", {"prologue_b": "b * b_scale"}),
         ("b_scale means nothing without a prologue_b that names it", {"b_scale": scale}),
@@ -126,6 +138,7 @@ def test_what_gemm_refuses(rng: np.random.Generator) -> None:
             "b_scale has 20 elements, not 21: pass one for each col",
             {"b_scale": scale[1:], "prologue_b": "b*b_scale"},
         ),
+        ("b_scale has shape \\(\\), not one dimension: pass an array with an element for each column of B", number),
         ("a_factor has 2 elements, not 1: pass one for all of a", {"a_factor": scale[:2], "prologue_a": "a*a_factor"}),
         ("b_scale means nothing to a kernel whose prologue_b", {"b_scale": scale, "prologue_b": "b * 2"}),
         ("prologue_b = 3 is of type int: give a text", {"prologue_b": 3}),

@@ -229,8 +229,9 @@ def _unknown(spec: GemmSpec, unknown: NDArray[np.bool_]) -> str:
     first = ", ".join(map(str, np.argwhere(unknown)[0]))
     said = f"{unknown.sum():,} of {unknown.size:,} elements, the first at ({first}), have no number for an answer, "
     if formulas := [x for x in (spec.prologue_a, spec.prologue_b, *spec.epilogue) if x is not None]:
+        named = ", ".join(formulas)
         return (
-            f"{said}since {', '.join(formulas)} leaves where its functions have values: keep it there, as max(acc, 0.001) "
-            "does in a log, or give matrices by --a and --b; of the others, "
+            f"{said}since {named} leaves where its functions have values: keep it there, as max(acc, 0.001) does in a "
+            "log, or give matrices by --a and --b; of the others, "
         )
     return f"{said}since A or B holds what is none: give others; of the rest, "

@@ -205,9 +205,10 @@ def _sizes(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     # Their block reads are addressed in bytes, all others in elements.
     bytewise = schedule.by_blocks and schedule.a.memory == "global" and target.reads_blocks(spec.dtype)
     spans = "A and B span less than 2^29 elements, C 2^31" if bytewise else "every matrix spans less than 2^31 elements"
-    if spec.is_wide:
-        spans = "matrices of any span"
     packed = schedule.a.packed or schedule.b.packed or schedule.atom == "dpas"
     between = ["packed matrices"] * packed + ["the workspace"] * (schedule.split > 1 and not schedule.atomic)
+    if spec.is_wide:
+        spans = "matrices of any span"
+        between = between if schedule.atom == "dpas" else []
     spans += f"; {' and '.join(between)} less than 2^31 elements" if between else ""
     return f"{', '.join([*given, *promised]) or 'any m, n, k'}; {lines}{spans}"

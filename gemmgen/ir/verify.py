@@ -106,7 +106,8 @@ class _Verifier:
             case Alloc(buffer):
                 self._alloc(buffer, scope)
             case Let(var, value):
-                self._same(var.dtype, value.dtype, f"{var.name} and its value")
+                widened = var.dtype if (var.dtype, value.dtype) == (I64, I32) else value.dtype
+                self._same(var.dtype, widened, f"{var.name} and its value")
                 self._bind(var, scope)
                 if scope.varies(value):
                     scope.varying.add(var.name)

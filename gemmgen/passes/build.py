@@ -48,7 +48,7 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     gemm = _Gemm(spec, schedule, target)
     before = (build_pack(gemm),) if gemm.packed else ()
     count = BATCH_COUNT if spec.batched else Const(1)
-    between = tuple(Workspace(x.name, x.dtype, size * count) for x, size in gemm.workspaces())
+    between = tuple(Workspace(x.name, x.dtype, size * count, x.reach) for x, size in gemm.workspaces())
     if schedule.split == 1:
         return Program((*before, gemm.kernel()), between)
     if schedule.atomic:

@@ -32,7 +32,7 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     plan = _Warpgroups(spec, schedule, target)
     if schedule.split == 1:
         return Program((plan.kernel(),))
-    between = tuple(Workspace(x.name, x.dtype, size) for x, size in plan.workspaces())
+    between = tuple(Workspace(x.name, x.dtype, size, x.reach) for x, size in plan.workspaces())
     return Program((plan.kernel(), build_total(plan)), between)
 
 

@@ -220,6 +220,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         k_block=_int(flat["k_block"]),
         producers=_int(flat["producers"]),
         registers=_pair(flat["registers"]),
+        persistent=bool(flat["persistent"]),
         name=name,
     )
 

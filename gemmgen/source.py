@@ -68,6 +68,7 @@ class EntryPoint:
         sub_group: lanes that it requires, or None.
         early: whether it may begin while the kernel before it ends, which it awaits.
         maps: what the host makes of matrices before, for the arguments that are tensor maps.
+        persistent: whether the launch has no more groups than the device runs at once, however many `grid` says.
     """
 
     name: str
@@ -80,6 +81,7 @@ class EntryPoint:
     layers: str | None = None
     early: bool = False
     maps: tuple[TensorMap, ...] = ()
+    persistent: bool = False
 
     def groups(self, sizes: Mapping[str, int]) -> tuple[int, int, int]:
         """Work-groups along (layers, rows, columns) for the values of the integer arguments."""
@@ -149,6 +151,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
         None if kernel.layers is None else kernel.layers.name,
         any(isinstance(stmt, Handover) and stmt.verb == "await" for stmt in walk(kernel.body)),
         tensor_maps(kernel),
+        kernel.persistent,
     )
 
 

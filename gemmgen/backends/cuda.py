@@ -118,7 +118,8 @@ class Cuda(CLike):
 
     def launch(self) -> str:
         rows, cols = self.kernel.group
-        return f"block ({cols}, {rows}), grid ({grid(self)})"
+        blocks = f"min({grid(self)}, as many as run at once)" if self.kernel.persistent else grid(self)
+        return f"block ({cols}, {rows}), grid ({blocks})"
 
     def uses(self) -> frozenset[str]:
         return frozenset()
@@ -162,6 +163,8 @@ class Cuda(CLike):
         match call.function:
             case "group_id":
                 return f"int(blockIdx.{self._dimension(call)})", POSTFIX
+            case "group_count":
+                return f"int(gridDim.{self._dimension(call)})", POSTFIX
             case "local_id":
                 return f"int(threadIdx.{self._dimension(call)})", POSTFIX
             case "lane_id":
@@ -295,7 +298,7 @@ def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
         case AsyncGroup(verb, _):
             return (f"async_{verb}",)
         case Mbarrier(verb):
-            return (f"mbarrier_{verb}", *(("mbarriers_ready",) if stmt.arrivals else ()))
+            return (f"mbarrier_{verb}", *(("fetch_map", "mbarriers_ready") if stmt.arrivals else ()))
         case Handover(verb):
             return (f"kernels_{verb}",)
     return ()

@@ -26,6 +26,8 @@ def awaited(kernel: Kernel) -> frozenset[str]:
 def grid(printer: CLike) -> str:
     """Blocks along each dimension."""
     kernel = printer.kernel
+    if kernel.persistent:  # in one line
+        return printer.expr(kernel.grid[1])
     layers = [] if kernel.layers is None else [kernel.layers.name]
     return ", ".join([*map(printer.expr, reversed(kernel.grid)), *layers])
 
@@ -43,7 +45,7 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
     skips, what = file.no_product(), what + (" and the arrays of their addresses" if file.spec.listed else "")
     lines = [
         "#ifndef __CUDACC_RTC__",
-        *(sections(HOST, {"tensor_map"}) if any(tensor_maps(p.kernel) for p in printers) else []),
+        *sections(HOST, {name for p in printers for name in _functions(p.kernel)}),
         f"// Queues {what} are in the device's memory.",
         *wrapped(f'extern "C" cudaError_t {file.kernel.name}_launch(', params),
         "{",
@@ -59,6 +61,11 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
         lines += [f"    {line}" for line in inner] if len(printers) > 1 else inner
         lines += ["    }"] if len(printers) > 1 else []
     return "\n".join([*lines, "}", "#endif"]) + "\n"
+
+
+def _functions(kernel: Kernel) -> list[str]:
+    """The functions that the launch of a kernel calls."""
+    return ["tensor_map"] * bool(tensor_maps(kernel)) + ["blocks_at_once"] * kernel.persistent
 
 
 def _launching(printer: CLike, file: CLike, last: bool) -> list[str]:
@@ -79,10 +86,28 @@ def _launching(printer: CLike, file: CLike, last: bool) -> list[str]:
     return [
         *(line for tensor_map in tensor_maps(kernel) for line in _made(tensor_map, printer, file)),
         *_permission(printer),
-        f"    const dim3 grid({grid(printer)});",
+        *_grid(printer),
         f"    const dim3 block({cols}, {rows});",
         *launch,
         *([] if last else ["    if (launched != cudaSuccess) {", "        return launched;", "    }"]),
+    ]
+
+
+def _grid(printer: CLike) -> list[str]:
+    """The statements that say how many blocks there are."""
+    if not printer.kernel.persistent:
+        return [f"    const dim3 grid({grid(printer)});"]
+    rows, cols = printer.kernel.group
+    name, size = printer.kernel.name, printer.dynamic_bytes()
+    return [
+        "    // No more blocks than run at once: each goes on until all of C is computed.",
+        "    int most = 0;",
+        *fold_line(f"    const cudaError_t asked = blocks_at_once(&most, {name}, {rows * cols}, {size});"),
+        "    if (asked != cudaSuccess) {",
+        "        return asked;",
+        "    }",
+        f"    const int blocks = {grid(printer)};",
+        "    const dim3 grid(blocks < most ? blocks : most);",
     ]
 
 

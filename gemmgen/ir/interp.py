@@ -61,28 +61,30 @@ MOST_LANES = 65536
 _Step = Callable[[Active], None]
 
 
-def run(kernel: Kernel, arguments: Mapping[str, Argument]) -> None:
+def run(kernel: Kernel, arguments: Mapping[str, Argument], resident: int = 2) -> None:
     """Run a kernel of instructions.
 
     Args:
         arguments: by parameter name: numbers; flat arrays of the buffer's type for global memory, changed
             in place; arrays [rows, columns] for images.
+        resident: how many groups there are at most of a persistent kernel; of any number the result is the same.
 
     Raises:
         KernelFault: the kernel's behaviour is undefined.
         LoweringError: it still has statements on tiles, or is not a valid kernel.
         ValueError: the arguments do not fit the parameters.
     """
-    _Run(kernel, arguments).run()
+    _Run(kernel, arguments, resident).run()
 
 
 class _Run:
     """One execution: translates the kernel once, then runs it for group after group."""
 
-    def __init__(self, kernel: Kernel, arguments: Mapping[str, Argument]) -> None:
+    def __init__(self, kernel: Kernel, arguments: Mapping[str, Argument], resident: int) -> None:
         self._kernel = kernel
         self._sizes = named(kernel, integers(kernel, arguments))
         rows, cols = (evaluate(extent, self._sizes) for extent in kernel.grid)
+        cols = min(cols, resident) if kernel.persistent else cols
         layers = 1 if kernel.layers is None else self._sizes[kernel.layers.name]
         self._lanes = Lanes(kernel, (layers, rows, cols))
         self._evaluator = Evaluator(self._lanes)

@@ -143,6 +143,10 @@ class Lanes:
         """Index of the group: along columns (0), rows (1) or layers (2)."""
         return place_of(self._group, self.grid)[dimension]
 
+    def group_count(self, dimension: int) -> int:
+        """How many groups there are along a dimension of the grid."""
+        return self.grid[2 - dimension]
+
     def local_id(self, dimension: int) -> Index:
         """Index of the work-item in its group: along columns (0) or rows (1)."""
         return self._item % self._columns if dimension == 0 else self._item // self._columns

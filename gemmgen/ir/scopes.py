@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, Load, Var
+from gemmgen.ir.stmt import Body, For, If, Let
 from gemmgen.ir.visit import walk_expr
 
 #: Calls whose value differs between the work-items of a group.
@@ -35,6 +36,17 @@ class Scope:
         """A block inside: what it adds ends with it."""
         parts = self.divergent or divergent
         return Scope(dict(self.variables), dict(self.buffers), set(self.varying), parts, self.role or role)
+
+    def name(self, body: Body) -> None:
+        """Make all names known that a body binds where all work-items go, or all of a role, in loops too."""
+        for stmt in body:
+            match stmt:
+                case Let(var, _):
+                    self.variables[var.name] = var.dtype
+                case For():
+                    self.name(stmt.body)
+                case If(roles=True):
+                    self.name((*stmt.then, *stmt.orelse))
 
     def varies(self, node: Expr) -> bool:
         """Whether the value may differ between the work-items of a group, as far as can be told."""

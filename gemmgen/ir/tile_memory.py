@@ -44,10 +44,15 @@ class TileMemory(LocalMemory):
 
     def allocate(self) -> None:
         super().allocate()
+        self._given_up = False
         count = len(self._data)
         self._state: Ints = np.zeros(count, np.int64)
         self._putter: Ints = np.zeros(count, np.int64)
         self._leaving: Bools = np.zeros(count, np.bool_)
+
+    def retire(self) -> bool:
+        self._given_up = True
+        return super().retire()
 
     def read_at(self, address: Index, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Raises: LoweringError."""
@@ -59,6 +64,8 @@ class TileMemory(LocalMemory):
 
     def begin_box(self, places: Ints, lane: int, site: Site) -> Ints:
         """A lane begins a copy to these bytes, as they are counted: gives the addresses, undefined until it lands."""
+        if self._given_up:
+            raise KernelFault("race", site.text, f"a copy to {self._name}, in whose place something else lies by now")
         addresses: Ints = swizzled(places, self.swizzle) // self.item + self._base[lane]
         lanes = np.full(len(addresses), lane, np.int64)
         conflict = self._accesses.write(addresses, lanes, site.number, self._lanes.time)

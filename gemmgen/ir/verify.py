@@ -79,7 +79,8 @@ class _Verifier:
         for node in self._kernel.grid:
             self._integer(node)
         self._body(self._kernel.body, scope)
-        # Shapes and facts may speak of what is named at the top, and of how many products there are.
+        # Shapes and facts may speak of what is named where all go, and of how many products there are.
+        scope.name(self._kernel.body)
         if self._kernel.layers is not None:
             scope.variables[self._kernel.layers.name] = self._kernel.layers.dtype
         for param in self._kernel.matrices:
@@ -105,7 +106,8 @@ class _Verifier:
             case Alloc(buffer):
                 self._alloc(buffer, scope)
             case Let(var, value):
-                self._same(var.dtype, value.dtype, f"{var.name} and its value")
+                widened = var.dtype if (var.dtype, value.dtype) == (I64, I32) else value.dtype
+                self._same(var.dtype, widened, f"{var.name} and its value")
                 self._bind(var, scope)
                 if scope.varies(value):
                     scope.varying.add(var.name)

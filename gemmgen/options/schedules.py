@@ -72,6 +72,7 @@ FIELDS: dict[str, Field] = {
     "k_block": Field("int", "512", 1 << 20, least=0),
     "producers": Field("int", "128", 128, least=0),
     "registers": Field("pair", "232x40 (of a work-item that computes x of a producer)", 255, least=0),
+    "persistent": Field("bool", "true"),
     **{f"{operand}.{name}": field for operand in "ab" for name, field in _OPERAND.items()},
 }
 

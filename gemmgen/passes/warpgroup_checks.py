@@ -34,6 +34,7 @@ SUM_PAD = 8
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
     {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
+    | {"persistent"}
 )
 
 
@@ -77,6 +78,7 @@ def without_roles(s: Schedule) -> Iterator[str]:
     for key, given in (
         ("producers", s.producers),
         ("registers", s.registers != (0, 0)),
+        ("persistent", s.persistent),
         ("c_stages", s.c_stages),
     ):
         if given:
@@ -97,14 +99,14 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
             f"atom {s.atom} multiplies lines along K, but A is {spec.a_order}-major and B {spec.b_order}-major: store "
             f"A by rows and B by columns, or use atom mma_tf32"
         )
-    unit = atom.line if spec.b_order == "row" else WIDE
-    if cols % unit or cols > MOST_COLS:
-        kind = "row-major, copied by boxes of" if spec.b_order == "row" else "column-major, multiplied by"
-        yield f"a block's {cols} columns of B, {kind} {unit}: use a multiple of {unit} up to {MOST_COLS}"
+    if cols % WIDE or cols > MOST_COLS:
+        yield f"a block's {cols} columns of B, multiplied by {WIDE}: use a multiple of {WIDE} up to {MOST_COLS}"
     if s.k_step != atom.line:
         yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
     if s.stages < 2:
         yield f"stages = {s.stages}, but a tile is copied while another is multiplied: use 2 or more"
+    if s.persistent and s.split > 1:
+        yield f"persistent, but split = {s.split} makes groups of parts of K: leave one of the two out"
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
     yield from _boxes(spec, s) if s.c_stages else _stores(spec, s)
@@ -129,6 +131,11 @@ def _boxes(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         )
     if cols % (line := LINE_BYTES // size):
         yield f"a block's {cols} columns of C, stored by boxes of {line}: use a multiple of {line}, or c_stages 0"
+        return
+    boxes = cols // line * (s.tile[0] // 2)
+    if s.persistent and boxes % min(boxes, s.c_stages):
+        fit = ", ".join(str(n) for n in range(1, boxes + 1) if boxes % n == 0)
+        yield f"c_stages = {s.c_stages} slots for {boxes} boxes of each block, one after the other: use one of {fit}"
 
 
 def _either(values: Iterable[int]) -> str:
@@ -184,21 +191,21 @@ def launched(s: Schedule) -> int:
 
 
 def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
-    """Local memory and registers."""
+    """Local memory and registers. Of a row-major B whole boxes are held."""
     rows, cols = s.block_tile
-    tiles = s.stages * (rows + cols) * s.k_step * atom.dtype.size
+    held = -(-cols // atom.line) * atom.line if spec.b_order == "row" else cols
+    tiles = s.stages * (rows + held) * s.k_step * atom.dtype.size
     boxes = s.tile[0] // 2 * cols * spec.result.size // LINE_BYTES
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
     sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] and not s.c_stages else 0
-    used = max(tiles + slots, sums) + 16 * s.stages
+    used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 16 * s.stages
     if used > target.local_bytes:
         fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
         if s.c_stages > 1:
             fewer = f"{s.c_stages - 1} c_stages instead of {s.c_stages}, or {fewer}"
-        yield (
-            f"local memory {used:,} B > {target.local_bytes:,} B on this target: use "
-            + (fewer if tiles + slots > sums else "c_width 2")
-        )
+        whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
+        remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
+        yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
     own, has = s.tile[0] * s.tile[1], s.registers[0] or launched(s)
     if own + OTHERS > has:
         yield f"{own} sums of a work-item and {OTHERS} registers besides > {has}: use a smaller tile"

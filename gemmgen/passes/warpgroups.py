@@ -16,7 +16,7 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.plan import WIDTHS, Plan, update_comment
-from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0
+from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, WAVE, WAVES, depending
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.total import build_total
 from gemmgen.passes.warpgroup_checks import SUM_PAD
@@ -32,7 +32,7 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     plan = _Warpgroups(spec, schedule, target)
     if schedule.split == 1:
         return Program((plan.kernel(),))
-    between = tuple(Workspace(x.name, x.dtype, size) for x, size in plan.workspaces())
+    between = tuple(Workspace(x.name, x.dtype, size, x.reach) for x, size in plan.workspaces())
     return Program((plan.kernel(), build_total(plan)), between)
 
 
@@ -77,9 +77,9 @@ class _Warpgroups(Plan):
         return replace(self.given(name), box=(self._extents(name)[0], self.atom.line))
 
     def tile(self, name: str) -> Tile:
-        """The ring of an operand's tiles, each [box][line][element]."""
+        """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
         slow, fast = self._extents(name)
-        layout = Layout.packed(self.schedule.stages, fast // self.atom.line, slow, self.atom.line)
+        layout = Layout.packed(self.schedule.stages, -(-fast // self.atom.line), slow, self.atom.line)
         layout = replace(layout, swizzle=LINE_BYTES)
         buffer = Buffer(f"{name}_shared", self.spec.element(name), Space.LOCAL, layout)
         rows, cols = self._logical(name)
@@ -104,8 +104,8 @@ class _Warpgroups(Plan):
 
     @property
     def reuses(self) -> bool:
-        """Sums that go by local memory lie where the tiles were."""
-        return True
+        """Sums that go by local memory lie where the tiles were, unless those of the next block are there by then."""
+        return not self.schedule.persistent
 
     @cached_property
     def partial(self) -> Buffer:
@@ -174,7 +174,8 @@ class _Warpgroups(Plan):
             return (comment, replace(store, atom=atom, width=width, via=self._slots))
         if s.c_width <= s.run[1]:
             return (comment, store)
-        say = "By way of where the tiles were, so that warps store whole lines."
+        way = "where the tiles were" if self.reuses else "shared memory of their own"
+        say = f"By way of {way}, so that warps store whole lines."
         return by_local_memory(self, say, Const(0), comment, store, Barrier(role_items=s.group[0] * s.group[1]))
 
     def kernel(self) -> Kernel:
@@ -185,17 +186,23 @@ class _Warpgroups(Plan):
         if self._slots is not None:
             tiles = (*tiles, Alloc(self._slots))
             left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
+        names, product = (*self.positions(), *ends), self._product()
+        if self.schedule.persistent:
+            of_each, names = depending(names, BLOCK)
+            product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)
         matrices = (self.boxed("a"), self.pitch("a"), self.boxed("b"), self.pitch("b"))
         finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
         params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))
-        early = () if self.result == self.c else self.released()
+        used = [p for p in params if isinstance(p, Buffer)]
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),
-            body=(*self.positions(), *ends, *early, *tiles, *self._product(), *left),
+            # Blocks of the next kernel, if it waits as this one does, wait where this one leaves room.
+            body=(*names, *self.awaited(*used), *self.released(), *tiles, *product, *left),
             group=self.schedule.all_work_items,
             grid=self.grid(),
             sub_group=self.atom.lanes,
             facts=self.facts(),
             promises=self.promises(),
+            persistent=self.schedule.persistent,
         )

@@ -318,6 +318,13 @@ __device__ __forceinline__ void mbarriers_ready()
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+//: fetch_map
+// Lets a map be on its way to where copies look for it.
+__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 //: copy_box
 // Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
 // barrier counts its bytes.

@@ -75,9 +75,7 @@ class _Verifier:
             self._require(
                 param.space in (Space.GLOBAL, Space.IMAGE), f"{param.space.value} buffer {param.name} is a parameter"
             )
-        self._exprs(self._kernel.grid, scope)
-        for node in self._kernel.grid:
-            self._integer(node)
+        self._integers(self._kernel.grid, scope)
         self._body(self._kernel.body, scope)
         # Shapes and facts may speak of what is named where all go, and of how many products there are.
         scope.name(self._kernel.body)
@@ -89,8 +87,11 @@ class _Verifier:
             strides = param.layout.strides if param.space is Space.GLOBAL else ()
             self._exprs((*param.shape, *strides), scope)
         self._at = "its facts"
-        self._exprs(self._kernel.facts, scope)
-        for node in self._kernel.facts:
+        self._integers(self._kernel.facts, scope)
+
+    def _integers(self, nodes: tuple[Expr, ...], scope: _Scope) -> None:
+        self._exprs(nodes, scope)
+        for node in nodes:
             self._integer(node)
 
     # --- statements -------------------------------------------------------------------------------

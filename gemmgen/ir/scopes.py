@@ -39,8 +39,8 @@ class Scope:
         return Scope(dict(self.variables), dict(self.buffers), set(self.varying), parts, self.role or role)
 
     def name(self, kernel: Kernel) -> None:
-        """Make all names known that a kernel binds where all work-items go, or all of a role, in loops too; and how many
-        products there are.
+        """Make all names known that a kernel binds where all work-items go, or all of a role, in loops too;
+        and how many products there are.
         """
         self._name(kernel.body)
         if kernel.layers is not None:

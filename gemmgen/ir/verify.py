@@ -79,9 +79,7 @@ class _Verifier:
         self._integers(self._kernel.grid, scope)
         self._body(self._kernel.body, scope)
         # Shapes and facts may speak of what is named where all go, and of how many products there are.
-        scope.name(self._kernel.body)
-        if self._kernel.layers is not None:
-            scope.variables[self._kernel.layers.name] = self._kernel.layers.dtype
+        scope.name(self._kernel)
         for param in self._kernel.matrices:
             self._at = f"the shape of {param.name}"
             # An image has no pitch of its own.

@@ -169,7 +169,9 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     how = "are added to C as they come" if s.atomic else "a second kernel adds up"
     yield s.split > 1, f"K in {s.split} parts that {how}"
     yield s.raster, f"{words.group}s in bands of {s.raster} rows"
-    yield s.c_width > 1, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
+    slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
+    yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"
+    yield s.c_width > 1 and not s.c_stages, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
     yield s.snake, "every other row of the arithmetic backwards"
 
 

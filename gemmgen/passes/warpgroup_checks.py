@@ -33,19 +33,8 @@ OTHERS = 24
 SUM_PAD = 8
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
-    {
-        "tile",
-        "group",
-        "k_step",
-        "stages",
-        "raster",
-        "split",
-        "c_width",
-        "c_stages",
-        "producers",
-        "registers",
-        "persistent",
-    }
+    {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
+    | {"persistent"}
 )
 
 
@@ -86,13 +75,12 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
 
 def without_roles(s: Schedule) -> Iterator[str]:
     """What only roles have, in a schedule that has none."""
-    given_ones = (
+    for key, given in (
         ("producers", s.producers),
         ("registers", s.registers != (0, 0)),
         ("persistent", s.persistent),
         ("c_stages", s.c_stages),
-    )
-    for key, given in given_ones:
+    ):
         if given:
             yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
 
@@ -143,6 +131,11 @@ def _boxes(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         )
     if cols % (line := LINE_BYTES // size):
         yield f"a block's {cols} columns of C, stored by boxes of {line}: use a multiple of {line}, or c_stages 0"
+        return
+    boxes = cols // line * (s.tile[0] // 2)
+    if s.persistent and boxes % min(boxes, s.c_stages):
+        fit = ", ".join(str(n) for n in range(1, boxes + 1) if boxes % n == 0)
+        yield f"c_stages = {s.c_stages} slots for {boxes} boxes of each block, one after the other: use one of {fit}"
 
 
 def _either(values: Iterable[int]) -> str:
@@ -205,8 +198,7 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     boxes = s.tile[0] // 2 * cols * spec.result.size // LINE_BYTES
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
     sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] and not s.c_stages else 0
-    tiles += slots
-    used = (tiles + sums if s.persistent else max(tiles, sums)) + 16 * s.stages
+    used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 16 * s.stages
     if used > target.local_bytes:
         fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
         if s.c_stages > 1:

@@ -128,8 +128,15 @@ class _Warpgroups(Plan):
             Alloc(self.acc.buffer),
             Fill(self.acc, number(0, self.sums)),
             For(K0, self.k_start, K_LAST if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
+            *self._last_left(),
             *self._store(),
         )
+
+    def _last_left(self) -> Body:
+        """Slots that C was put down in are read by stores for some time after, for most of which there is K to go."""
+        if not (self.schedule.persistent and self.schedule.c_stages):
+            return ()
+        return (StoreGroup("wait", 0), Barrier(of_sub_group=True))
 
     @property
     def result(self) -> Buffer:

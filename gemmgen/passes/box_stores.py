@@ -12,7 +12,6 @@ from collections.abc import Collection
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int, both, compare, convert, is_const, number
-from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, StoreGroup
 from gemmgen.ir.stmt import Alloc, Body, BoxCopy, Comment, If, Let, Move, Store, Update
 from gemmgen.ir.visit import walk_expr
@@ -39,10 +38,10 @@ PAIR = 2
 PART_BYTES = 16
 
 
-def update_by_boxes(update: Update, row: Expr, col: Expr, kernel: Kernel) -> Body:
-    """All of it; `row` and `col` are where a work-item's part of C begins."""
+def update_by_boxes(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+    """All of it; `row` and `col` are where a work-item's part of C begins, `promises` what is known of C's columns."""
     finished = (*_scaled(update), *_with_old(update, row, col), *_stepped(update, row, col))
-    return (*finished, *_stored(update, row, col, kernel))
+    return (*finished, *_stored(update, row, col, promises))
 
 
 # --- in the accumulators --------------------------------------------------------------------------
@@ -117,21 +116,19 @@ def _values(stmt: object) -> tuple[Expr, ...]:
 # --- by way of local memory -----------------------------------------------------------------------
 
 
-def _stored(update: Update, row: Expr, col: Expr, kernel: Kernel) -> Body:
-    """Box after box, each in the next slot, which has to be read before it is written to again, if only for the next
-    block.
-    """
+def _stored(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+    """Box after box, each in the next slot, which has to be read before it is written to again."""
     via, c = update.via, update.dst.buffer
     if via is None or c.box is None:
         raise LoweringError(f"{c.name} is not stored by boxes")
     boxes, turns = update.dst.cols // c.box[1], update.acc.fragment.rows.values // 2
     slots = as_int(via.shape[0]) or 1
     free: Body = ()
-    if boxes * turns > slots or kernel.persistent:
+    if boxes * turns > slots:
         say = Comment("A slot is free once the store that used it has read it.")
         free = (say, StoreGroup("wait", slots - 1), Barrier(of_sub_group=True))
     box: Body = (*free, *_one_box(update, via, (TURN * boxes + BOX) % slots))
-    if (ragged := _ragged(update, kernel.promises)) is not None:
+    if (ragged := _ragged(update, promises)) is not None:
         say = Comment(f"C ends between the {PART_BYTES} bytes that stores of boxes write at least.")
         box = (If(ragged, (say, *_singly(update, row, col)), box),)
     own, part = _own(put_atom(via.dtype)[0].matrices is not None)

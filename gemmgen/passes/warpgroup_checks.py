@@ -131,11 +131,6 @@ def _boxes(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         )
     if cols % (line := LINE_BYTES // size):
         yield f"a block's {cols} columns of C, stored by boxes of {line}: use a multiple of {line}, or c_stages 0"
-        return
-    boxes = cols // line * (s.tile[0] // 2)
-    if s.persistent and boxes % min(boxes, s.c_stages):
-        fit = ", ".join(str(n) for n in range(1, boxes + 1) if boxes % n == 0)
-        yield f"c_stages = {s.c_stages} slots for {boxes} boxes of each block, one after the other: use one of {fit}"
 
 
 def _either(values: Iterable[int]) -> str:

@@ -51,17 +51,12 @@ def emitted(spec: GemmSpec = SPEC, schedule: Schedule = BOXES) -> Source:
         (SPEC, {"c_stages": 3}, "245,824 B > 232,448 B on this target: use 2 c_stages instead of 3, or 3 stages inste"),
         (SPEC, {"c_stages": 1, "stages": 5}, "use 4 stages instead of 5, or a smaller tile"),
         (
-            SPEC,
-            {"tile": (2, 48), "c_stages": 2, "persistent": True},
-            "for 3 boxes of each block, one after the other: u",
-        ),
-        (
             replace(SPEC, ld_multiple=4),
             {},
             "lines of bfloat16 that begin on multiples of 16 bytes, but leading dimensi",
         ),
     ],
-    ids=["columns", "parts of K", "part of a box", "slots", "stages", "slots that go around", "lines"],
+    ids=["columns", "parts of K", "part of a box", "slots", "stages", "lines"],
 )
 def test_what_is_refused(spec: GemmSpec, changes: dict[str, object], said: str) -> None:
     with pytest.raises(ScheduleError) as error:

@@ -24,6 +24,8 @@ class Kernel:
         facts: expressions known to be >= 0 wherever the kernel runs: what guards are folded with.
         promises: conditions known to hold, such as `lda % 4 == 0`.
         layers: how many such grids there are, dimension 2 of the launch; None for one, without that dimension.
+        persistent: whether fewer groups than `grid` says will do, as each goes on until all of C is done: as many are
+            launched as a device runs at once.
         large_registers: whether it is compiled for twice as many registers a thread, and half as many threads.
     """
 
@@ -36,6 +38,7 @@ class Kernel:
     facts: tuple[Expr, ...] = ()
     promises: tuple[Expr, ...] = ()
     layers: Var | None = None
+    persistent: bool = False
     large_registers: bool = False
 
     @property
@@ -51,14 +54,6 @@ class Kernel:
         """The arguments that a caller gives: no matrices whose addresses are given instead."""
         listed = {p.addresses.name for p in self.matrices if p.addresses is not None}
         return tuple(p for p in self.params if p.name not in listed)
-
-    @property
-    def passed(self) -> tuple[Buffer | Var, ...]:
-        """The arguments of the function: of a matrix in boxes a map, which its leading dimension is a part of."""
-        strides = {p.name: set(p.layout.strides) for p in self.matrices}
-        in_maps = {s for p in self.matrices if p.box is not None for s in strides[p.name]}
-        used = {s for p in self.matrices if p.box is None for s in strides[p.name]}
-        return tuple(p for p in self.given if isinstance(p, Buffer) or p not in in_maps - used)
 
     @property
     def launch_params(self) -> tuple[Buffer | Var, ...]:

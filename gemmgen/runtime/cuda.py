@@ -260,6 +260,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             for number, (layers, rows, cols) in grids:
                 entry, kernel, dynamic = built.kernels[number]
                 high, wide = entry.group
+                cols = min(cols, built.at_once.get(entry.name, cols))
                 given, grid, block = arguments(entry, values), (cols, rows, layers), (wide, high, 1)
                 if entry.early or entry.maps:
                     launch(kernel.kernel.ptr, grid, block, given, dynamic, pointer, entry.early)

@@ -95,6 +95,18 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
     } while (!over);
 }
 
+// Lets the next kernel's blocks begin, once every block of this one has come here.
+__device__ __forceinline__ void kernels_release()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Waits until the kernel before is over; what it has written is there.
+__device__ __forceinline__ void kernels_await()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 // This thread has come, and so many bytes are to come by copies of boxes.
 __device__ __forceinline__ void mbarrier_expect(unsigned long long *barrier, int bytes)
 {
@@ -107,6 +119,12 @@ __device__ __forceinline__ void mbarrier_expect(unsigned long long *barrier, int
 __device__ __forceinline__ void mbarriers_ready()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Lets a map be on its way to where copies look for it.
+__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 // Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
@@ -205,8 +223,7 @@ __device__ __forceinline__ void wgmma_m64n256k16(float (*sums)[64], unsigned lon
 
 extern "C" __global__ void __launch_bounds__(160)
 wgmma_64x256_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
-                const __grid_constant__ CUtensorMap b_map, float beta,
-                __nv_bfloat16 *__restrict__ c, int ldc)
+                const __grid_constant__ CUtensorMap b_map, float beta, __nv_bfloat16 *c, int ldc)
 {
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -225,16 +242,20 @@ wgmma_64x256_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[5][64][64]>(shared);
     auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[5][4][64][64]>(shared + 40960);
     auto &tiles_full = *reinterpret_cast<unsigned long long(*)[5]>(shared + 204800);
-    if (local_index < 5) {
-        mbarrier_init(&tiles_full[local_index], 1);
-        mbarriers_ready();
-    }
     auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[5]>(shared + 204840);
-    if (local_index < 5) {
-        mbarrier_init(&tiles_empty[local_index], 4);
+    if (local_index == 0) {
+        fetch_map(&a_map);
+        fetch_map(&b_map);
+        #pragma unroll
+        for (int slot = 0; slot < 5; ++slot) {
+            mbarrier_init(&tiles_full[slot], 1);
+            mbarrier_init(&tiles_empty[slot], 4);
+        }
         mbarriers_ready();
     }
     __syncthreads();
+    kernels_await();
+    kernels_release();
     if (local_row < 32) {
         // Those that multiply, and store C.
         float acc[2][64];
@@ -369,10 +390,13 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     const cuuint64_t strides[1] = {lines > 1 ? between : (extents[0] * size + 15) / 16 * 16};
     const cuuint32_t box[2] = {box_length, box_lines};
     const cuuint32_t steps[2] = {1, 1};
+    // Of lines that begin anywhere, more than they hold would come along with each part of a box.
+    const CUtensorMapL2promotion fetched = strides[0] % 256 == 0 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+                                                                 : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
         map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, fetched,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -409,8 +433,18 @@ extern "C" cudaError_t wgmma_64x256_s5_launch(int m, int n, int k, float alpha,
     }
     const dim3 grid((m + 63) / 64 * ((n + 255) / 256), 1);
     const dim3 block(4, 40);
-    wgmma_64x256_s5<<<grid, block, 204880, stream>>>(
+    // It may begin while the kernel before ends, which it awaits.
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = 204880;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, wgmma_64x256_s5,
         m, n, k, alpha, a_map, b_map, beta, c, ldc);
-    return cudaGetLastError();
 }
 #endif

@@ -94,7 +94,7 @@ class Cuda(CLike):
         types = {p.dtype.name for p in self.kernel.matrices}
         headers = [f"#include <{HEADERS[name]}>" for name in sorted(types & set(HEADERS))]
         include = ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
-        if any(p.box is not None for p in self.kernel.matrices):
+        if any(isinstance(stmt, BoxCopy) for stmt in walk(self.kernel.body)):
             include = [*sections(INTRINSICS, {"includes_with_maps"})[:-1], *headers, ""]
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
         matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)

@@ -106,9 +106,9 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
     if schedule.by_warpgroups:
-        how = f"{words.buffer}, by tensor maps: boxes in lines of 128 bytes that swizzle, to {words.local_memory}"
+        ways = [("A", _by_boxes(schedule.a, words)), ("B", _by_boxes(schedule.b, words))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
-        return [("Schedule", wrap(text, WIDTH)), ("A", [how]), ("B", [how]), sizes, *_formulas(spec), *unread]
+        return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
     by_lines = schedule.vector > 1 and spec.b_order == "row"
     a, read = schedule.staged("a", spec.a_order), schedule.staged("b", spec.b_order)
     read = replace(read, width=schedule.vector) if by_lines else read
@@ -170,6 +170,12 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.raster, f"{words.group}s in bands of {s.raster} rows"
     yield s.c_width > 1, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
     yield s.snake, "every other row of the arithmetic backwards"
+
+
+def _by_boxes(operand: Operand, words: Words) -> list[str]:
+    """How an operand reaches local memory by tensor maps."""
+    how = f"{words.buffer}, by tensor maps: boxes in lines of 128 bytes that swizzle, to {words.local_memory}"
+    return wrap(f"packed into whole tiles by a kernel before; {how}", WIDTH) if operand.packed else [how]
 
 
 def _way(operand: Operand, order: Order, dtype: DType, target: Target, words: Words) -> str:

@@ -15,6 +15,7 @@ from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Let, Pipe, PipeOp, 
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
+from gemmgen.passes.pack import build_pack
 from gemmgen.passes.plan import Plan, update_comment
 from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0
 from gemmgen.passes.put_down import by_local_memory
@@ -28,12 +29,14 @@ K_LAST = Var("k_last")
 
 
 def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
-    """The kernel of a validated request, and one that adds up where K is split."""
+    """The kernel of a validated request, with one before that lays out A or B anew, and one behind that adds up where K
+    is split.
+    """
     plan = _Warpgroups(spec, schedule, target)
-    if schedule.split == 1:
-        return Program((plan.kernel(),))
+    before = (build_pack(plan),) if plan.packed else ()
+    after = () if schedule.split == 1 else (build_total(plan),)
     between = tuple(Workspace(x.name, x.dtype, size) for x, size in plan.workspaces())
-    return Program((plan.kernel(), build_total(plan)), between)
+    return Program((*before, plan.kernel(), *after), between)
 
 
 class _Warpgroups(Plan):
@@ -61,34 +64,36 @@ class _Warpgroups(Plan):
         atom = warpgroup_atom(self.schedule.atom, self.spec.dtype)
         if atom is None:
             raise LoweringError(f"no {self.schedule.atom} of {self.spec.dtype}")
-        a_turned, b_turned = self.spec.a_order == "col", self.spec.b_order == "row"
+        a_turned, b_turned = self.is_transposed("a"), not self.is_transposed("b")
         return replace(atom, cols=self.schedule.block_tile[1], a_turned=a_turned, b_turned=b_turned)
 
-    def _is_turned(self, name: str) -> bool:
+    def _has_slow_k(self, name: str) -> bool:
         return self.atom.a_turned if name == "a" else self.atom.b_turned
 
     def _extents(self, name: str) -> tuple[int, int]:
         """Of an operand's tile, in storage order."""
         outer = self.schedule.block_tile[0 if name == "a" else 1]
-        return (self.schedule.k_step, outer) if self._is_turned(name) else (outer, self.schedule.k_step)
+        return (self.schedule.k_step, outer) if self._has_slow_k(name) else (outer, self.schedule.k_step)
 
     def boxed(self, name: str) -> Buffer:
-        """An operand as tensor maps have it: boxes as wide as a line of the tile."""
-        return replace(self.given(name), box=(self._extents(name)[0], self.atom.line))
+        """An operand as tensor maps have it: boxes as wide as a line of the tile. What the kernel before laid out has no
+        gaps between its lines.
+        """
+        matrix = self.source(name)
+        if name in self.packed:
+            lines, length = matrix.shape
+            matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
+        return replace(matrix, box=(self._extents(name)[0], self.atom.line))
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]."""
         slow, fast = self._extents(name)
         layout = Layout.packed(self.schedule.stages, fast // self.atom.line, slow, self.atom.line)
         layout = replace(layout, swizzle=LINE_BYTES)
-        buffer = Buffer(f"{name}_shared", self.spec.element(name), Space.LOCAL, layout)
+        buffer = Buffer(f"{name}_shared", self.spec.made(name), Space.LOCAL, layout)
         rows, cols = self._logical(name)
         zero = Const(0)
-        return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.given_transposed(name), self.pipe)
-
-    def given_transposed(self, name: str) -> bool:
-        """Whether the caller's matrix is stored column-major."""
-        return (self.spec.a_order if name == "a" else self.spec.b_order) == "col"
+        return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.is_transposed(name), self.pipe)
 
     def _logical(self, name: str) -> tuple[int, int]:
         (rows, cols), depth = self.schedule.block_tile, self.schedule.k_step
@@ -97,7 +102,7 @@ class _Warpgroups(Plan):
     def _stage(self, name: str) -> Stage:
         """The boxes of a step."""
         logical = (ROW0, K0) if name == "a" else (K0, COL0)
-        transposed = self.given_transposed(name)
+        transposed = self.is_transposed(name)
         origin = logical[::-1] if transposed else logical
         source = Tile(self.boxed(name), origin, *self._logical(name), transposed)
         return Stage(self.tile(name), source, SCALAR)
@@ -157,14 +162,15 @@ class _Warpgroups(Plan):
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
         tiles = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
-        matrices = (self.boxed("a"), self.pitch("a"), self.boxed("b"), self.pitch("b"))
+        matrices = self.per_matrix(self.boxed("a"), self.boxed("b"))
         finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
         params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))
         early = () if self.result == self.c else self.released()
+        awaited = self.awaited(*(self.boxed(name) for name in self.packed))
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),
-            body=(*self.positions(), *ends, *early, *tiles, *self._product()),
+            body=(*self.positions(), *ends, *early, *awaited, *tiles, *self._product()),
             group=self.schedule.all_work_items,
             grid=self.grid(),
             sub_group=self.atom.lanes,

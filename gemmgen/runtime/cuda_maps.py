@@ -39,7 +39,7 @@ def made(tensor_map: TensorMap, values: Mapping[str, object]) -> Words:
     address = int(cast("int", values[tensor_map.operand]))
     # The pitch of a single line is never used, and need not be what maps ask for.
     step = ALIGNED_BYTES // tensor_map.dtype.size
-    pitch = sizes[tensor_map.pitch] if lines > 1 else -(-length // step) * step
+    pitch = evaluate(tensor_map.pitch, sizes) if lines > 1 else -(-length // step) * step
     return _encoded(tensor_map, address, lines, length, pitch)
 
 

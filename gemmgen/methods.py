@@ -148,10 +148,13 @@ _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], S
     "dpas": _dpas,
     "mma": partial(_mma, "mma", 2),
     "mma_s8": partial(_mma, "mma_s8", 1),
+    "mma_f8": partial(_mma, "mma_f8", 1),
     "mma_f64": partial(_mma, "mma_f64", 8),
     "mma_tf32": partial(_mma, "mma_tf32", 4),
     "mma_3xtf32": partial(_mma, "mma_3xtf32", 4),
     "wgmma": partial(_wgmma, "wgmma", 64),
+    "wgmma_s8": partial(_wgmma, "wgmma_s8", 128),
+    "wgmma_f8": partial(_wgmma, "wgmma_f8", 128),
     "wgmma_tf32": partial(_wgmma, "wgmma_tf32", 32),
     "vector": _vector,
 }

@@ -143,7 +143,7 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.k_block, f"{s.k_block} along K at a time"
     yield s.b_step, f"{s.b_step} of B at a time"
     matrix = f"by matrix instructions of the {words.sub_group}"
-    yield s.atom in ("dpas", "mma", "mma_s8", "mma_f64"), matrix
+    yield s.atom in ("dpas", "mma", "mma_s8", "mma_f8", "mma_f64"), matrix
     yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
     yield s.atom == "wgmma_tf32", "A and B cut to TF32"
     yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"

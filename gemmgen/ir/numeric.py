@@ -8,21 +8,23 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.ir.dtypes import BF16, DType
+from gemmgen.ir.dtypes import BF16, FLOAT8, DType
+
+_OF_ML_DTYPES = frozenset(map(str, (BF16, *FLOAT8)))
 
 
 def numpy_dtype(dtype: DType | str) -> np.dtype[np.generic]:
-    """NumPy's type of that name; bfloat16 is the one of ml_dtypes, which is what NumPy arrays of it are made of."""
-    if str(dtype) == BF16.name:
+    """NumPy's type of that name; bfloat16 and 8-bit floats are those of ml_dtypes, which NumPy's arrays are made of."""
+    if str(dtype) in _OF_ML_DTYPES:
         import ml_dtypes
 
-        return cast("np.dtype[np.generic]", np.dtype(ml_dtypes.bfloat16))
+        return cast("np.dtype[np.generic]", np.dtype(getattr(ml_dtypes, str(dtype))))
     return np.dtype(str(dtype))
 
 
 def numpy_name(dtype: DType | str) -> str:
     """What a program calls NumPy's type."""
-    return f"{'ml_dtypes' if str(dtype) == BF16.name else 'np'}.{dtype}"
+    return f"{'ml_dtypes' if str(dtype) in _OF_ML_DTYPES else 'np'}.{dtype}"
 
 
 def convert(value: object, dtype: DType) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemmgen.ir.atoms import Fragment, Spread
-from gemmgen.ir.dtypes import BF16, F16, F32, DType, accumulator
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType, accumulator
 from gemmgen.ir.expr import Var
 
 LANE = Var("lane")
@@ -25,6 +25,9 @@ LINES = 8
 WIDE, MOST_COLS = 8, 256
 #: Bytes of elements whose tiles may have K as their slow axis.
 TURNED_BYTES = 2
+#: Of products of 8-bit floats and the sum that they are added to, Hopper keeps about so many bits, counted from the
+#: largest of them (DeepSeek-V3 Technical Report, section 3.5.2); float32 holds 24.
+FLOAT8_KEPT = 14
 NEEDS = frozenset({"wgmma"})
 _PTX = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#"
 
@@ -40,6 +43,7 @@ class WarpgroupAtom:
         digits: of the significand, what it multiplies by; fewer than `dtype` has where it drops the last bits.
         cols: columns of B and of the sums.
         a_turned, b_turned: whether K is the slow axis of the operand's tile.
+        kept: bits of what it adds up, counted from the largest; 0 where they are those of the sums.
     """
 
     name: str
@@ -49,6 +53,7 @@ class WarpgroupAtom:
     cols: int = WIDE
     a_turned: bool = False
     b_turned: bool = False
+    kept: int = 0
 
     @property
     def link(self) -> str:
@@ -96,6 +101,9 @@ class WarpgroupAtom:
 WARPGROUP_ATOMS: tuple[WarpgroupAtom, ...] = (
     WarpgroupAtom("wgmma", BF16, "bf16", BF16.digits),
     WarpgroupAtom("wgmma", F16, "f16", F16.digits),
+    WarpgroupAtom("wgmma_s8", I8, "s8", I8.digits),
+    WarpgroupAtom("wgmma_f8", F8_E4M3, "e4m3", F8_E4M3.digits, kept=FLOAT8_KEPT),
+    WarpgroupAtom("wgmma_f8", F8_E5M2, "e5m2", F8_E5M2.digits, kept=FLOAT8_KEPT),
     WarpgroupAtom("wgmma_tf32", F32, "tf32", 11),
 )
 

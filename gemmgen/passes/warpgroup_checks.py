@@ -104,7 +104,7 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     if atom.dtype.size != TURNED_BYTES:
         yield from _along_k(spec, s)
     b_order = s.read_order("b", spec.b_order)
-    unit = atom.line if b_order == "row" else WIDE
+    unit = atom.line if b_order == "row" else WIDE if atom.sums.is_float else 2 * WIDE
     if cols % unit or cols > MOST_COLS:
         kind = "row-major, copied by boxes of" if b_order == "row" else "column-major, multiplied by"
         yield f"a block's {cols} columns of B, {kind} {unit}: use a multiple of {unit} up to {MOST_COLS}"

@@ -76,9 +76,7 @@ class _Warpgroups(Plan):
         return (self.schedule.k_step, outer) if self._has_slow_k(name) else (outer, self.schedule.k_step)
 
     def boxed(self, name: str) -> Buffer:
-        """An operand as tensor maps have it: boxes as wide as a line of the tile. What the kernel before laid out has no
-        gaps between its lines.
-        """
+        """An operand as tensor maps have it: boxes as wide as a line of the tile. Packed ones have no gaps."""
         matrix = self.source(name)
         if name in self.packed:
             lines, length = matrix.shape

@@ -20,8 +20,8 @@ Words = NDArray[np.uint64]
 WORDS, ALIGNMENT = 16, 64
 #: What lines of a matrix are apart by multiples of.
 ALIGNED_BYTES = 16
-#: `CUtensorMapDataType`, by elements.
-_TYPES = {"float16": 6, "float32": 7, "bfloat16": 9}
+#: `CUtensorMapDataType`, by elements; those of a byte are copied as such.
+_TYPES = {"float16": 6, "float32": 7, "bfloat16": 9, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0}
 #: `CU_TENSOR_MAP_SWIZZLE_128B`, `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`; nothing interleaved, zeros outside.
 _SWIZZLE, _PROMOTION, _NONE = 3, 3, 0
 KEPT = 1024

@@ -389,11 +389,11 @@ __device__ __forceinline__ void wgmma_wait()
 
 //: lane_sums
 // Four of a thread's sums, as instructions have them: two neighbours of a row, two of the other.
-#define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
+#define SUMS(j) "+HOLD"(sums[0][j]), "+HOLD"(sums[0][j + 1]), "+HOLD"(sums[1][j]), "+HOLD"(sums[1][j + 1])
 
 //: wgmma_wait_all
 // Waits until no matrix instruction is under way: from here on these sums may be read.
-__device__ __forceinline__ void wgmma_wait(float (*sums)[VALUES])
+__device__ __forceinline__ void wgmma_wait(TOTAL (*sums)[VALUES])
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;"
                  : OPERANDS
@@ -403,15 +403,15 @@ __device__ __forceinline__ void wgmma_wait(float (*sums)[VALUES])
 //: wgmma
 // sums += a * b by a warpgroup, 64 x DEPTH times DEPTH x COLS, of tiles in shared memory; it only
 // begins that. Of the sums a thread has two rows, eight apart.
-__device__ __forceinline__ void FUNCTION(float (*sums)[VALUES], unsigned long long a,
+__device__ __forceinline__ void FUNCTION(TOTAL (*sums)[VALUES], unsigned long long a,
                                                  unsigned long long b)
 {
     asm volatile("{\n"
                  ".reg .pred add;\n"
                  "setp.eq.u32 add, 0, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64nCOLSkDEPTH.f32.SHORT.SHORT {"
+                 "wgmma.mma_async.sync.aligned.m64nCOLSkDEPTH.KIND.SHORT.SHORT {"
                  NAMED
-                 "}, %A_PLACE, %B_PLACE, add, 1, 1ORDERS;\n"
+                 "}, %A_PLACE, %B_PLACE, addMODES;\n"
                  "}"
                  : OPERANDS
                  : "l"(a), "l"(b));

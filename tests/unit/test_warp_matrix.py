@@ -182,7 +182,7 @@ def test_who_has_none() -> None:
 
 def test_never_unless_asked_for() -> None:
     """No other atom is made of these, and each says what it is for."""
-    assert WARP_NAMES == ("mma", "mma_s8", "mma_f64", "mma_tf32", "mma_3xtf32")
+    assert WARP_NAMES == ("mma", "mma_s8", "mma_f8", "mma_f64", "mma_tf32", "mma_3xtf32")
     assert all(atom.rounds == ("tf32" in atom.name) for atom in WARP_ATOMS)
     assert {atom.dtype for atom in WARP_ATOMS if atom.rounds} == {F32}
     assert all(atom.link.startswith("https://docs.nvidia.com/") for atom in WARP_ATOMS)

@@ -59,7 +59,7 @@ _FAMILIES = re.compile(
     r"|mbarrier_(init|wait|expect|arrive\w*)|mbarriers_ready|wgmma_(fence|commit|wait|m64n\d+k\d+)|role_barrier|SUMS"
     r"|registers_(more|fewer)|kernels_(await|release)|copy_box|matrix_tile|make_map"
     r"|[ab]_map(_made)?|CU\w+|tiles_(full|empty)|packed_(vectors|block|read)"
-    r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|rest)_in_tf32|finite_head|has_rest"
+    r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|rest)_in_tf32"
 )
 
 

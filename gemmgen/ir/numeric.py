@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from gemmgen.ir.dtypes import BF16, FLOAT8, DType
 
@@ -40,8 +39,8 @@ def poison(dtype: np.dtype[np.generic]) -> object:
     return np.iinfo(str(dtype)).min if dtype.kind == "i" else np.nan
 
 
-#: The bits of a float32 that TF32 lacks, the first of them, and the first number that TF32 has no finite one near.
-_LOST, _HALF, _BEYOND = 0x1FFF, 0x1000, 2.0**128 - 2.0**116
+#: The bits of a float32 that TF32 lacks, and the first of them.
+_LOST, _HALF = 0x1FFF, 0x1000
 
 
 def tf32(value: object) -> object:
@@ -55,25 +54,18 @@ def tf32(value: object) -> object:
 
 
 def _head(value: object) -> object:
-    """The same where that is finite, else the value."""
-    return np.where(_has_rest(value), np.asarray(tf32(value)), np.asarray(value, np.float32))
+    """A float32 without the bits that TF32 lacks."""
+    return (np.asarray(value, np.float32).view(np.int32) & np.int32(~_LOST)).view(np.float32)
 
 
 def _rest(value: object, head: object) -> object:
-    """What a float32 has more than its head, cut to TF32; zero where there is none."""
+    """What a float32 has more than its head, and 2^-23 of it besides, so that only zero has a rest of zero; of what is
+    not finite, itself. So no product of heads and rests is NaN where that of the elements is infinite.
+    """
+    number = np.asarray(value, np.float32)
     with np.errstate(invalid="ignore"):
-        rest = np.asarray(value, np.float32) - np.asarray(head, np.float32)
-    cut = (np.asarray(rest).view(np.int32) & np.int32(~_LOST)).view(np.float32)
-    return np.where(_has_rest(value), cut, np.float32(0))
-
-
-def _finite(value: object, head: object) -> object:
-    """The head, or zero where there is no rest."""
-    return np.where(_has_rest(value), np.asarray(head), np.float32(0))
-
-
-def _has_rest(value: object) -> npt.NDArray[np.bool_]:
-    return np.asarray(np.abs(np.asarray(value, np.float32)) < _BEYOND)
+        rest = number.astype(np.float64) * (1 + 2.0**-23) - np.asarray(head, np.float64)
+    return np.where(np.isfinite(number), rest.astype(np.float32), number)
 
 
 #: What functions of TF32 mean, by name.
@@ -81,5 +73,4 @@ OF_TF32: dict[str, Callable[..., object]] = {
     "tf32": tf32,
     "tf32_head": _head,
     "tf32_rest": _rest,
-    "tf32_finite": _finite,
 }

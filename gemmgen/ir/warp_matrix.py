@@ -92,8 +92,8 @@ class WarpAtom:
     def error(self) -> float:
         """How far a product of two elements may be off before it is summed, as a part of it."""
         if self.products > 1:
-            # The rests' product, and what each rest loses: a head is off by 2^-11, a rest by as much of that.
-            return 3 * 0.25**self.digits
+            # The rests' product, each less than 2^(1 - digits) of its element; less than that by what is cut of them.
+            return 2 * (2 * 0.5**self.digits) ** 2
         return (1 + 0.5**self.digits) ** 2 - 1 if self.rounds else 0.0
 
     @property

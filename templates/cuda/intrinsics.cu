@@ -226,34 +226,21 @@ __device__ __forceinline__ float to_tf32(float value)
     return __uint_as_float(bits);
 }
 
-//: has_rest
-// Whether the nearest number with 10 bits after the point is finite.
-__device__ __forceinline__ bool has_rest(float value)
-{
-    return fabsf(value) < 0x1.ffep127f;
-}
-
 //: head_in_tf32
-// A number with 10 bits after the point, the nearest one; of two as near, the larger.
+// A number with 10 bits after the point; the others are cut off.
 __device__ __forceinline__ float head_in_tf32(float value)
 {
-    const unsigned bits = __float_as_uint(value);
-    return __uint_as_float(has_rest(value) ? (bits + 0x1000u) & 0xffffe000u : bits);
+    return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
 }
 
 //: rest_in_tf32
-// What a number has more than its head, with 10 bits after the point.
+// What a number has more than its head, and 2^-23 of it besides: of the number's sign, zero for zero
+// alone, so that infinite numbers make no NaN with it. What is not finite is its own rest: of Inf - Inf
+// and of what is as large as its number or smaller, bits as integers, the number is the least.
 __device__ __forceinline__ float rest_in_tf32(float value, float head)
 {
-    const unsigned bits = __float_as_uint(value - head);
-    return has_rest(value) ? __uint_as_float(bits & 0xffffe000u) : 0.0f;
-}
-
-//: finite_head
-// A number's head; 0 where it is not finite.
-__device__ __forceinline__ float finite_head(float value, float head)
-{
-    return has_rest(value) ? head : 0.0f;
+    const int rest = __float_as_int(fmaf(value, 0x1.000002p0f, -head));
+    return __int_as_float(min(rest, __float_as_int(value)));
 }
 
 //: mma

@@ -23,6 +23,7 @@ Atom = Literal[
     "wgmma_s8",
     "wgmma_f8",
     "wgmma_tf32",
+    "wgmma_3xtf32",
 ]
 Method = Literal[
     "naive",
@@ -40,6 +41,7 @@ Method = Literal[
     "wgmma_s8",
     "wgmma_f8",
     "wgmma_tf32",
+    "wgmma_3xtf32",
     "vector",
 ]
 
@@ -119,7 +121,8 @@ class Schedule:
             rounded to TF32, with 10 bits after the point, `mma_3xtf32` by three of those for each, of elements
             taken apart in two, with sums as good as float32's; `wgmma`, a warpgroup by matrix instructions on
             local memory, which work-items of their own fill; `wgmma_s8`, `wgmma_f8` and `wgmma_tf32` by those
-            of int8, 8-bit floats and float32 cut to TF32.
+            of int8, 8-bit floats and float32 cut to TF32, `wgmma_3xtf32` by three of
+            those for each, of elements that a kernel before takes apart.
         large_registers: whether a thread of an Intel GPU gets twice as many registers, of which there are then half as
             many threads: a build option.
         producers: work-items of a group beside those that compute: a warp or a warpgroup, one of which begins all

@@ -146,6 +146,7 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.atom in ("dpas", "mma", "mma_s8", "mma_f8", "mma_f64"), matrix
     yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
     yield s.atom == "wgmma_tf32", "A and B cut to TF32"
+    yield s.atom == "wgmma_3xtf32", "three of TF32 for each product, added up as float32 after each step of K"
     yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"
     yield s.atom == "mma_3xtf32", f"{matrix}, three of TF32 for each product"
     loaded = "A" if s.b_step else "B"

@@ -27,7 +27,8 @@ DTYPES = (
 )
 METHODS_TEXT = (
     "naive, slm, simd (by default), block_read, vector; of matrix instructions dpas, mma, mma_s8, mma_f8, mma_f64, "
-    "mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32."
+    "mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
+    "wgmma_3xtf32."
 )
 HOW, WHAT = "How to compute it", "What to compute"
 

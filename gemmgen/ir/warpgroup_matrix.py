@@ -44,6 +44,8 @@ class WarpgroupAtom:
         cols: columns of B and of the sums.
         a_turned, b_turned: whether K is the slow axis of the operand's tile.
         kept: bits of what it adds up, counted from the largest; 0 where they are those of the sums.
+        products: how many of it make one product. With 3 an element is the sum of two, head and rest, whose tiles lie
+            side by side; the product of both rests is left out.
     """
 
     name: str
@@ -54,6 +56,12 @@ class WarpgroupAtom:
     a_turned: bool = False
     b_turned: bool = False
     kept: int = 0
+    products: int = 1
+
+    @property
+    def terms(self) -> int:
+        """Numbers that an element is the sum of."""
+        return 1 if self.products == 1 else 2
 
     @property
     def link(self) -> str:
@@ -88,6 +96,9 @@ class WarpgroupAtom:
     @property
     def error(self) -> float:
         """How far a product of two elements may be off before it is summed, as a part of it: the bits dropped."""
+        if self.products > 1:
+            # The rests' product, each less than 2^(1 - digits) of its element; less than that by what is cut of them.
+            return 2 * (2 * 0.5**self.digits) ** 2
         return (1 + 2 * 0.5**self.digits) ** 2 - 1 if self.digits < self.dtype.digits else 0.0
 
     @property
@@ -105,6 +116,7 @@ WARPGROUP_ATOMS: tuple[WarpgroupAtom, ...] = (
     WarpgroupAtom("wgmma_f8", F8_E4M3, "e4m3", F8_E4M3.digits, kept=FLOAT8_KEPT),
     WarpgroupAtom("wgmma_f8", F8_E5M2, "e5m2", F8_E5M2.digits, kept=FLOAT8_KEPT),
     WarpgroupAtom("wgmma_tf32", F32, "tf32", 11),
+    WarpgroupAtom("wgmma_3xtf32", F32, "tf32", 11, products=3),
 )
 
 

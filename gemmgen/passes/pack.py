@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Load, Var, both, ceil_div, convert, number, select
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both, ceil_div, convert, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stmt, Store
@@ -95,7 +95,8 @@ class _Job:
     @property
     def blocks(self) -> Expr:
         """How many blocks it has, by the sizes alone."""
-        return _blocks(*self.target.shape)
+        slow, fast = self.plan.packed_axes(self.name)
+        return _blocks(self.plan.whole(slow), self.plan.whole(fast))
 
     @property
     def tile(self) -> Buffer:
@@ -109,25 +110,28 @@ class _Job:
         starts: Body = (Let(slow0, BLOCK // across * SIDE), Let(fast0, BLOCK % across * SIDE))
         down = _PART * ROWS + LOCAL_ROW
         at = (slow0 + down, fast0 + LOCAL_COL)
+        to = at if self.plan.in_terms is None else (at[0], fast0 * 2 + LOCAL_COL)
         if not self.turned:
-            return (*starts, _parts(self._inside(at, self._element(at, self.target, at))))
+            names, value = self._element(at)
+            return (*starts, _parts(self._inside(to, (*names, *self._kept(to, value)))))
         tile = self.tile
-        read = (fast0 + down, slow0 + LOCAL_COL)
+        names, value = self._element((fast0 + down, slow0 + LOCAL_COL))
         return (
             *starts,
             Comment("Read by lines, written by lines: turned in between."),
-            _parts(self._element(read, tile, (down, LOCAL_COL))),
+            _parts((*names, Store(tile, (down, LOCAL_COL), value))),
             Barrier(),
-            _parts(self._inside(at, (Store(self.target, at, Load(tile, (LOCAL_COL, down))),))),
+            _parts(self._inside(to, self._kept(to, Load(tile, (LOCAL_COL, down))))),
         )
 
     def _inside(self, at: tuple[Expr, Expr], body: Body) -> Body:
         """What the last blocks have beyond whole tiles is not there."""
         slow, fast = self.named
-        return (If(both(at[0] < slow, at[1] < fast), body),)
+        inside = at[1] < fast if self.plan.in_terms is None else at[1] + SIDE < fast * 2
+        return (If(both(at[0] < slow, inside), body),)
 
-    def _element(self, at: tuple[Expr, Expr], to: Buffer, place: tuple[Expr, Expr]) -> Body:
-        """Stores an element of the matrix, or what its prologue makes of it; zero past its edges."""
+    def _element(self, at: tuple[Expr, Expr]) -> tuple[Body, Expr]:
+        """An element of the matrix, or what its prologue makes of it, behind names; zero past its edges."""
         rows, cols = self.source.shape
         inside, element = both(at[0] < rows, at[1] < cols), Load(self.source, at)
         step = prologue.step(self.plan, self.name)
@@ -135,7 +139,21 @@ class _Job:
         value: Expr = element
         if step is not None:
             names, value = prologue.applied(step, self.source, element, at, inside)
-        return (*names, Store(to, place, select(inside, convert(value, to.dtype), number(0, to.dtype))))
+        dtype = self.target.dtype
+        return names, select(inside, convert(value, dtype), number(0, dtype))
+
+    def _kept(self, to: tuple[Expr, Expr], value: Expr) -> Body:
+        """Stores an element; of one in two terms the head, and the rest a line further on, which is a block's side."""
+        if self.plan.in_terms is None:
+            return (Store(self.target, to, value),)
+        element, head = Var("element", self.target.dtype), Var("head", self.target.dtype)
+        rest = Call("tf32_rest", (element, head), element.dtype)
+        return (
+            Let(element, value),
+            Let(head, Call("tf32_head", (element,), element.dtype)),
+            Store(self.target, to, head),
+            Store(self.target, (to[0], to[1] + SIDE), rest),
+        )
 
 
 def _blocks(slow: Expr, fast: Expr) -> Expr:

@@ -125,19 +125,25 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts) -> Body:
     step = _step_of(loop)
     before = (step + (pipe.stages - 1)) % pipe.stages
     by_warp = both(loop.start < loop.var, compare("==", LOCAL_INDEX % WARP, 0))
-    body: Body = (
+    done = MultiplyGroup("wait", 0, _sums(parts))
+    begin: Body = (
         Let(SLOT, step % pipe.stages),
         *parts.before,
         replace(_mbarrier("wait", "full", pipe), parity=step // pipe.stages % 2),
         MultiplyGroup("fence"),
         *in_slot(parts.consume, pipe, SLOT),
         MultiplyGroup("commit"),
+    )
+    if parts.after:  # which uses the sums of the step
+        arrive = If(compare("==", LOCAL_INDEX % WARP, 0), (_mbarrier("arrive", "empty", pipe),))
+        return (replace(loop, body=(*begin, done, arrive, *parts.after)),)
+    body: Body = (
+        *begin,
         Comment("What the step before has read may be overwritten."),
         MultiplyGroup("wait", 1),
         If(by_warp, (_mbarrier("arrive", "empty", pipe, before),)),
-        *parts.after,
     )
-    return (replace(loop, body=body), MultiplyGroup("wait", 0, _sums(parts)))
+    return (replace(loop, body=body), done)
 
 
 def _sums(parts: Parts) -> Buffer:

@@ -75,6 +75,9 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
                 f"prologue_{name}, but boxes go straight to local memory with atom {s.atom}: let a kernel before apply "
                 f"it (--set {name}.packed=true)"
             )
+    if by_boxes and s.atom == "wgmma_3xtf32":
+        packed = " ".join(f"--set {name}.packed=true" for name in by_boxes)
+        yield f"atom {s.atom} multiplies what a kernel before takes apart: let it ({packed})"
     if by_boxes and spec.ld_multiple * spec.dtype.size % ALIGNMENT:
         unit = ALIGNMENT // spec.dtype.size
         packed = " ".join(f"--set {name}.packed=true" for name in by_boxes)
@@ -186,7 +189,7 @@ def launched(s: Schedule) -> int:
 def _room(s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
     """Local memory and registers."""
     rows, cols = s.block_tile
-    tiles = s.stages * (rows + cols) * s.k_step * atom.dtype.size
+    tiles = s.stages * (rows + cols) * s.k_step * atom.terms * atom.dtype.size
     sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] else 0
     used = max(tiles, sums) + 16 * s.stages
     if used > target.local_bytes:
@@ -194,6 +197,6 @@ def _room(s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
             f"local memory {used:,} B > {target.local_bytes:,} B on this target: use "
             + (f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile" if tiles > sums else "c_width 2")
         )
-    own, has = s.tile[0] * s.tile[1], s.registers[0] or launched(s)
+    own, has = s.tile[0] * s.tile[1] * atom.terms, s.registers[0] or launched(s)
     if own + OTHERS > has:
         yield f"{own} sums of a work-item and {OTHERS} registers besides > {has}: use a smaller tile"

@@ -8,13 +8,29 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Var, number
+from gemmgen.ir.expr import Bin, Const, Load, Var, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Let, Pipe, PipeOp, Stage, Tile, TileMma, Update
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    Comment,
+    Fill,
+    For,
+    Let,
+    Pipe,
+    PipeOp,
+    Registers,
+    Stage,
+    Store,
+    Tile,
+    TileMma,
+    Update,
+)
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
+from gemmgen.passes.loops import loop
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.plan import Plan, update_comment
 from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0
@@ -37,6 +53,15 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     after = () if schedule.split == 1 else (build_total(plan),)
     between = tuple(Workspace(x.name, x.dtype, size) for x, size in plan.workspaces())
     return Program((*before, plan.kernel(), *after), between)
+
+
+def added(to: Registers, part: Registers) -> Body:
+    """Adds up registers, each to its own."""
+    row, col = Var("i"), Var("j")
+    place = to.at(row, col)
+    add = Store(to.buffer, place, Bin("+", Load(to.buffer, place), Load(part.buffer, part.at(row, col))))
+    rows, cols = to.fragment.rows.values, to.fragment.cols.values
+    return (Comment("As float32, which is rounded."), *loop(row, rows, loop(col, cols, (add,))))
 
 
 class _Warpgroups(Plan):
@@ -72,8 +97,15 @@ class _Warpgroups(Plan):
 
     def _extents(self, name: str) -> tuple[int, int]:
         """Of an operand's tile, in storage order."""
-        outer = self.schedule.block_tile[0 if name == "a" else 1]
-        return (self.schedule.k_step, outer) if self._has_slow_k(name) else (outer, self.schedule.k_step)
+        outer, depth = self.schedule.block_tile[0 if name == "a" else 1], self.schedule.k_step * self.atom.terms
+        return (depth, outer) if self._has_slow_k(name) else (outer, depth)
+
+    def packed_matrix(self, name: str, writable: bool) -> Buffer:
+        """An operand in whole tiles; of elements in two terms, a line of heads and then their rests, and so on."""
+        matrix = super().packed_matrix(name, writable)
+        slow, fast = matrix.shape
+        long = Layout.pitched(slow, fast * self.atom.terms, matrix.layout.strides[0] * self.atom.terms)
+        return replace(matrix, layout=long) if self.atom.terms > 1 else matrix
 
     def boxed(self, name: str) -> Buffer:
         """An operand as tensor maps have it: boxes as wide as a line of the tile. Packed ones have no gaps."""
@@ -94,12 +126,13 @@ class _Warpgroups(Plan):
         return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.is_transposed(name), self.pipe)
 
     def _logical(self, name: str) -> tuple[int, int]:
-        (rows, cols), depth = self.schedule.block_tile, self.schedule.k_step
+        (rows, cols), depth = self.schedule.block_tile, self.schedule.k_step * self.atom.terms
         return (rows, depth) if name == "a" else (depth, cols)
 
     def _stage(self, name: str) -> Stage:
         """The boxes of a step."""
-        logical = (ROW0, K0) if name == "a" else (K0, COL0)
+        k0 = K0 if self.atom.terms == 1 else K0 * self.atom.terms
+        logical = (ROW0, k0) if name == "a" else (k0, COL0)
         transposed = self.is_transposed(name)
         origin = logical[::-1] if transposed else logical
         source = Tile(self.boxed(name), origin, *self._logical(name), transposed)
@@ -116,20 +149,30 @@ class _Warpgroups(Plan):
         layout = Layout.packed(1, *self.schedule.block_tile, pad=SUM_PAD)
         return Buffer("sums", self.sums, Space.LOCAL, layout)
 
+    @property
+    def _part(self) -> Registers:
+        """What instructions add to: of elements in two terms the sums of a step, whose bits they cut no further."""
+        buffer = self.acc.buffer
+        return self.acc if self.atom.terms == 1 else replace(self.acc, buffer=replace(buffer, name="part"))
+
     def _product(self) -> Body:
-        pipe, s = self.pipe, self.schedule
+        pipe, s, zero = self.pipe, self.schedule, number(0, self.sums)
+        parts = self._part != self.acc
+        fresh = (Alloc(self._part.buffer), Fill(self._part, zero)) if parts else ()
         step = (
             PipeOp("acquire", pipe),
             self._stage("a"),
             self._stage("b"),
             PipeOp("commit", pipe),
             PipeOp("wait", pipe),
-            TileMma(self.acc, self.tile("a"), self.tile("b"), self.atom),
+            TileMma(self._part, self.tile("a"), self.tile("b"), self.atom),
             PipeOp("release", pipe),
+            *((*added(self.acc, self._part), Fill(self._part, zero)) if parts else ()),
         )
         return (
             Alloc(self.acc.buffer),
-            Fill(self.acc, number(0, self.sums)),
+            Fill(self.acc, zero),
+            *fresh,
             For(K0, self.k_start, K_LAST if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
             *self._store(),
         )

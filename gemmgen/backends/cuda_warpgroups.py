@@ -22,6 +22,8 @@ from gemmgen.source import map_name
 UNIT = 16
 #: Type of the sums -> its name, what PTX calls it, and how assembler takes it.
 _SUMS = {F32: ("float", "f32", "f"), I32: ("int", "s32", "r")}
+#: Type of the sums -> the macro that lists some of a thread's.
+_LISTED = {F32: "SUMS", I32: "INT_SUMS"}
 #: Characters of a line of operands.
 WIDTH = 88
 
@@ -89,9 +91,10 @@ def warpgroup_functions(body: Body, source: str) -> list[str]:
     atoms = [s.atom for s in walk(body) if isinstance(s, Multiply) and isinstance(s.atom, WarpgroupAtom)]
     for i, atom in enumerate(dict.fromkeys(atoms)):
         total, _, hold = _SUMS[atom.sums]
-        lines += section(source, "lane_sums", hold=hold) if not i else []
+        listed = _LISTED[atom.sums]
+        lines += section(source, "lane_sums", macro=listed, hold=hold) if not i else []
         values = atom.c.cols.values
-        operands = _folded([f"SUMS({col})" for col in range(0, values, 2)], 19)
+        operands = _folded([f"{listed}({col})" for col in range(0, values, 2)], 19)
         lines += section(source, "wgmma_wait_all", values=values, operands=operands, total=total)
         lines += _multiplication(atom, source, operands)
     return lines

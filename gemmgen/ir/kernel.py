@@ -56,7 +56,8 @@ class Kernel:
     def passed(self) -> tuple[Buffer | Var, ...]:
         """The arguments of the function: of a matrix in boxes a map, which its leading dimension is a part of."""
         strides = {p.name: set(p.layout.strides) for p in self.matrices}
-        in_maps = {s for p in self.matrices if p.box is not None for s in strides[p.name]}
+        # Of what a kernel before laid out, lines are as long as a size says.
+        in_maps = {s for p in self.matrices if p.box is not None for s in strides[p.name] if s not in p.shape}
         used = {s for p in self.matrices if p.box is None for s in strides[p.name]}
         return tuple(p for p in self.given if isinstance(p, Buffer) or p not in in_maps - used)
 

@@ -14,12 +14,15 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stmt, Store
 from gemmgen.passes import prologue
+from gemmgen.passes.loops import loop
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import BATCH, BATCH_COUNT, BLOCK, LOCAL_COL, LOCAL_ROW, call
 
 #: A group moves blocks of this many rows and columns, so many rows at a time.
 SIDE, ROWS = 32, 8
-_PART = Var("i")
+#: Bytes of each row that a work-item moves at least, in elements a block's side apart, so that enough is under way.
+WORD = 4
+_PART, _PIECE = Var("i"), Var("j")
 
 
 def build_pack(plan: Plan) -> Kernel:
@@ -31,7 +34,7 @@ def build_pack(plan: Plan) -> Kernel:
     work = first.body()
     if len(jobs) > 1:
         count = Var(f"{first.name}_blocks")
-        blocks = [Let(count, _blocks(*first.named)), Let(BLOCK, select(number < count, number, number - count))]
+        blocks = [Let(count, first.count(*first.named)), Let(BLOCK, select(number < count, number, number - count))]
         work = (If(number < count, work, last.body()),)
     kept = (job.target for job in jobs)
     sizes = dict.fromkeys(v for v in (plan.m, plan.n, plan.k) if any(v in job.sizes for job in jobs))
@@ -96,7 +99,16 @@ class _Job:
     def blocks(self) -> Expr:
         """How many blocks it has, by the sizes alone."""
         slow, fast = self.plan.packed_axes(self.name)
-        return _blocks(self.plan.whole(slow), self.plan.whole(fast))
+        return self.count(self.plan.whole(slow), self.plan.whole(fast))
+
+    @property
+    def pieces(self) -> int:
+        """Of a block, each as wide as it is high."""
+        return 1 if self.turned else max(1, WORD // self.target.dtype.size)
+
+    def count(self, slow: Expr, fast: Expr) -> Expr:
+        """Blocks of a matrix of such a shape."""
+        return ceil_div(slow, SIDE) * ceil_div(fast, SIDE * self.pieces)
 
     @property
     def tile(self) -> Buffer:
@@ -106,14 +118,16 @@ class _Job:
     def body(self) -> Body:
         """What a group does with one block."""
         slow0, fast0 = Var(f"{self.name}_slow"), Var(f"{self.name}_fast")
-        across = ceil_div(self.named[1], SIDE)
-        starts: Body = (Let(slow0, BLOCK // across * SIDE), Let(fast0, BLOCK % across * SIDE))
+        wide = SIDE * self.pieces
+        across = ceil_div(self.named[1], wide)
+        starts: Body = (Let(slow0, BLOCK // across * SIDE), Let(fast0, BLOCK % across * wide))
         down = _PART * ROWS + LOCAL_ROW
-        at = (slow0 + down, fast0 + LOCAL_COL)
+        at = (slow0 + down, fast0 + (_PIECE * SIDE if self.pieces > 1 else 0) + LOCAL_COL)
         to = at if self.plan.in_terms is None else (at[0], fast0 * 2 + LOCAL_COL)
         if not self.turned:
             names, value = self._element(at)
-            return (*starts, _parts(self._inside(to, (*names, *self._kept(to, value)))))
+            body = self._inside(to, (*names, *self._kept(to, value)))
+            return (*starts, _parts(loop(_PIECE, self.pieces, body)))
         tile = self.tile
         names, value = self._element((fast0 + down, slow0 + LOCAL_COL))
         return (
@@ -154,10 +168,6 @@ class _Job:
             Store(self.target, to, head),
             Store(self.target, (to[0], to[1] + SIDE), rest),
         )
-
-
-def _blocks(slow: Expr, fast: Expr) -> Expr:
-    return ceil_div(slow, SIDE) * ceil_div(fast, SIDE)
 
 
 def _parts(body: Body) -> For:

@@ -13,8 +13,8 @@
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     wgmma_128x256_s4_packed_pack: block (32, 8), grid (((m + 127) / 128 * 128 + 31) / 32 *
-//                (((k + 63) / 64 * 64 + 31) / 32) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 255) /
-//                256 * 256 + 31) / 32), 1)
+//                (((k + 63) / 64 * 64 + 63) / 64) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 255) /
+//                256 * 256 + 63) / 64), 1)
 //            wgmma_128x256_s4_packed: block (4, 96), grid ((m + 127) / 128 * ((n + 255) / 256), 1)
 // Needs      196,672 bytes of shared memory
 //            a_packed of (m + 127) / 128 * 128 * ((k + 63) / 64 * 64) elements, aligned to 8 bytes
@@ -248,33 +248,39 @@ wgmma_128x256_s4_packed_pack(int m, int n, int k, const __nv_bfloat16 *__restric
     const int m_whole = (m + 127) / 128 * 128;
     const int n_whole = (n + 255) / 256 * 256;
     const int k_whole = (k + 63) / 64 * 64;
-    const int a_blocks = (m_whole + 31) / 32 * ((k_whole + 31) / 32);
+    const int a_blocks = (m_whole + 31) / 32 * ((k_whole + 63) / 64);
     const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
     if (int(blockIdx.x) < a_blocks) {
-        const int a_slow = block / ((k_whole + 31) / 32) * 32;
-        const int a_fast = block % ((k_whole + 31) / 32) * 32;
+        const int a_slow = block / ((k_whole + 63) / 64) * 32;
+        const int a_fast = block % ((k_whole + 63) / 64) * 64;
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            if (a_slow + i * 8 + local_row < m_whole && a_fast + local_col < k_whole) {
-                a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast + local_col] =
-                    a_slow + i * 8 + local_row < m && a_fast + local_col < k
-                        ? a[(a_slow + i * 8 + local_row) * lda + a_fast + local_col]
-                        : __nv_bfloat16();
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                if (a_slow + i * 8 + local_row < m_whole && a_fast + j * 32 + local_col < k_whole) {
+                    a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast + j * 32 + local_col] =
+                        a_slow + i * 8 + local_row < m && a_fast + j * 32 + local_col < k
+                            ? a[(a_slow + i * 8 + local_row) * lda + a_fast + j * 32 + local_col]
+                            : __nv_bfloat16();
+                }
             }
         }
     } else {
-        const int b_slow = block / ((n_whole + 31) / 32) * 32;
-        const int b_fast = block % ((n_whole + 31) / 32) * 32;
+        const int b_slow = block / ((n_whole + 63) / 64) * 32;
+        const int b_fast = block % ((n_whole + 63) / 64) * 64;
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            if (b_slow + i * 8 + local_row < k_whole && b_fast + local_col < n_whole) {
-                b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + local_col] =
-                    b_slow + i * 8 + local_row < k && b_fast + local_col < n
-                        ? b[(b_slow + i * 8 + local_row) * ldb + b_fast + local_col]
-                        : __nv_bfloat16();
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                if (b_slow + i * 8 + local_row < k_whole && b_fast + j * 32 + local_col < n_whole) {
+                    b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + j * 32 + local_col] =
+                        b_slow + i * 8 + local_row < k && b_fast + j * 32 + local_col < n
+                            ? b[(b_slow + i * 8 + local_row) * ldb + b_fast + j * 32 + local_col]
+                            : __nv_bfloat16();
+                }
             }
         }
     }
@@ -475,7 +481,7 @@ extern "C" cudaError_t wgmma_128x256_s4_packed_launch(int m, int n, int k, float
         k = 0; // so that A and B are not read
     }
     if (k > 0) {
-        const dim3 grid(((m + 127) / 128 * 128 + 31) / 32 * (((k + 63) / 64 * 64 + 31) / 32) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 255) / 256 * 256 + 31) / 32), 1);
+        const dim3 grid(((m + 127) / 128 * 128 + 31) / 32 * (((k + 63) / 64 * 64 + 63) / 64) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 255) / 256 * 256 + 63) / 64), 1);
         const dim3 block(32, 8);
         wgmma_128x256_s4_packed_pack<<<grid, block, 0, stream>>>(
             m, n, k, a, lda, b, ldb, a_packed, b_packed);

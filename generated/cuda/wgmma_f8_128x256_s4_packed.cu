@@ -13,7 +13,7 @@
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     wgmma_f8_128x256_s4_packed_pack: block (32, 8), grid (((m + 127) / 128 * 128 + 31) /
-//                32 * (((k + 127) / 128 * 128 + 31) / 32) + ((n + 255) / 256 * 256 + 31) / 32 *
+//                32 * (((k + 127) / 128 * 128 + 127) / 128) + ((n + 255) / 256 * 256 + 31) / 32 *
 //                (((k + 127) / 128 * 128 + 31) / 32), 1)
 //            wgmma_f8_128x256_s4_packed: block (4, 96), grid ((m + 127) / 128 * ((n + 255) / 256),
 //                1)
@@ -252,22 +252,25 @@ wgmma_f8_128x256_s4_packed_pack(int m, int n, int k, const __nv_fp8_e4m3 *__rest
     const int m_whole = (m + 127) / 128 * 128;
     const int n_whole = (n + 255) / 256 * 256;
     const int k_whole = (k + 127) / 128 * 128;
-    const int a_blocks = (m_whole + 31) / 32 * ((k_whole + 31) / 32);
+    const int a_blocks = (m_whole + 31) / 32 * ((k_whole + 127) / 128);
     const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
     __shared__ __nv_fp8_e4m3 b_tile[32][33];
     if (int(blockIdx.x) < a_blocks) {
-        const int a_slow = block / ((k_whole + 31) / 32) * 32;
-        const int a_fast = block % ((k_whole + 31) / 32) * 32;
+        const int a_slow = block / ((k_whole + 127) / 128) * 32;
+        const int a_fast = block % ((k_whole + 127) / 128) * 128;
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            if (a_slow + i * 8 + local_row < m_whole && a_fast + local_col < k_whole) {
-                a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast + local_col] =
-                    a_slow + i * 8 + local_row < m && a_fast + local_col < k
-                        ? a[(a_slow + i * 8 + local_row) * lda + a_fast + local_col]
-                        : __nv_fp8_e4m3();
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                if (a_slow + i * 8 + local_row < m_whole && a_fast + j * 32 + local_col < k_whole) {
+                    a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast + j * 32 + local_col] =
+                        a_slow + i * 8 + local_row < m && a_fast + j * 32 + local_col < k
+                            ? a[(a_slow + i * 8 + local_row) * lda + a_fast + j * 32 + local_col]
+                            : __nv_fp8_e4m3();
+                }
             }
         }
     } else {
@@ -484,7 +487,7 @@ extern "C" cudaError_t wgmma_f8_128x256_s4_packed_launch(int m, int n, int k, fl
         k = 0; // so that A and B are not read
     }
     if (k > 0) {
-        const dim3 grid(((m + 127) / 128 * 128 + 31) / 32 * (((k + 127) / 128 * 128 + 31) / 32) + ((n + 255) / 256 * 256 + 31) / 32 * (((k + 127) / 128 * 128 + 31) / 32), 1);
+        const dim3 grid(((m + 127) / 128 * 128 + 31) / 32 * (((k + 127) / 128 * 128 + 127) / 128) + ((n + 255) / 256 * 256 + 31) / 32 * (((k + 127) / 128 * 128 + 31) / 32), 1);
         const dim3 block(32, 8);
         wgmma_f8_128x256_s4_packed_pack<<<grid, block, 0, stream>>>(
             m, n, k, a, lda, b, ldb, a_packed, b_packed);

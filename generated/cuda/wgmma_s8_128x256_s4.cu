@@ -143,18 +143,20 @@ __device__ __forceinline__ void wgmma_wait()
 }
 
 // Four of a thread's sums, as instructions have them: two neighbours of a row, two of the other.
-#define SUMS(j) "+r"(sums[0][j]), "+r"(sums[0][j + 1]), "+r"(sums[1][j]), "+r"(sums[1][j + 1])
+#define INT_SUMS(j) "+r"(sums[0][j]), "+r"(sums[0][j + 1]), "+r"(sums[1][j]), "+r"(sums[1][j + 1])
 
 // Waits until no matrix instruction is under way: from here on these sums may be read.
 __device__ __forceinline__ void wgmma_wait(int (*sums)[64])
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22), SUMS(24),
-                   SUMS(26), SUMS(28), SUMS(30), SUMS(32), SUMS(34), SUMS(36),
-                   SUMS(38), SUMS(40), SUMS(42), SUMS(44), SUMS(46), SUMS(48),
-                   SUMS(50), SUMS(52), SUMS(54), SUMS(56), SUMS(58), SUMS(60),
-                   SUMS(62)
+                 : INT_SUMS(0), INT_SUMS(2), INT_SUMS(4), INT_SUMS(6), INT_SUMS(8),
+                   INT_SUMS(10), INT_SUMS(12), INT_SUMS(14), INT_SUMS(16),
+                   INT_SUMS(18), INT_SUMS(20), INT_SUMS(22), INT_SUMS(24),
+                   INT_SUMS(26), INT_SUMS(28), INT_SUMS(30), INT_SUMS(32),
+                   INT_SUMS(34), INT_SUMS(36), INT_SUMS(38), INT_SUMS(40),
+                   INT_SUMS(42), INT_SUMS(44), INT_SUMS(46), INT_SUMS(48),
+                   INT_SUMS(50), INT_SUMS(52), INT_SUMS(54), INT_SUMS(56),
+                   INT_SUMS(58), INT_SUMS(60), INT_SUMS(62)
                  :: "memory");
 }
 
@@ -180,12 +182,14 @@ __device__ __forceinline__ void wgmma_m64n256k32(int (*sums)[64], unsigned long 
                  "%127"
                  "}, %128, %129, add;\n"
                  "}"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22), SUMS(24),
-                   SUMS(26), SUMS(28), SUMS(30), SUMS(32), SUMS(34), SUMS(36),
-                   SUMS(38), SUMS(40), SUMS(42), SUMS(44), SUMS(46), SUMS(48),
-                   SUMS(50), SUMS(52), SUMS(54), SUMS(56), SUMS(58), SUMS(60),
-                   SUMS(62)
+                 : INT_SUMS(0), INT_SUMS(2), INT_SUMS(4), INT_SUMS(6), INT_SUMS(8),
+                   INT_SUMS(10), INT_SUMS(12), INT_SUMS(14), INT_SUMS(16),
+                   INT_SUMS(18), INT_SUMS(20), INT_SUMS(22), INT_SUMS(24),
+                   INT_SUMS(26), INT_SUMS(28), INT_SUMS(30), INT_SUMS(32),
+                   INT_SUMS(34), INT_SUMS(36), INT_SUMS(38), INT_SUMS(40),
+                   INT_SUMS(42), INT_SUMS(44), INT_SUMS(46), INT_SUMS(48),
+                   INT_SUMS(50), INT_SUMS(52), INT_SUMS(54), INT_SUMS(56),
+                   INT_SUMS(58), INT_SUMS(60), INT_SUMS(62)
                  : "l"(a), "l"(b));
 }
 

@@ -376,7 +376,7 @@ __device__ __forceinline__ void wgmma_wait()
 
 //: lane_sums
 // Four of a thread's sums, as instructions have them: two neighbours of a row, two of the other.
-#define SUMS(j) "+HOLD"(sums[0][j]), "+HOLD"(sums[0][j + 1]), "+HOLD"(sums[1][j]), "+HOLD"(sums[1][j + 1])
+#define MACRO(j) "+HOLD"(sums[0][j]), "+HOLD"(sums[0][j + 1]), "+HOLD"(sums[1][j]), "+HOLD"(sums[1][j + 1])
 
 //: wgmma_wait_all
 // Waits until no matrix instruction is under way: from here on these sums may be read.

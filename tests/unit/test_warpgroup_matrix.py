@@ -265,8 +265,9 @@ def test_head_comments_count_the_barriers() -> None:
 
 
 def test_types_strides_and_targets() -> None:
-    assert "multiplies bfloat16, float16, not float32: use one of them, or atom wgmma_tf32 or fma" in refused(
-        WGMMA, GemmSpec()
+    assert (
+        "multiplies bfloat16, float16, not float32: use one of them, or atom wgmma_tf32 or wgmma_3xtf32 or "
+        in refused(WGMMA, GemmSpec())
     )
     coarse = defaults("wgmma_tf32")
     turned = refused(coarse, GemmSpec(ld_multiple=4, a_order="col"))

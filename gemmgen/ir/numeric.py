@@ -55,7 +55,8 @@ def tf32(value: object) -> object:
 
 def _head(value: object) -> object:
     """A float32 without the bits that TF32 lacks."""
-    return (np.asarray(value, np.float32).view(np.int32) & np.int32(~_LOST)).view(np.float32)
+    out = (np.asarray(value, np.float32).view(np.int32) & np.int32(~_LOST)).view(np.float32)
+    return out if isinstance(value, np.ndarray) else out[()]
 
 
 def _rest(value: object, head: object) -> object:
@@ -65,7 +66,8 @@ def _rest(value: object, head: object) -> object:
     number = np.asarray(value, np.float32)
     with np.errstate(invalid="ignore"):
         rest = number.astype(np.float64) * (1 + 2.0**-23) - np.asarray(head, np.float64)
-    return np.where(np.isfinite(number), rest.astype(np.float32), number)
+    out = np.where(np.isfinite(number), rest.astype(np.float32), number)
+    return out if isinstance(value, np.ndarray) else out[()]
 
 
 #: What functions of TF32 mean, by name.

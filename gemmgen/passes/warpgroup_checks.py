@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import (
     LANES,
@@ -43,7 +44,7 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     if atom is None:
         known = ", ".join(str(x.dtype) for x in WARPGROUP_ATOMS if x.name == s.atom)
         others = [x.name for x in WARPGROUP_ATOMS if x.dtype == spec.dtype]
-        either = " or ".join([*others, "fma"])
+        either = " or ".join([*others, *(() if spec.dtype in FLOAT8 else ("fma",))])
         yield f"atom {s.atom} multiplies {known}, not {spec.dtype}: use one of them, or atom {either}"
         return
     if lacking := sorted({"wgmma", "tensor_maps"} - target.features):

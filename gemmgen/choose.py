@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gemmgen import presets
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import FLOAT8
@@ -60,13 +62,17 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
         wanted = ASYNC_PRESET
     else:
         wanted = PORTABLE_PRESET
-    schedule = presets.load(wanted).schedule
-    try:
-        validate(spec, schedule, device)
-    except ScheduleError:
-        schedule = presets.load(PORTABLE_PRESET).schedule
-        validate(spec, schedule, device)
-    return schedule
+    portable = presets.load(PORTABLE_PRESET).schedule
+    for schedule in (presets.load(wanted).schedule, portable):
+        try:
+            validate(spec, schedule, device)
+        except ScheduleError:
+            continue
+        return schedule
+    # Sums of 16 bytes, complex128's, are too many for a GPU's registers.
+    smaller = replace(portable, tile=(4, 4), run=(4, 4), name=None)
+    validate(spec, smaller, device)
+    return smaller
 
 
 def _first_of(names: tuple[str, ...], spec: GemmSpec, device: Target) -> Schedule:

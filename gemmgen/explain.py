@@ -103,6 +103,8 @@ def _boxes(schedule: Schedule) -> list[str]:
     work_items = schedule.group[0] * schedule.group[1]
     block = _x(schedule.block_tile)
     titles = [f"group: {block} of C by {_x(schedule.group)} = {_count(work_items, 'work-item')}"]
+    if schedule.persistent:
+        titles[0] += ", one part of C after the other"
     if schedule.vector > 1:
         (tall, wide), (down, across) = schedule.tile, schedule.sweep
         block = f"{tall * down}x{wide * across}"

@@ -224,12 +224,14 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         snake=bool(flat["snake"]),
         large_registers=bool(flat["large_registers"]),
         c_width=_int(flat["c_width"]),
+        c_stages=_int(flat["c_stages"]),
         vector=_int(flat["vector"]),
         sweep=_pair(flat["sweep"]),
         even=_pair(flat["even"]),
         k_block=_int(flat["k_block"]),
         producers=_int(flat["producers"]),
         registers=_pair(flat["registers"]),
+        persistent=bool(flat["persistent"]),
         name=name,
     )
 

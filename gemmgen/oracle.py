@@ -86,6 +86,13 @@ class Answer:
             distance[beyond & np.isinf(ours) & (np.sign(ours) == np.sign(self.value))] = 0
         return distance
 
+    @property
+    def unknown(self) -> NDArray[np.bool_]:
+        """Where there is no number to compare with: float64 has none, or as little as rounding takes it out of where a
+        function has values.
+        """
+        return ~(np.isfinite(self.value) & np.isfinite(self.error))
+
     def parts(self, result: Matrix) -> Doubles:
         """Each element's distance as a part of what it may be: at most 1 where it is right. A NaN's is infinite."""
         distance = self.distance(result)

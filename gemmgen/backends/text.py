@@ -158,6 +158,7 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.producers, f"brought by one of {s.producers} more {words.work_item}s, which have nothing else to do"
     more, fewer = s.registers
     yield more, f"registers handed over: {more} to each that multiplies, {fewer} to each of the others"
+    yield s.persistent, f"as many {words.group}s as run at once, one part of C after the other"
     yield s.mbarrier, f"handed over by {s.mbarrier} with a pair of mbarriers"
     yield s.slices > 1, f"each step in {s.slices} slices with {words.work_item}s of their own"
     yield s.prefetch, "the next tile loaded into registers before the current one's arithmetic"
@@ -169,7 +170,9 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     how = "are added to C as they come" if s.atomic else "a second kernel adds up"
     yield s.split > 1, f"K in {s.split} parts that {how}"
     yield s.raster, f"{words.group}s in bands of {s.raster} rows"
-    yield s.c_width > 1, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
+    slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
+    yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"
+    yield s.c_width > 1 and not s.c_stages, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
     yield s.snake, "every other row of the arithmetic backwards"
 
 
@@ -211,9 +214,10 @@ def _sizes(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     # Their block reads are addressed in bytes, all others in elements.
     bytewise = schedule.by_blocks and schedule.a.memory == "global" and target.reads_blocks(spec.dtype)
     spans = "A and B span less than 2^29 elements, C 2^31" if bytewise else "every matrix spans less than 2^31 elements"
-    if spec.is_wide:
-        spans = "matrices of any span"
     packed = schedule.a.packed or schedule.b.packed or schedule.atom == "dpas"
     between = ["packed matrices"] * packed + ["the workspace"] * (schedule.split > 1 and not schedule.atomic)
+    if spec.is_wide:
+        spans = "matrices of any span"
+        between = between if schedule.atom == "dpas" else []
     spans += f"; {' and '.join(between)} less than 2^31 elements" if between else ""
     return f"{', '.join([*given, *promised]) or 'any m, n, k'}; {lines}{spans}"

@@ -186,20 +186,22 @@ class Check:
         worst: the largest error as a part of its own element's bound; infinite where there is a NaN.
         error: the largest absolute error.
         bound: what it is called.
+        unknown: what is said of elements that have no answer to be compared with; the errors are those of the others.
     """
 
     worst: float
     error: float
     bound: str = "gamma_K |A||B|"
+    unknown: str = ""
 
     @property
     def passed(self) -> bool:
         """NaN never passes."""
-        return self.worst <= 1
+        return self.worst <= 1 and not self.unknown
 
     def __str__(self) -> str:
-        verdict = "passed" if self.passed else "FAILED"
-        return f"validation {verdict}: error {self.error:.3g} at most, {self.worst:.3g} of the bound {self.bound}"
+        verdict = "passed: " if self.passed else f"FAILED: {self.unknown}"
+        return f"validation {verdict}error {self.error:.3g} at most, {self.worst:.3g} of the bound {self.bound}"
 
     @classmethod
     def of(
@@ -213,7 +215,9 @@ class Check:
         """Of a result of the spec's factors (1 and 0 where it folds none), by `gemmgen.oracle`."""
         factors = 1.0 if spec.alpha is None else spec.alpha, spec.beta or 0.0
         right = answer(spec, (data.a, data.b, data.c), factors, data.operands, product_error, cut=cut)
-        worst, distance = float(right.parts(result).max()), float(right.distance(result).max())
+        parts, distances = right.parts(result), right.distance(result)
+        unknown = right.unknown & (parts > 1)
+        worst, distance = (float(x.max(initial=0, where=~unknown)) for x in (parts, distances))
         sums = spec.accumulator
         if not sums.is_float:
             return cls(worst, distance, "0 of whole numbers")
@@ -223,4 +227,19 @@ class Check:
         more += " through the prologue" if spec.prologue_a or spec.prologue_b else ""
         more += " through the epilogue" * bool(spec.epilogue)
         more += f" and of rounding to {spec.result}" * (spec.result != sums)
-        return cls(worst, distance, f"{gamma} |A||B|{more}")
+        return cls(worst, distance, f"{gamma} |A||B|{more}", _unknown(spec, unknown))
+
+
+def _unknown(spec: GemmSpec, unknown: NDArray[np.bool_]) -> str:
+    """What to do about elements without an answer; nothing where there are none."""
+    if not unknown.any():
+        return ""
+    first = ", ".join(map(str, np.argwhere(unknown)[0]))
+    said = f"{unknown.sum():,} of {unknown.size:,} elements, the first at ({first}), have no number for an answer, "
+    if formulas := [x for x in (spec.prologue_a, spec.prologue_b, *spec.epilogue) if x is not None]:
+        named = ", ".join(formulas)
+        return (
+            f"{said}since {named} leaves where its functions have values: keep it there, as max(acc, 0.001) does in a "
+            "log, or give matrices by --a and --b; of the others, "
+        )
+    return f"{said}since A or B holds what is none: give others; of the rest, "

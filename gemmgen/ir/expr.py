@@ -124,6 +124,7 @@ Expr = Const | Var | Bin | Select | Load | Call
 #: Every name that a `Call` may carry, but for the functions of numbers (`ir/functions.py`) -> what it means. Backends
 #: translate them, the interpreter runs them.
 FUNCTIONS: dict[str, str] = {
+    "group_count": "how many work-groups there are along a dimension",
     "group_id": "index of the work-group along a dimension (a constant: 0 is the fastest)",
     "local_id": "index of the work-item in its group along a dimension",
     "lane_id": "index of the work-item in its sub-group",

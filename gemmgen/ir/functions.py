@@ -34,6 +34,7 @@ MATH: dict[str, Math] = {
 #: How many arguments each function takes that a `Call` may name.
 ARITY: dict[str, int] = {
     "group_id": 1,
+    "group_count": 1,
     "local_id": 1,
     "lane_id": 0,
     "fma": 3,

@@ -120,6 +120,8 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
             match part:
                 case Call("group_id", (Const(int(dimension)),), _):
                     return Const(ids[dimension])
+                case Call("group_count", (Const(int(dimension)),), _):
+                    return Const(grid[2 - dimension])
                 case Var(name, _) if name in known:
                     return Const(known[name])
             return part

@@ -48,7 +48,7 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     gemm = _Gemm(spec, schedule, target)
     before = (build_pack(gemm),) if gemm.packed else ()
     count = BATCH_COUNT if spec.batched else Const(1)
-    between = tuple(Workspace(x.name, x.dtype, size * count) for x, size in gemm.workspaces())
+    between = tuple(Workspace(x.name, x.dtype, size * count, x.reach) for x, size in gemm.workspaces())
     if schedule.split == 1:
         return Program((*before, gemm.kernel()), between)
     if schedule.atomic:
@@ -56,6 +56,10 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
         start = () if spec.beta == 1 else (build_start(gemm),)
         return Program((*before, *start, gemm.kernel()), between)
     return Program((*before, gemm.kernel(), build_total(gemm)), between)
+
+
+#: Multiply-adds that take as long as an element of A or B from global memory (on an H200 26 of float32).
+FED = 25
 
 
 class _Gemm(Plan):
@@ -169,6 +173,8 @@ class _Gemm(Plan):
             out += [*say, *awaited, *along_k]
         if self.schedule.atomic and self.spec.beta != 1 and not self.packed:
             out += self.awaited(self.c)
+        if self.result != self.c and not self._waits_for_memory:
+            out += self.released()
         return (*out, *self._store())
 
     def _store(self) -> Body:
@@ -231,6 +237,14 @@ class _Gemm(Plan):
     # --- the kernel -------------------------------------------------------------------------------
 
     @property
+    def _waits_for_memory(self) -> bool:
+        """Whether a product has room for the next kernel's groups from its start, since memory is what it waits for:
+        they cost others' arithmetic, and gather where a few multiprocessors happen to be idle.
+        """
+        rows, cols = self.schedule.block_tile
+        return rows * cols < FED * (rows + cols)
+
+    @property
     def result(self) -> Buffer:
         """Where the kernel leaves what it sums."""
         in_parts = self.schedule.split > 1 and not self.schedule.atomic
@@ -245,7 +259,7 @@ class _Gemm(Plan):
         if s.tile == (1, 1) and s.method == "naive" and not s.barrier and s.slices == 1:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
-        early = () if self.result == self.c else self.released()
+        early = self.released() if self.result != self.c and self._waits_for_memory else ()
         return Kernel(
             name=self.name,
             params=self._params(),

@@ -6,9 +6,10 @@ from functools import cached_property
 
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, ceil_div, minimum, select
+from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, ceil_div, div, minimum, select
 from gemmgen.ir.stmt import Body, Let, Stmt
 from gemmgen.ir.target import Target
+from gemmgen.ir.visit import walk_expr
 from gemmgen.ir.warp_matrix import LINES, warp_atom
 from gemmgen.ir.warpgroup_matrix import warpgroup_atom
 from gemmgen.schedule import Schedule
@@ -26,6 +27,8 @@ K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 #: Of groups that are numbered in one line: how many lie along C's columns and rows, and which of them this is.
 DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), Var("block")
 BLOCK_ROW, BLOCK_COL, BAND, IN_BAND = Var("block_row"), Var("block_col"), Var("band_row"), Var("in_band")
+#: Of groups that compute one block after the other: how many there are in all, and how many of them are this group's.
+BLOCKS, WAVE, WAVES = Var("blocks"), Var("wave"), Var("waves")
 #: Sizes in whole blocks, as packed matrices have them.
 WHOLE = {"m": Var("m_whole"), "n": Var("n_whole"), "k": Var("k_whole")}
 #: Which product of a batch it is, how many there are.
@@ -45,6 +48,16 @@ def linear(group: tuple[int, int], row: Expr, col: Expr) -> Expr:
     return (row * cols if rows > 1 else Const(0)) + (col if cols > 1 else Const(0))
 
 
+def depending(names: Body, on: Var) -> tuple[Body, Body]:
+    """Of names, those whose values depend on one of them, itself among them, and the others."""
+    known, own = {on}, []
+    for stmt in names:
+        if isinstance(stmt, Let) and (stmt.var == on or known & {*walk_expr(stmt.value)}):
+            known.add(stmt.var)
+            own.append(stmt)
+    return tuple(own), tuple(stmt for stmt in names if stmt not in own)
+
+
 class Positions:
     """Sizes and positions of one kernel."""
 
@@ -60,7 +73,7 @@ class Positions:
         self.in_terms = group_atom if group_atom is not None and group_atom.terms > 1 else None
         self.uses_sub_group = schedule.sub_group is not None
         #: Whether groups are numbered in one line, not in two.
-        self.in_line = schedule.raster > 0 or schedule.split > 1
+        self.in_line = schedule.raster > 0 or schedule.split > 1 or schedule.persistent
 
     # --- along K ----------------------------------------------------------------------------------
 
@@ -192,8 +205,13 @@ class Positions:
         of A and columns of B in the cache.
         """
         (rows, cols), raster = self.schedule.block_tile, self.schedule.raster
-        sizes = Let(DOWN, ceil_div(self.m, rows)), Let(ACROSS, ceil_div(self.n, cols))
-        number = call("group_id", 0)
+        sizes: Body = (Let(DOWN, ceil_div(self.m, rows)), Let(ACROSS, ceil_div(self.n, cols)))
+        number: Expr = call("group_id", 0)
+        if self.schedule.persistent:
+            count = call("group_count", 0)
+            waves = div(BLOCKS - number + count - 1, count)
+            sizes = (*sizes, Let(BLOCKS, DOWN * ACROSS), Let(WAVES, waves))
+            number = WAVE * count + number
         block: Body = (Let(BLOCK, number),)
         if self.schedule.split > 1:
             block = Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))

@@ -8,9 +8,9 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Const, Load, Var, number
+from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
-from gemmgen.ir.meetings import Barrier, Roles
+from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -28,12 +28,12 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.loops import loop
 from gemmgen.passes.pack import build_pack
-from gemmgen.passes.plan import Plan, update_comment
-from gemmgen.passes.positions import COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0
+from gemmgen.passes.plan import WIDTHS, Plan, update_comment
+from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, WAVE, WAVES, depending
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.total import build_total
 from gemmgen.passes.warpgroup_checks import SUM_PAD
@@ -51,7 +51,7 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     plan = _Warpgroups(spec, schedule, target)
     before = (build_pack(plan),) if plan.packed else ()
     after = () if schedule.split == 1 else (build_total(plan),)
-    between = tuple(Workspace(x.name, x.dtype, size) for x, size in plan.workspaces())
+    between = tuple(Workspace(x.name, x.dtype, size, x.reach) for x, size in plan.workspaces())
     return Program((*before, plan.kernel(), *after), between)
 
 
@@ -116,9 +116,9 @@ class _Warpgroups(Plan):
         return replace(matrix, box=(self._extents(name)[0], self.atom.line))
 
     def tile(self, name: str) -> Tile:
-        """The ring of an operand's tiles, each [box][line][element]."""
+        """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
         slow, fast = self._extents(name)
-        layout = Layout.packed(self.schedule.stages, fast // self.atom.line, slow, self.atom.line)
+        layout = Layout.packed(self.schedule.stages, -(-fast // self.atom.line), slow, self.atom.line)
         layout = replace(layout, swizzle=LINE_BYTES)
         buffer = Buffer(f"{name}_shared", self.spec.made(name), Space.LOCAL, layout)
         rows, cols = self._logical(name)
@@ -140,8 +140,8 @@ class _Warpgroups(Plan):
 
     @property
     def reuses(self) -> bool:
-        """Sums that go by local memory lie where the tiles were."""
-        return True
+        """Sums that go by local memory lie where the tiles were, unless those of the next block are there by then."""
+        return not self.schedule.persistent
 
     @cached_property
     def partial(self) -> Buffer:
@@ -174,13 +174,41 @@ class _Warpgroups(Plan):
             Fill(self.acc, zero),
             *fresh,
             For(K0, self.k_start, K_LAST if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
+            *self._last_left(),
             *self._store(),
         )
+
+    def _last_left(self) -> Body:
+        """Slots that C was put down in are read by stores for some time after, for most of which there is K to go."""
+        if not (self.schedule.persistent and self.schedule.c_stages):
+            return ()
+        return (StoreGroup("wait", 0), Barrier(of_sub_group=True))
 
     @property
     def result(self) -> Buffer:
         """Where the kernel leaves what it sums."""
         return self.c if self.schedule.split == 1 else self.workspace(writable=True)
+
+    @cached_property
+    def c(self) -> Buffer:
+        """In boxes where it is stored so: a warp's rows, as wide as a line."""
+        c = super().c
+        return replace(c, box=(BOX_ROWS, LINE_BYTES // c.dtype.size)) if self.schedule.c_stages else c
+
+    def promises(self) -> tuple[Expr, ...]:
+        """Of C's columns, too."""
+        known = (width for width in WIDTHS if self.spec.multiple_of[1] % width == 0)
+        return (*super().promises(), *(compare("==", self.n % width, 0) for width in known))
+
+    @property
+    def _slots(self) -> Buffer | None:
+        """Where boxes of C are put down before they are stored, as many rows at a time as there are warps for."""
+        if not self.schedule.c_stages:
+            return None
+        line = LINE_BYTES // self.c.dtype.size
+        boxes = self.schedule.block_tile[1] // line * (self.schedule.tile[0] // 2)
+        layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2, line)
+        return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=LINE_BYTES))
 
     def _store(self) -> Body:
         """C, or a part's share of it, from registers or by way of local memory."""
@@ -194,27 +222,40 @@ class _Warpgroups(Plan):
             share = Tile(self.result, (PART, ROW0, COL0), *s.block_tile)
             store = replace(store, dst=share, beta=number(0, self.sums), steps=())
             comment = Comment("This part's share of C.")
+        if self._slots is not None:
+            atom, width = self.vector(s.run[1], self.spec.result)
+            return (comment, replace(store, atom=atom, width=width, via=self._slots))
         if s.c_width <= s.run[1]:
             return (comment, store)
-        say = "By way of where the tiles were, so that warps store whole lines."
+        way = "where the tiles were" if self.reuses else "shared memory of their own"
+        say = f"By way of {way}, so that warps store whole lines."
         return by_local_memory(self, say, Const(0), comment, store, Barrier(role_items=s.group[0] * s.group[1]))
 
     def kernel(self) -> Kernel:
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
-        tiles = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
+        tiles: Body = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
+        left: Body = ()
+        if self._slots is not None:
+            tiles = (*tiles, Alloc(self._slots))
+            left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
+        names, product = (*self.positions(), *ends), self._product()
+        if self.schedule.persistent:
+            of_each, names = depending(names, BLOCK)
+            product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)
         matrices = self.per_matrix(self.boxed("a"), self.boxed("b"))
         finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
         params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))
-        early = () if self.result == self.c else self.released()
-        awaited = self.awaited(*(self.boxed(name) for name in self.packed))
+        used = [p for p in params if isinstance(p, Buffer)]
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),
-            body=(*self.positions(), *ends, *early, *awaited, *tiles, *self._product()),
+            # Blocks of the next kernel, if it waits as this one does, wait where this one leaves room.
+            body=(*names, *self.awaited(*used), *self.released(), *tiles, *product, *left),
             group=self.schedule.all_work_items,
             grid=self.grid(),
             sub_group=self.atom.lanes,
             facts=self.facts(),
             promises=self.promises(),
+            persistent=self.schedule.persistent,
         )

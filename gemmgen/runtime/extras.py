@@ -103,6 +103,9 @@ class Extra:
                 problems.append(f"{name} of {operand.dtype} can't be cast to {dtype} (same_kind): cast it by astype")
             elif operand is not None:
                 as_it_is = operand.dtype == dtype and library.is_aligned(operand)
+                if not as_it_is and not library.converts:
+                    problems.append(f"{name} has dtype {operand.dtype}, not {dtype}: pass {name}.astype(np.{dtype})")
+                    continue
                 found[name] = library.view(operand if as_it_is else library.copy(operand, dtype), dtype)
         if problems:
             raise SpecError(problems)

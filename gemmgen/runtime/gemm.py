@@ -14,14 +14,14 @@ import numpy.typing as npt
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
+from gemmgen.runtime.cuda_arrays import ALIGNMENT, UNALIGNED_PRESET
 from gemmgen.runtime.extras import Extra
 from gemmgen.runtime.gemm_lists import takes_lists
 from gemmgen.runtime.gemm_problems import addend_problems, as_they_are, factor_problems, result_types, target_problems
 from gemmgen.runtime.kernels import kernel_for
 from gemmgen.runtime.libraries import Dtype, Library
 from gemmgen.runtime.library_of import library_of
-from gemmgen.runtime.matmul import Operand, Product, calls_of, product_of, scalar_problems
+from gemmgen.runtime.matmul import Call, Operand, Product, calls_of, product_of, scalar_problems
 from gemmgen.runtime.operands import expect_operands
 from gemmgen.runtime.promotion import Types
 from gemmgen.schedule import Schedule
@@ -195,7 +195,8 @@ class _Request:
         if schedule is None and not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c)):
             schedule = UNALIGNED_PRESET
         products = first.c.shape[0] if spec.batched else 1
-        kernel = kernel_for(backend, where, spec, schedule, (first.a.shape[-2], product.n, product.k), products)
+        shape = first.a.shape[-2], product.n, product.k
+        kernel = kernel_for(backend, where, spec, schedule, shape, products, promise_of(library, spec.dtype, calls))
         elements, sums = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(types.sums)
         type_a, type_b = elements
         operands = self.extra.arrays(library, spec)
@@ -252,6 +253,12 @@ def _spec(
     (made_a, made_b), (a_dtype, b_dtype) = prologues, stored
     spec = replace(spec, prologue_a=made_a, prologue_b=made_b, a_dtype=a_dtype, b_dtype=b_dtype)
     return replace(spec, conj_a=conj[0], conj_b=conj[1])
+
+
+def promise_of(library: Library, dtype: DType, calls: Sequence[Call]) -> int:
+    """What all leading dimensions are multiples of: a vector, as kernels that copy boxes ask for, or one element."""
+    vector = max(ALIGNMENT // dtype.size, 1)
+    return vector if all(library.begins_lines(x, vector) for call in calls for x in (call.a, call.b, call.c)) else 1
 
 
 def stack_of(target: Operand, product: Product) -> Operand:

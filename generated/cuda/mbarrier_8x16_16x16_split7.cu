@@ -173,7 +173,6 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
     const int a_packed_k_by1 = local_index / 128;
     const int a_packed_row_by1 = local_index % 128;
 
-    kernels_release();
     extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[16][8][128]>(shared);
     __align__(16) float a_frag[2][8];
@@ -345,6 +344,7 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
         }
         mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 32 % 4]);
     }
+    kernels_release();
 
     // This part's share of C.
     #pragma unroll

@@ -101,6 +101,12 @@ __device__ __forceinline__ void mbarriers_ready()
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// Lets a map be on its way to where copies look for it.
+__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 // A number with 10 bits after the point; the others are cut off.
 __device__ __forceinline__ float head_in_tf32(float value)
 {
@@ -268,8 +274,8 @@ wgmma_3xtf32_128x128_s3_pack(int m, int n, int k, const float *__restrict__ a, i
 extern "C" __global__ void __launch_bounds__(384, 1)
 wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
                         const __grid_constant__ CUtensorMap a_packed_map,
-                        const __grid_constant__ CUtensorMap b_packed_map, float beta,
-                        float *__restrict__ c, int ldc)
+                        const __grid_constant__ CUtensorMap b_packed_map, float beta, float *c,
+                        int ldc)
 {
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -285,21 +291,24 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
     const int k_whole = (k + 31) / 32 * 32;
     const int local_index = local_row * 4 + local_col;
 
-    kernels_await();
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[3][2][128][32]>(shared);
     auto &b_shared = *reinterpret_cast<float(*)[3][2][128][32]>(shared + 98304);
     auto &tiles_full = *reinterpret_cast<unsigned long long(*)[3]>(shared + 196608);
-    if (local_index < 3) {
-        mbarrier_init(&tiles_full[local_index], 1);
-        mbarriers_ready();
-    }
     auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[3]>(shared + 196632);
-    if (local_index < 3) {
-        mbarrier_init(&tiles_empty[local_index], 8);
+    if (local_index == 0) {
+        fetch_map(&a_packed_map);
+        fetch_map(&b_packed_map);
+        #pragma unroll
+        for (int slot = 0; slot < 3; ++slot) {
+            mbarrier_init(&tiles_full[slot], 1);
+            mbarrier_init(&tiles_empty[slot], 8);
+        }
         mbarriers_ready();
     }
     __syncthreads();
+    kernels_await();
+    kernels_release();
     if (local_row < 64) {
         // Those that multiply, and store C.
         registers_more<232>();
@@ -462,10 +471,13 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     const cuuint64_t strides[1] = {lines > 1 ? between : (extents[0] * size + 15) / 16 * 16};
     const cuuint32_t box[2] = {box_length, box_lines};
     const cuuint32_t steps[2] = {1, 1};
+    // Of lines that begin anywhere, more than they hold would come along with each part of a box.
+    const CUtensorMapL2promotion fetched = strides[0] % 256 == 0 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+                                                                 : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
         map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, fetched,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

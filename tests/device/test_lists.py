@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -15,15 +15,17 @@ from gemmgen.ir.dtypes import C64
 from gemmgen.oracle import answer
 from gemmgen.runtime import gemm_lists
 from gemmgen.runtime.cuda_arrays import GpuMatrix
-from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.runtime.kernels import Kernel, kernel_for
 from gemmgen.runtime.lists import check_listed, each_matrix
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.spec import GemmSpec
-from tests.device.naive import DEVICES
+from tests.device.naive import DEVICES, needs_device
 from tests.support import sycl
 from tests.support.cuda import why_no_gpu
 from tests.support.problems import Matrix
+
+if TYPE_CHECKING:
+    from gemmgen.runtime.devices import DeviceInfo
 
 LISTED = GemmSpec(batched=True, listed=True)
 SIZE = (21, 18, 13)
@@ -137,6 +139,7 @@ def test_a_residual_for_each_product(rng: np.random.Generator) -> None:
         assert right.holds(result).all()
 
 
+@needs_device
 def test_opencl_has_no_addresses() -> None:
     with pytest.raises(ScheduleError, match=r"launch a kernel for each, as gemmgen\.gemm does"):
         gemmgen.compile(LISTED, "naive", backend="opencl")

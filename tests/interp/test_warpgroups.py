@@ -57,8 +57,18 @@ def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
         {"tile": (4, 32)},
         {"split": 3},
         {"group": (96, 4), "registers": (160, 32), "raster": 0},
+        {"tile": (2, 26), "c_width": 2},
     ],
-    ids=["two slots", "five slots", "a warp copies", "two turns", "two turns of two", "parts of K", "three warpgroups"],
+    ids=[
+        "two slots",
+        "five slots",
+        "a warp copies",
+        "two turns",
+        "two turns of two",
+        "parts of K",
+        "three warpgroups",
+        "half a box",
+    ],
 )
 def test_rings_and_roles(changes: dict[str, object], rng: np.random.Generator) -> None:
     check(SPEC, small(**changes), rng, SIZES[3:])

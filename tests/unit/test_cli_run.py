@@ -83,6 +83,24 @@ def test_the_bound() -> None:
     assert "FAILED" in str(Check.of(data, spec, wrong))
 
 
+def test_elements_without_an_answer_are_told_from_wrong_ones() -> None:
+    """Where a formula leaves its functions' domain, the verdict was an infinite error."""
+    one = np.array([[1.0, -1.0]], np.float32)
+    data = Matrices(np.ones((1, 1), np.float32), one, None)
+    spec = GemmSpec(epilogue=("expr: log(acc)",))
+    with np.errstate(invalid="ignore"):
+        check = Check.of(data, spec, np.log(one))
+    assert not check.passed and check.worst <= 1
+    said = (
+        "validation FAILED: 1 of 2 elements, the first at (0, 1), have no number for an answer, since expr: log(acc) "
+    )
+    assert str(check).startswith(said + "leaves where its functions have values: keep it there, as max(acc, 0.001)")
+    assert "give others" in str(Check.of(Matrices(np.full((1, 1), np.nan, np.float32), one, None), GemmSpec(), one))
+    # A NaN of ours, where there is an answer, is as far off as can be.
+    wrong = Check.of(data, GemmSpec(), np.array([[np.nan, -1]], np.float32))
+    assert not wrong.passed and not wrong.unknown and wrong.worst == np.inf
+
+
 def test_whole_numbers_allow_no_error() -> None:
     a, b = np.arange(6, dtype=np.int8).reshape(2, 3), np.arange(12, dtype=np.int8).reshape(3, 4)
     data, spec = Matrices(a, b, None), GemmSpec(dtype=I8)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, number
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.stmt import Alloc, Body, Copy, Let, Mma, Move, Multiply, Registers, Store
 from gemmgen.ir.warp_matrix import HIGH, LINES, WIDE, WarpAtom
 from gemmgen.passes.loops import loop
@@ -73,33 +73,21 @@ def _rounded(operand: Registers) -> Body:
 
 
 def multiply_in_terms(mma: Mma, atom: WarpAtom) -> Body:
-    """Three products of heads and rests, of a column of tiles at a time, so that instructions which follow each other
-    need not wait for each other's sums. They are summed from zero and then added to the accumulators, whose additions
-    are rounded, as those of matrix instructions are not: those drop bits, which shows where many are added.
+    """Three products of heads and rests, small ones first, of a column of tiles at a time, so that instructions which
+    follow each other need not wait for each other's sums.
     """
     terms_a, terms_b, acc = _Terms(mma.a), _Terms(mma.b), mma.acc
     rows, cols = acc.fragment.rows.values // HIGH, acc.fragment.cols.values // WIDE
-    part = Buffer("part", acc.buffer.dtype, Space.PRIVATE, Layout.packed(rows * HIGH, WIDE))
-
-    def each(statement: Callable[[Expr, Expr], Store]) -> Body:
-        both = tuple(statement(ELEMENT, Const(col)) for col in range(WIDE))
-        return loop(ELEMENT, rows * HIGH, both)
 
     def product(left: Registers, right: Registers) -> Body:
+        to = acc.at(ROW * HIGH, COL * WIDE)
         a, b = left.at(ROW * HIGH, Const(0)), right.at(Const(0), COL)
-        return loop(ROW, rows, (Multiply(part, (ROW * HIGH, Const(0)), left.buffer, a, right.buffer, b, atom),))
-
-    def add(row: Expr, col: Expr) -> Store:
-        to = acc.at(row, COL * WIDE + col)
-        return Store(acc.buffer, to, Bin("+", Load(acc.buffer, to), Load(part, (row, col))))
+        return loop(ROW, rows, (Multiply(acc.buffer, to, left.buffer, a, right.buffer, b, atom),))
 
     column = (
-        Alloc(part),
-        *each(lambda row, col: Store(part, (row, col), number(0, part.dtype))),
         *product(terms_a.rest, terms_b.head),
         *product(terms_a.head, terms_b.rest),
         *product(terms_a.head, terms_b.head),
-        *each(add),
     )
     return (*terms_a.made(), *terms_b.made(), *loop(COL, cols, column))
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, compare, number
+from gemmgen.ir.expr import Const, Expr, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import (
@@ -20,9 +20,7 @@ from gemmgen.ir.stmt import (
     Let,
     Pipe,
     PipeOp,
-    Registers,
     Stage,
-    Store,
     Tile,
     TileMma,
     Update,
@@ -30,8 +28,8 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
-from gemmgen.passes.loops import loop
 from gemmgen.passes.pack import build_pack
+from gemmgen.passes.parts import add_part, part_of
 from gemmgen.passes.plan import WIDTHS, Plan, update_comment
 from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, WAVE, WAVES, depending
 from gemmgen.passes.put_down import by_local_memory
@@ -53,15 +51,6 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     after = () if schedule.split == 1 else (build_total(plan),)
     between = tuple(Workspace(x.name, x.dtype, size, x.reach) for x, size in plan.workspaces())
     return Program((*before, plan.kernel(), *after), between)
-
-
-def added(to: Registers, part: Registers) -> Body:
-    """Adds up registers, each to its own."""
-    row, col = Var("i"), Var("j")
-    place = to.at(row, col)
-    add = Store(to.buffer, place, Bin("+", Load(to.buffer, place), Load(part.buffer, part.at(row, col))))
-    rows, cols = to.fragment.rows.values, to.fragment.cols.values
-    return (Comment("As float32, which is rounded."), *loop(row, rows, loop(col, cols, (add,))))
 
 
 class _Warpgroups(Plan):
@@ -149,25 +138,23 @@ class _Warpgroups(Plan):
         layout = Layout.packed(1, *self.schedule.block_tile, pad=SUM_PAD)
         return Buffer("sums", self.sums, Space.LOCAL, layout)
 
-    @property
-    def _part(self) -> Registers:
-        """What instructions add to: of elements in two terms the sums of a step, whose bits they cut no further."""
-        buffer = self.acc.buffer
-        return self.acc if self.atom.terms == 1 else replace(self.acc, buffer=replace(buffer, name="part"))
-
     def _product(self) -> Body:
         pipe, s, zero = self.pipe, self.schedule, number(0, self.sums)
-        parts = self._part != self.acc
-        fresh = (Alloc(self._part.buffer), Fill(self._part, zero)) if parts else ()
+        sums = self.acc
+        fresh: Body = ()
+        added: Body = ()
+        if self.atom.terms > 1:
+            sums, added = part_of(self.acc), add_part(self.acc)
+            fresh = (Alloc(sums.buffer), Fill(sums, zero))
         step = (
             PipeOp("acquire", pipe),
             self._stage("a"),
             self._stage("b"),
             PipeOp("commit", pipe),
             PipeOp("wait", pipe),
-            TileMma(self._part, self.tile("a"), self.tile("b"), self.atom),
+            TileMma(sums, self.tile("a"), self.tile("b"), self.atom),
             PipeOp("release", pipe),
-            *((*added(self.acc, self._part), Fill(self._part, zero)) if parts else ()),
+            *added,
         )
         return (
             Alloc(self.acc.buffer),

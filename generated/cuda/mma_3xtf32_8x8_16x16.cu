@@ -149,6 +149,14 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
             acc[i][j] = 0.0f;
         }
     }
+    float part[8][8];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            part[i][j] = 0.0f;
+        }
+    }
 
     // Along K; copies bring zeros for what lies past it.
     if (0 < k) {
@@ -298,31 +306,21 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
             }
             #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                float part[8][2];
                 #pragma unroll
-                for (int e = 0; e < 8; ++e) {
-                    part[e][0] = 0.0f;
-                    part[e][1] = 0.0f;
+                for (int i = 0; i < 4; ++i) {
+                    mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_rest[i * 2],
+                        a_rest[i * 2 + 1], b_frag[kk / 8 % 2][j]);
                 }
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    mma_m16n8k8(part[i * 2], part[i * 2 + 1], a_rest[i * 2], a_rest[i * 2 + 1],
+                    mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2],
+                        a_frag[kk / 8 % 2][i * 2], a_frag[kk / 8 % 2][i * 2 + 1], b_rest[j]);
+                }
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2],
+                        a_frag[kk / 8 % 2][i * 2], a_frag[kk / 8 % 2][i * 2 + 1],
                         b_frag[kk / 8 % 2][j]);
-                }
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    mma_m16n8k8(part[i * 2], part[i * 2 + 1], a_frag[kk / 8 % 2][i * 2],
-                        a_frag[kk / 8 % 2][i * 2 + 1], b_rest[j]);
-                }
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    mma_m16n8k8(part[i * 2], part[i * 2 + 1], a_frag[kk / 8 % 2][i * 2],
-                        a_frag[kk / 8 % 2][i * 2 + 1], b_frag[kk / 8 % 2][j]);
-                }
-                #pragma unroll
-                for (int e = 0; e < 8; ++e) {
-                    acc[e][j * 2] = acc[e][j * 2] + part[e][0];
-                    acc[e][j * 2 + 1] = acc[e][j * 2 + 1] + part[e][1];
                 }
             }
         }
@@ -365,31 +363,36 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
         }
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            float part[8][2];
             #pragma unroll
-            for (int e = 0; e < 8; ++e) {
-                part[e][0] = 0.0f;
-                part[e][1] = 0.0f;
+            for (int i = 0; i < 4; ++i) {
+                mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_rest[i * 2],
+                    a_rest[i * 2 + 1], b_frag[1][j]);
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                mma_m16n8k8(part[i * 2], part[i * 2 + 1], a_rest[i * 2], a_rest[i * 2 + 1],
-                    b_frag[1][j]);
+                mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_frag[1][i * 2],
+                    a_frag[1][i * 2 + 1], b_rest[j]);
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                mma_m16n8k8(part[i * 2], part[i * 2 + 1], a_frag[1][i * 2], a_frag[1][i * 2 + 1],
-                    b_rest[j]);
+                mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_frag[1][i * 2],
+                    a_frag[1][i * 2 + 1], b_frag[1][j]);
             }
+        }
+
+        // As float32, which is rounded.
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                mma_m16n8k8(part[i * 2], part[i * 2 + 1], a_frag[1][i * 2], a_frag[1][i * 2 + 1],
-                    b_frag[1][j]);
+            for (int j = 0; j < 8; ++j) {
+                acc[i][j] = acc[i][j] + part[i][j];
             }
+        }
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
             #pragma unroll
-            for (int e = 0; e < 8; ++e) {
-                acc[e][j * 2] = acc[e][j * 2] + part[e][0];
-                acc[e][j * 2 + 1] = acc[e][j * 2 + 1] + part[e][1];
+            for (int j = 0; j < 8; ++j) {
+                part[i][j] = 0.0f;
             }
         }
     }

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 DTYPES = (
-    "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, int8, int32, int64, complex64 or "
-    "complex128."
+    "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, float8_e4m3fn, "
+    "float8_e5m2, int8, int32, int64, complex64 or complex128."
+)
+METHODS_TEXT = (
+    "naive, slm, simd (by default), block_read, vector; of matrix instructions dpas, mma, mma_s8, mma_f8, mma_f64, "
+    "mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
+    "wgmma_3xtf32."
 )
 HOW, WHAT = "How to compute it", "What to compute"
 
@@ -95,7 +100,7 @@ class Request:
         how(
             "--method",
             metavar="METHOD",
-            text="naive, slm, simd, block_read, dpas, mma[_tf32], mma_3xtf32, wgmma[_tf32] or vector; simd by default.",
+            text=METHODS_TEXT,
             complete=complete_methods,
         ),
     ] = None

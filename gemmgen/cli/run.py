@@ -229,9 +229,10 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
     good = True
     if plan.validate:
         from gemmgen.cli.matrices import Check
-        from gemmgen.ir.warp_matrix import product_error
+        from gemmgen.ir.warp_matrix import cut_sums, product_error
 
-        check = Check.of(data, spec, result, product_error(schedule.atom, spec.dtype))
+        atom = schedule.atom, spec.dtype
+        check = Check.of(data, spec, result, product_error(*atom), cut_sums(*atom))
         say(f"  {check}\n")
         good = check.passed
     if output is not None and good:

@@ -100,7 +100,7 @@ def test_a_map_of_c_and_c_itself_where_it_is_addressed() -> None:
     (entry,) = emitted().entry_points
     assert [x.name for x in entry.arguments][-4:] == ["beta", "c_map", "c", "ldc"]
     c = entry.maps[-1]
-    assert (c.name, c.operand, c.box, c.pitch, c.swizzle) == ("c_map", "c", (16, 64), "ldc", 128)
+    assert (c.name, c.operand, c.box, c.pitch, c.swizzle) == ("c_map", "c", (16, 64), Var("ldc"), 128)
     (entry,) = emitted(WHOLE).entry_points
     assert [x.name for x in entry.arguments] == ["m", "n", "k", "a_map", "b_map", "c_map"]
 

@@ -146,7 +146,7 @@ def test_what_is_for_rows_is_taken_without_a_place_for_the_result(rng: np.random
     a, b = ([rng.integers(-3, 4, s).astype(np.float32) for _ in range(3)] for s in ((m, k), (k, n)))
     each = [rng.integers(-3, 4, (m, n)).astype(np.float32) for _ in range(3)]
     rows = np.arange(m, dtype=np.float32)
-    results = [
+    results: list[tuple[object, object]] = [
         (
             gemmgen.gemm(a, b, epilogue="residual", residual=each),
             [x @ y + z for x, y, z in zip(a, b, each, strict=True)],
@@ -156,7 +156,8 @@ def test_what_is_for_rows_is_taken_without_a_place_for_the_result(rng: np.random
         (gemmgen.gemm(a, b[0], prologue_a="a * a_scale", a_scale=rows), [x * rows[:, None] @ b[0] for x in a]),
     ]
     for made, expected in results:
-        assert isinstance(made, np.ndarray) and np.array_equal(made, expected)
+        assert isinstance(made, np.ndarray)
+        assert np.array_equal(made, np.asarray(expected))
     with pytest.raises(SpecError, match="2 of residual: pass as many of each"):
         gemmgen.gemm(a, b, epilogue="residual", residual=each[:2])
     assert np.asarray(gemmgen.gemm([], [])).shape == ()

@@ -90,8 +90,8 @@ def _is_packed(stage: Stage) -> bool:
 def whole_or_part(body: Body, whole: Expr) -> If:
     """A producer's half in two versions: for what lies inside the range, by vectors where lines begin on multiples of
     them, and for the rest, element by element. What single elements can't be copied by is told how many are inside;
-    where lines begin anywhere, those go through registers. What was packed lies in whole tiles, and is copied by vectors
-    in either.
+    where lines begin anywhere, those go through registers. What was packed lies in whole tiles, and is copied by
+    vectors in either.
     """
     stages = [s for s in walk(body) if isinstance(s, Stage) and not _is_packed(s)]
     alone = by_elements(body)

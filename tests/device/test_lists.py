@@ -172,7 +172,7 @@ def test_opencl_has_no_addresses() -> None:
 @pytest.mark.skipif(why_no_gpu() is not None, reason=str(why_no_gpu()))
 @pytest.mark.parametrize("name", ["naive", "smem_8x8_double", "async_8x8_16x16"])
 def test_lists_on_a_gpu(name: str, rng: np.random.Generator) -> None:
-    """By compiled kernels, their twins among them, and by gemm; not run yet."""
+    """By compiled kernels, their twins among them, and by gemm."""
     import cupy
 
     a, b, c = (drawn(rng, rows, cols) for rows, cols in ((64, 48), (48, 128), (64, 128)))

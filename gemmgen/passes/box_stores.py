@@ -39,12 +39,7 @@ PART_BYTES = 16
 
 
 def update_by_boxes(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
-    """All of it.
-
-    Args:
-        row, col: where a work-item's part of C begins.
-        promises: what is known of C's columns.
-    """
+    """All of it; `row` and `col` are where a work-item's part of C begins, `promises` what is known of C's columns."""
     finished = (*_scaled(update), *_with_old(update, row, col), *_stepped(update, row, col))
     return (*finished, *_stored(update, row, col, promises))
 

@@ -33,19 +33,8 @@ OTHERS = 24
 SUM_PAD = 8
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
-    {
-        "tile",
-        "group",
-        "k_step",
-        "stages",
-        "raster",
-        "split",
-        "c_width",
-        "c_stages",
-        "producers",
-        "registers",
-        "persistent",
-    }
+    {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
+    | {"persistent"}
 )
 
 
@@ -86,13 +75,12 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
 
 def without_roles(s: Schedule) -> Iterator[str]:
     """What only roles have, in a schedule that has none."""
-    given_ones = (
+    for key, given in (
         ("producers", s.producers),
         ("registers", s.registers != (0, 0)),
         ("persistent", s.persistent),
         ("c_stages", s.c_stages),
-    )
-    for key, given in given_ones:
+    ):
         if given:
             yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
 
@@ -205,8 +193,7 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     boxes = s.tile[0] // 2 * cols * spec.result.size // LINE_BYTES
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
     sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] and not s.c_stages else 0
-    tiles += slots
-    used = (tiles + sums if s.persistent else max(tiles, sums)) + 16 * s.stages
+    used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 16 * s.stages
     if used > target.local_bytes:
         fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
         if s.c_stages > 1:

@@ -108,6 +108,7 @@ def test_what_is_no_matrix_is_named(listed: SyclKernel, rng: np.random.Generator
         listed([a[0], None], b[0])
 
 
+@sycl.needs_device
 def test_matrices_that_have_to_be_copied(rng: np.random.Generator) -> None:
     """Complex numbers that stand on half of their size, which SYCL does not take as they are."""
     kernel = gemmgen.compile(replace(LISTED, dtype=C64), "naive", backend="sycl")

@@ -3,7 +3,8 @@
 #
 #     benchmarks/gpu.sh FOLDER PART...        parts: tests wgmma matrices fp32 choose repeats sanitizer
 #
-# TOOLS, NAMES and SECONDS_EACH narrow down what the sanitizer does. Each part is bounded, so that a kernel that hangs costs no more than its part. CuPy, torch and pytest-xdist are needed.
+# Each part is bounded, so that a kernel that hangs costs no more than its part. CuPy, torch and pytest-xdist are needed.
+# TOOLS, NAMES (of presets) and SECONDS_EACH narrow down what the sanitizer does.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD PYTHONUNBUFFERED=1

@@ -75,7 +75,8 @@ def computes(spec: GemmSpec) -> str:
 def _formulas(spec: GemmSpec) -> Notes:
     """Those of prologues and of the epilogue, and the arrays that they take."""
     lines = [line for f in spec.functions for line in wrap(f"{f.name}: {f.formula}", WIDTH, subsequent_indent="    ")]
-    made = [f"{x.upper()}: {f.formula}" for x in "ab" if (f := spec.prologue(x)) is not None]
+    read = "ab" if spec.alpha != 0 else ""
+    made = [f"{x.upper()}: {f.formula}" for x in read if (f := spec.prologue(x)) is not None]
     arrays = ((name, OPERANDS[name]) for name in spec.operands)
     step = "; the next product's stride_r elements on, or 0" if spec.batched else ""
     each = [

@@ -128,6 +128,11 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
 
         return as_int(map_expr(node, rewrite))
 
+    def differs(loop: For) -> bool:
+        """Whether loops inside it that wait for phases may be longer for some groups than for others."""
+        inner = (s for s in walk(loop.body) if isinstance(s, For) and any(isinstance(x, Mbarrier) for x in s.body))
+        return any(value(s.start) is None or value(s.stop) is None for s in inner)
+
     lengths: list[int] = []
     for stmt in _ways(kernel.body):
         if isinstance(stmt, Let) and (number := value(stmt.value)) is not None:
@@ -136,4 +141,5 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
             start, stop = value(stmt.start), value(stmt.stop)
             if start is not None and stop is not None:
                 lengths.append(max(0, stop - start))
+            lengths += [group] if differs(stmt) else []
     return tuple(lengths)

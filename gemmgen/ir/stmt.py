@@ -41,6 +41,7 @@ class Pipe:
         through_registers: whether the producer loads the next slot into registers before the consumer's
             work and stores it after, to hide the loads' latency.
         roles: of `sync` by roles, who has which.
+        before: of `sync` by mbarriers, how many batches were handed over before a loop; None where it is the first.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Pipe:
     across: bool = False
     batch: int = 1
     roles: Roles | None = None
+    before: Var | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,8 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.stagger, "neighbouring lanes in different rows"
     how = "are added to C as they come" if s.atomic else "a second kernel adds up"
     yield s.split > 1, f"K in {s.split} parts that {how}"
+    piece = f"{words.group}s with whole blocks of C and equal pieces of the rest"
+    yield s.stream, f"{s.stream} {piece}, whose sums a second kernel adds up"
     yield s.raster, f"{words.group}s in bands of {s.raster} rows"
     yield s.c_width > 1, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
     yield s.snake, "every other row of the arithmetic backwards"

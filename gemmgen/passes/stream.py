@@ -8,9 +8,16 @@ summed of parts another kernel adds up, always in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, as_int, ceil_div, compare, div, minimum, select
 from gemmgen.ir.stmt import Body, Let
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+
+#: Work-items of a group that adds up a row of a block.
+MOST_ITEMS = 1024
 
 #: Blocks of C in all, and the one at hand; batches of K of each.
 BLOCKS, BLOCK, BATCHES = Var("blocks"), Var("block"), Var("batches")
@@ -78,3 +85,18 @@ def segments(groups: int, number: Expr) -> Body:
         Let(BEFORE, select(is_own, SEGMENT * BATCHES, OWN * BATCHES + of_block + BEGIN - FIRST)),
         Let(SHARE, GROUP * 2 + select(compare("<", 0, BEGIN), Const(0), Const(1))),
     )
+
+
+def stream_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """What is wrong with a schedule that deals blocks out evenly, each with a remedy."""
+    if not s.mbarrier:
+        yield f"stream = {s.stream} goes on with a ring that mbarriers hand over, but mbarrier = 0: use 4, say"
+    for key, given, plain in (("split", s.split, 1), ("slices", s.slices, 1)):
+        if given > 1:
+            yield f"stream = {s.stream} deals out K already, but {key} = {given}: use {key} {plain}"
+    if s.by_warps:
+        yield f"stream = {s.stream} is for atom fma, not {s.atom}: use 0"
+    if spec.batched:
+        yield f"stream = {s.stream} deals out one product, not a batch: use 0"
+    if s.block_tile[1] > MOST_ITEMS:
+        yield f"a block's {s.block_tile[1]} columns > {MOST_ITEMS}, which are added up by a group: use a smaller tile"

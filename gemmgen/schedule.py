@@ -113,7 +113,9 @@ class Schedule:
             keep what the compiler gave them.
         persistent: whether there are no more groups than a device runs at once, each of which computes one block of C
             after the other, so that the first tiles of the next are on their way while C is stored.
-        c_width: elements of C that one store writes, where they are inside.
+        c_width: elements of C that one store writes, where they are inside and work-items store them.
+        c_stages: slots of local memory from which C is stored by boxes, a warp's lines at a time, where warpgroups
+            multiply; 0 where work-items store it.
         vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
             CPU; 1 where it computes single elements.
         sweep: tiles (rows, columns) that a work-item with vectors computes at most, one after the other: the caches
@@ -149,6 +151,7 @@ class Schedule:
     atom: Atom = "fma"
     large_registers: bool = False
     c_width: int = 1
+    c_stages: int = 0
     vector: int = 1
     sweep: tuple[int, int] = (1, 1)
     even: tuple[int, int] = (1, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer, Space
@@ -12,7 +12,7 @@ from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.stmt import Move
-from gemmgen.ir.visit import evaluate, walk
+from gemmgen.ir.visit import addressed, evaluate, walk
 from gemmgen.spec import GemmSpec
 
 ArgumentKind = Literal["buffer", "image", "int", "scalar", "map"]
@@ -142,7 +142,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
     """The launch side of a kernel."""
     return EntryPoint(
         kernel.name,
-        tuple(map(_argument, kernel.passed)),
+        tuple(map(_argument, passed(kernel))),
         kernel.group,
         kernel.grid,
         local_bytes,
@@ -153,6 +153,24 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
         tensor_maps(kernel),
         kernel.persistent,
     )
+
+
+def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
+    """The arguments of a kernel's function: of a matrix in boxes a map, which its leading dimension is a part of; and
+    behind that the matrix without boxes, where it is read or written by elements as well.
+    """
+    boxed = {p.name: p for p in kernel.matrices if p.box is not None}
+    alone = {p.name for p in kernel.matrices} - boxed.keys() | addressed(kernel)
+    strides = {p.name: set(p.layout.strides) for p in kernel.matrices}
+    in_maps = {s for name in boxed for s in strides[name]}
+    used = {s for name in alone for s in strides[name]}
+    out: list[Buffer | Var] = []
+    for p in kernel.given:
+        if isinstance(p, Buffer) or p not in in_maps - used:
+            out.append(p)
+        if p.name in boxed.keys() & alone:
+            out.append(replace(boxed[p.name], box=None))
+    return tuple(out)
 
 
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:

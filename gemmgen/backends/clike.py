@@ -18,7 +18,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Load, Var, as_int, compare, convert, number
 from gemmgen.ir.kernel import Kernel, Workspace
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting, MultiplyGroup, RegisterShare
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting, RoleStep
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
@@ -107,9 +107,9 @@ class CLike(Expressions, ABC):
     def barrier(self) -> str:
         """The statement at which a group meets."""
 
-    def role_barrier(self, items: int) -> str:
-        """The statement at which those of a role meet, where the language has roles."""
-        raise LoweringError(f"{self.name} has no barriers of {items} work-items")
+    def role_barrier(self, barrier: Barrier) -> str:
+        """The statement at which those of a role or of a sub-group meet, where the language has roles."""
+        raise LoweringError(f"{self.name} has no barriers of {barrier.role_items or 'sub-group'} work-items")
 
     def unroll(self, loop: For) -> str:
         """The pragma before a loop that the compiler shall unroll, or several rounds of which it shall do at once."""
@@ -143,7 +143,7 @@ class CLike(Expressions, ABC):
         """The statement that begins a copy of a box, where the language has it."""
         raise LoweringError(f"{self.name} has no boxes of {stmt.src.name} to copy")
 
-    def role(self, step: MultiplyGroup | RegisterShare) -> list[str]:
+    def role(self, step: RoleStep) -> list[str]:
         """Statements that only roles have, where the language has them."""
         raise LoweringError(f"{self.name} has no roles for {type(step).__name__}")
 
@@ -270,7 +270,7 @@ class CLike(Expressions, ABC):
                 yield self.multiply(stmt)
             case BoxCopy():
                 yield self.box_copy(stmt)
-            case Barrier() | AsyncGroup() | Mbarrier() | MultiplyGroup() | RegisterShare() | Handover():
+            case _ if isinstance(stmt, Meeting):
                 yield from self._meeting(stmt)
             case Point() | Advance():
                 yield self._placed(stmt)
@@ -309,16 +309,16 @@ class CLike(Expressions, ABC):
 
     def _meeting(self, stmt: Meeting) -> list[str]:
         match stmt:
-            case Barrier(_, items):
-                return [self.role_barrier(items) if items else self.barrier()]
+            case Barrier():
+                return [self.role_barrier(stmt) if stmt.role_items or stmt.of_sub_group else self.barrier()]
             case AsyncGroup():
                 return [self.async_group(stmt)]
             case Mbarrier():
                 return self.mbarrier(stmt)
-            case MultiplyGroup() | RegisterShare():
-                return self.role(stmt)
             case Handover():
                 return [self.handover(stmt)]
+            case _:
+                return self.role(stmt)
 
     def _placed(self, stmt: Point | Advance) -> str:
         """Where a pointer is from here on."""

@@ -10,6 +10,7 @@ from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.cuda_launcher import awaited, grid, launcher
 from gemmgen.backends.cuda_matrix import MATRIX_CALLS, WORD, functions, load, multiply
 from gemmgen.backends.cuda_shared import declare_shared, dynamic_bytes, init_mbarriers
+from gemmgen.backends.cuda_stores import put, puts, store_box, store_functions, store_group
 from gemmgen.backends.cuda_warpgroups import box_copy, point, role, warpgroup_functions
 from gemmgen.backends.cuda_warpgroups import multiply as multiply_by_warpgroup
 from gemmgen.backends.expressions import POSTFIX
@@ -20,11 +21,11 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Var, as_int
-from gemmgen.ir.meetings import AsyncGroup, Handover, Mbarrier, MultiplyGroup, RegisterShare
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, RegisterShare, RoleStep, StoreGroup
 from gemmgen.ir.stmt import Advance, BoxCopy, Move, Multiply, Point, Stmt
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
-from gemmgen.source import map_name
+from gemmgen.source import map_name, passed
 
 WARP = 32
 #: CUDA's dimensions by number, 0 the fastest.
@@ -69,7 +70,7 @@ class Cuda(CLike):
         # Registers are handed over only where the compiler knows how many there are for one block.
         one = ", 1" if any(isinstance(s, RegisterShare) for s in walk(self.kernel.body)) else ""
         bounds = f'extern "C" __global__ void __launch_bounds__({rows * cols}{one})'
-        return [bounds, *wrapped(f"{self.kernel.name}(", [self._passed(p) for p in self.kernel.passed])]
+        return [bounds, *wrapped(f"{self.kernel.name}(", [self._passed(p) for p in passed(self.kernel)])]
 
     def _passed(self, param: Buffer | Var) -> str:
         """A parameter of the kernel; the launcher's are all that its caller gives."""
@@ -99,11 +100,12 @@ class Cuda(CLike):
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
         matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)
         matrices += warpgroup_functions(self.kernel.body, INTRINSICS)
+        matrices += store_functions(self.kernel.body, self.types, INTRINSICS)
         return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
 
     def _copies(self) -> list[str]:
         """Functions for moves of several elements, by the types and the numbers that occur."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.matrices is None]
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.matrices is None and not puts(s)]
         found = {_Copy.of(m) for m in moves if m.width > 1 or m.atom.is_async or m.atom.adds}
         # A copy that converts has one that doesn't inside.
         found |= {replace(copy, section="copy", to=t, source=t) for copy in found for t in copy.kept()}
@@ -194,8 +196,8 @@ class Cuda(CLike):
     def barrier(self) -> str:
         return "__syncthreads();"
 
-    def role_barrier(self, items: int) -> str:
-        return f"role_barrier<{items}>();"
+    def role_barrier(self, barrier: Barrier) -> str:
+        return "__syncwarp();" if barrier.of_sub_group else f"role_barrier<{barrier.role_items}>();"
 
     def multiply(self, stmt: Multiply) -> str:
         if isinstance(stmt.atom, WarpgroupAtom):
@@ -203,10 +205,10 @@ class Cuda(CLike):
         return multiply(stmt, self)
 
     def box_copy(self, stmt: BoxCopy) -> str:
-        return box_copy(stmt, self)
+        return store_box(stmt, self) if stmt.tells is None else box_copy(stmt, stmt.tells, self)
 
-    def role(self, step: MultiplyGroup | RegisterShare) -> list[str]:
-        return role(step)
+    def role(self, step: RoleStep) -> list[str]:
+        return [store_group(step)] if isinstance(step, StoreGroup) else role(step)
 
     def _placed(self, stmt: Point | Advance) -> str:
         if isinstance(stmt, Point) and stmt.view.layout.swizzle:
@@ -214,6 +216,8 @@ class Cuda(CLike):
         return super()._placed(stmt)
 
     def wide_move(self, move: Move) -> str:
+        if puts(move):
+            return put(move, self)
         if move.atom.matrices is not None:
             return load(move, self)
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)

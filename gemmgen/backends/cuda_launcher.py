@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.files import sections
 from gemmgen.backends.lines import fold_line, wrapped
+from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.visit import walk
-from gemmgen.source import TensorMap, map_name, tensor_maps
+from gemmgen.source import TensorMap, map_name, passed, tensor_maps
 
 #: Where the functions stand that launchers call.
 HOST = "cuda/host.cu"
@@ -71,8 +72,8 @@ def _launching(printer: CLike, file: CLike, last: bool) -> list[str]:
     """The statements that launch a kernel, and end the function with what came of it."""
     kernel = printer.kernel
     rows, cols = kernel.group
-    boxed = {p.name: map_name(p) for p in kernel.matrices if p.box is not None}
-    arguments = f"        {', '.join(boxed.get(p.name, p.name) for p in kernel.passed)}"
+    names = (map_name(p) if isinstance(p, Buffer) and p.box is not None else p.name for p in passed(kernel))
+    arguments = f"        {', '.join(names)}"
     taken = "return" if last else "const cudaError_t launched ="
     if awaited(kernel):
         launch = [*_early(printer), f"    {taken} cudaLaunchKernelEx(&config, {kernel.name},", f"{arguments});"]
@@ -131,7 +132,7 @@ def _made(tensor_map: TensorMap, printer: CLike, file: CLike) -> list[str]:
     name, dtype, (high, wide) = tensor_map.name, tensor_map.dtype, tensor_map.box
     call = f"make_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{dtype.name.upper()}, {dtype.size}, {tensor_map.operand}, "
     call += f"{lines}, {length}, {tensor_map.pitch}, {high}, {wide})"
-    read = file.reads_operands()
+    read = None if tensor_map.operand == "c" else file.reads_operands()
     return [
         f"    CUtensorMap {name} = {{}};",
         *fold_line(f"    const cudaError_t {name}_made = {f'{read} ? {call} : cudaSuccess' if read else call};"),

@@ -11,7 +11,7 @@ from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import as_int
-from gemmgen.ir.meetings import Barrier, MultiplyGroup, RegisterShare
+from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup, RegisterShare
 from gemmgen.ir.stmt import Body, BoxCopy, Multiply, Point
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import TURNED_BYTES, WarpgroupAtom
@@ -23,11 +23,11 @@ UNIT = 16
 WIDTH = 88
 
 
-def box_copy(stmt: BoxCopy, printer: CLike) -> str:
+def box_copy(stmt: BoxCopy, tells: Mbarrier, printer: CLike) -> str:
     """The statement that begins a copy; PTX counts from the fast axis."""
     to = printer.address(stmt.dst, stmt.dst_index)
     slow, fast = map(printer.expr, stmt.src_index)
-    barrier = f"&{stmt.tells.name}[{printer.expr(stmt.tells.index)}]"
+    barrier = f"&{tells.name}[{printer.expr(tells.index)}]"
     return f"copy_box({to}, &{map_name(stmt.src)}, {fast}, {slow}, {barrier});"
 
 
@@ -96,7 +96,7 @@ def warpgroup_functions(body: Body, source: str) -> list[str]:
 def _plain(body: Body) -> Iterator[str]:
     for stmt in walk(body):
         match stmt:
-            case BoxCopy():
+            case BoxCopy(tells=Mbarrier()):
                 yield "copy_box"
             case Point(view) if view.layout.swizzle:
                 yield "matrix_tile"

@@ -77,12 +77,23 @@ def _formulas(spec: GemmSpec) -> Notes:
     lines = [line for f in spec.functions for line in wrap(f"{f.name}: {f.formula}", WIDTH, subsequent_indent="    ")]
     made = [f"{x.upper()}: {f.formula}" for x in "ab" if (f := spec.prologue(x)) is not None]
     arrays = ((name, OPERANDS[name]) for name in spec.operands)
-    taken = [
-        f"{name}: an element for {operand.each}" + (", stored as C is" if operand.letter else "")
+    step = "; the next product's stride_r elements on, or 0" if spec.batched else ""
+    each = [
+        f"{name}: an element for {operand.each}" + (", stored as C is" + step if operand.letter else "")
         for name, operand in arrays
     ]
+    taken = [line for text in (*_lists(spec), *each) for line in wrap(text, WIDTH, subsequent_indent="    ")]
     before = [line for text in made for line in wrap(text, WIDTH, subsequent_indent="    ")]
     return [("Prologue", before), ("Epilogue", lines), ("Takes", taken)]
+
+
+def _lists(spec: GemmSpec) -> list[str]:
+    """What arrays of addresses hold."""
+    names = "abc" if spec.alpha != 0 else "c"
+    each = " and ".join(filter(None, [", ".join(names[:-1].upper()), "C"]))
+    listed = ", ".join(f"{name}_list" for name in names)
+    text = f"{listed}: batch_count addresses, of each product's {each}; a C is no other product's A, B or C"
+    return [text] if spec.listed else []
 
 
 def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> Notes:
@@ -90,7 +101,8 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     unread = [("Unread", _unread(spec, schedule))]
     if spec.alpha == 0:
         alone = f"an element of C per {words.work_item}: A, B and the schedule have no part in it"
-        return [("Schedule", [alone]), ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)), *unread]
+        sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
+        return [("Schedule", [alone]), sizes, *_formulas(spec), *unread]
     (rows, cols), (high, wide) = schedule.tile, schedule.group
     block_rows, block_cols = schedule.block_tile
     text = (
@@ -171,7 +183,9 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     piece = f"{words.group}s with whole blocks of C and equal pieces of the rest"
     yield s.stream, f"{s.stream} {piece}, whose sums a second kernel adds up"
     yield s.raster, f"{words.group}s in bands of {s.raster} rows"
-    yield s.c_width > 1, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
+    slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
+    yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"
+    yield s.c_width > 1 and not s.c_stages, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
     yield s.snake, "every other row of the arithmetic backwards"
 
 

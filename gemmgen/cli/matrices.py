@@ -73,14 +73,14 @@ def load_or_random(
     spec = specs[0]
     a = attempt(problems, _load, "a", a_file, spec, check)
     b = attempt(problems, _load, "b", b_file, spec, check)
-    asked = _asked(sizes, problems)
-    m = _agree("M", problems, {"-M": asked.m, "the rows of --a": a.shape[-2] if a is not None else None})
-    n = _agree("N", problems, {"-N": asked.n, "the columns of --b": b.shape[-1] if b is not None else None})
+    known = asked(sizes, problems)
+    m = _agree("M", problems, {"-M": known.m, "the rows of --a": a.shape[-2] if a is not None else None})
+    n = _agree("N", problems, {"-N": known.n, "the columns of --b": b.shape[-1] if b is not None else None})
     k = _agree(
         "K",
         problems,
         {
-            "-K": asked.k,
+            "-K": known.k,
             "the columns of --a": a.shape[-1] if a is not None else None,
             "the rows of --b": b.shape[-2] if b is not None else None,
         },
@@ -105,7 +105,7 @@ def load_or_random(
     return Matrices(a, b, c, drawn)
 
 
-def _asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
+def asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
     """The sizes that are given, as a spec's."""
     problems += [
         f"-{axis} 0 leaves nothing to time: give 1 or more (gemmgen.gemm and compiled kernels do take 0)"

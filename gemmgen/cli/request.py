@@ -209,6 +209,8 @@ class Request:
         spec = attempt(problems, self._spec, base)
         schedule = self._for_target(spec) or attempt(problems, self._schedule, base)
         target = attempt(problems, self.chosen_target, backend, spec, schedule)
+        if spec is None and schedule is not None and target is not None:
+            problems += self._refusals(base, schedule, backend, target)
         if problems or spec is None or schedule is None or target is None:
             raise UserError(problems)
         return spec, schedule, target
@@ -254,6 +256,18 @@ class Request:
             base.schedule if base else None,
             self.name,
         )
+
+    def _refusals(self, base: Document | None, schedule: Schedule, backend: str, target: Target) -> tuple[str, ...]:
+        """What is wrong with a schedule for a product of these types, whatever else is wrong with the product."""
+        from gemmgen import driver
+        from gemmgen.backends import BACKENDS
+        from gemmgen.options import build_spec
+
+        known, start = (self.dtype, self.c_dtype, self.layout), base.spec if base else None
+        stand_in = attempt([], build_spec, None, None, None, known[0], known[2], c_dtype=known[1], base=start)
+        if stand_in is None or backend not in BACKENDS or target.name not in BACKENDS[backend].targets:
+            return ()
+        return driver.refusals(stand_in, schedule, backend, None if self.target is None else target)
 
     def _for_target(self, spec: GemmSpec | None) -> Schedule | None:
         """Where nothing is said but the target: what a cost model chooses, of GPUs for given sizes, or else what is

@@ -56,14 +56,6 @@ class Kernel:
         return tuple(p for p in self.params if p.name not in listed)
 
     @property
-    def passed(self) -> tuple[Buffer | Var, ...]:
-        """The arguments of the function: of a matrix in boxes a map, which its leading dimension is a part of."""
-        strides = {p.name: set(p.layout.strides) for p in self.matrices}
-        in_maps = {s for p in self.matrices if p.box is not None for s in strides[p.name]}
-        used = {s for p in self.matrices if p.box is None for s in strides[p.name]}
-        return tuple(p for p in self.given if isinstance(p, Buffer) or p not in in_maps - used)
-
-    @property
     def launch_params(self) -> tuple[Buffer | Var, ...]:
         """What its launch depends on: the arguments, and how many layers there are."""
         return self.params if self.layers is None else (*self.params, self.layers)

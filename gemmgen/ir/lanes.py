@@ -116,6 +116,12 @@ class Lanes:
         self.role: Active | None = None
         self.load(0, 0)
 
+    @property
+    def grid_items(self) -> int:
+        """Work-items of all groups."""
+        layers, rows, cols = self.grid
+        return layers * rows * cols * self.group_size
+
     def on_load(self, action: Callable[[], None]) -> None:
         """Have `action` run whenever other groups take their turn."""
         self._on_load.append(action)

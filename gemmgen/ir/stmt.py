@@ -207,6 +207,8 @@ class Update:
         atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
             beta to whoever ran before.
         first: the first column that is the work-item's to write, where the tile begins before it; None for all.
+        via: the slots of local memory, [slot][line][element], from which boxes of c are stored; None where work-items
+            store. The instruction then only reads c, and what is stored is worked out in the accumulators.
     """
 
     dst: Tile
@@ -217,6 +219,7 @@ class Update:
     width: int = 1
     steps: tuple[Step, ...] = ()
     first: Expr | None = None
+    via: Buffer | None = None
 
 
 # --- on instructions ------------------------------------------------------------------------------
@@ -279,15 +282,16 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class BoxCopy:
-    """Begins the copy of a box of a matrix (`Buffer.box`) to lines of local memory, by one work-item. Elements outside
-    the matrix become zero. Both indexes name the first element; `tells` is the mbarrier that counts the bytes.
+    """Begins the copy of a box of a matrix (`Buffer.box`) to lines of local memory, or from there, by one work-item.
+    Elements outside the matrix become zero, or are not stored. Both indexes name the first element; `tells` is the
+    mbarrier that counts the bytes which come, None where they go, which `StoreGroup` waits for.
     """
 
     dst: Buffer
     dst_index: tuple[Expr, ...]
     src: Buffer
     src_index: tuple[Expr, ...]
-    tells: Mbarrier
+    tells: Mbarrier | None = None
 
 
 def in_bytes(move: Move) -> tuple[Expr, ...]:

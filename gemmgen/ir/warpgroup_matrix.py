@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gemmgen.ir.atoms import Fragment, Spread
+from gemmgen.errors import LoweringError
+from gemmgen.ir.atoms import CopyAtom, Fragment, Matrices, Spread
 from gemmgen.ir.dtypes import BF16, F16, F32, DType, accumulator
 from gemmgen.ir.expr import Var
 
@@ -25,6 +26,8 @@ LINES = 8
 WIDE, MOST_COLS = 8, 256
 #: Bytes of elements whose tiles may have K as their slow axis.
 TURNED_BYTES = 2
+#: Rows of the sums that a warp has, and puts down as the lines of a box.
+BOX_ROWS = 16
 NEEDS = frozenset({"wgmma"})
 _PTX = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#"
 
@@ -103,3 +106,29 @@ WARPGROUP_ATOMS: tuple[WarpgroupAtom, ...] = (
 def warpgroup_atom(name: str, dtype: DType) -> WarpgroupAtom | None:
     """The instruction that a schedule's atom means for a type, in its narrowest form; None if there is none."""
     return next((atom for atom in WARPGROUP_ATOMS if (atom.name, atom.dtype) == (name, dtype)), None)
+
+
+_STORES = frozenset({"tensor_maps"})
+#: Four matrices of 8 x 16 bytes from a warp's registers to local memory (PTX ISA, "Warp-level matrix store instruction:
+#: stmatrix"), in the order in which sums lie: two bands of eight rows, then those of the next eight columns. Lane
+#: 8 q + i says where line i of matrix q begins.
+PUT_MATRICES = CopyAtom(
+    "stmatrix", (0, 1), (0, 0), (8,), "inside", _STORES, aligned=True, bytes=(16,), matrices=Matrices(False, True)
+)
+#: A work-item's own pair, of elements that no such matrix has.
+PUT_PAIR = CopyAtom("swizzled", (0, 1), (0, 0), (2,), "inside", _STORES, aligned=True, bytes=(8,))
+
+
+def put_atom(dtype: DType) -> tuple[CopyAtom, int]:
+    """What puts sums down as elements of a type in lines that swizzle, and how many of a lane's at a time.
+
+    Raises: LoweringError where nothing does.
+    """
+    for atom, width in ((PUT_MATRICES, 8), (PUT_PAIR, 2)):
+        if dtype.size == atom.bytes[0] // width:
+            return atom, width
+    raise LoweringError(f"nothing puts down {dtype}")
+
+
+#: Bytes of elements that can be put down so.
+PUT_BYTES = (2, 4)

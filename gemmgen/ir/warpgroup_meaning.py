@@ -17,7 +17,7 @@ from gemmgen.ir.flights import Flight
 from gemmgen.ir.lanes import Active, Ints, Lanes, Site, Value, agreed
 from gemmgen.ir.mbarrier_meaning import Group
 from gemmgen.ir.meeting_checks import box_bytes
-from gemmgen.ir.meetings import MultiplyGroup
+from gemmgen.ir.meetings import Mbarrier, MultiplyGroup
 from gemmgen.ir.memory import Memory, PrivateMemory, ViewMemory
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.stmt import BoxCopy, Multiply
@@ -217,7 +217,13 @@ def _put(sums: _Sums, values: Numbers) -> None:
 
 
 def box_step(
-    stmt: BoxCopy, src: tuple[Memory, Index], dst: tuple[Memory, Index], barrier: IndexCode, group: Group, site: Site
+    stmt: BoxCopy,
+    tells: Mbarrier,
+    src: tuple[Memory, Index],
+    dst: tuple[Memory, Index],
+    barrier: IndexCode,
+    group: Group,
+    site: Site,
 ) -> Callable[[Active], None]:
     """What a box copy begins, one work-item of each group."""
     (matrix, src_index), (tile, dst_index) = src, dst
@@ -226,7 +232,7 @@ def box_step(
     rows, cols = stmt.src.box or (0, 0)
     line = as_int(stmt.dst.layout.strides[-2]) or 0
     offsets = (np.arange(rows)[:, None] * line + np.arange(cols)).reshape(-1) * tile.item
-    phases = group.barriers(stmt.tells.name)
+    phases = group.barriers(tells.name)
 
     def fault(detail: str) -> NoReturn:
         raise KernelFault("pipe", site.text, detail)

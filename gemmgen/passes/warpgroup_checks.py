@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import (
     LANES,
     LINE_BYTES,
     MOST_COLS,
+    PUT_BYTES,
     TURNED_BYTES,
     WARPGROUP_ATOMS,
     WIDE,
@@ -32,7 +33,8 @@ OTHERS = 24
 SUM_PAD = 8
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
-    {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "producers", "registers", "persistent"}
+    {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
+    | {"persistent"}
 )
 
 
@@ -73,8 +75,12 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
 
 def without_roles(s: Schedule) -> Iterator[str]:
     """What only roles have, in a schedule that has none."""
-    given_ones = (("producers", s.producers), ("registers", s.registers != (0, 0)), ("persistent", s.persistent))
-    for key, given in given_ones:
+    for key, given in (
+        ("producers", s.producers),
+        ("registers", s.registers != (0, 0)),
+        ("persistent", s.persistent),
+        ("c_stages", s.c_stages),
+    ):
         if given:
             yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
 
@@ -103,7 +109,32 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield f"persistent, but split = {s.split} makes groups of parts of K: leave one of the two out"
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
-    yield from _stores(spec, s)
+    yield from _boxes(spec, s) if s.c_stages else _stores(spec, s)
+
+
+def _boxes(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """C by boxes, as tensor maps have it."""
+    size, (_, cols) = spec.result.size, s.block_tile
+    instead = "use c_stages 0, by which work-items store it"
+    if spec.c_order == "col":
+        yield f"c_stages = {s.c_stages} stores boxes of C's rows, but C is column-major: {instead}, with c_width 1"
+    if s.split > 1:
+        yield f"c_stages = {s.c_stages} stores boxes of C, but split = {s.split} leaves sums of its parts: {instead}"
+    if size not in PUT_BYTES:
+        yield f"c_stages = {s.c_stages} stores elements of {_either(PUT_BYTES)} bytes, not {spec.result}: {instead}"
+        return
+    if spec.ld_multiple * size % ALIGNMENT:
+        yield (
+            f"c_stages = {s.c_stages} stores lines of {spec.result} that begin on multiples of {ALIGNMENT} bytes, but "
+            f"leading dimensions are multiples of {spec.ld_multiple}: promise --ld-multiple {ALIGNMENT // size}, or "
+            f"{instead}"
+        )
+    if cols % (line := LINE_BYTES // size):
+        yield f"a block's {cols} columns of C, stored by boxes of {line}: use a multiple of {line}, or c_stages 0"
+
+
+def _either(values: Iterable[int]) -> str:
+    return " or ".join(map(str, values))
 
 
 def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
@@ -159,10 +190,14 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     rows, cols = s.block_tile
     held = -(-cols // atom.line) * atom.line if spec.b_order == "row" else cols
     tiles = s.stages * (rows + held) * s.k_step * atom.dtype.size
-    sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] else 0
-    used = (tiles + sums if s.persistent else max(tiles, sums)) + 16 * s.stages
+    boxes = s.tile[0] // 2 * cols * spec.result.size // LINE_BYTES
+    slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
+    sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] and not s.c_stages else 0
+    used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 16 * s.stages
     if used > target.local_bytes:
         fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
+        if s.c_stages > 1:
+            fewer = f"{s.c_stages - 1} c_stages instead of {s.c_stages}, or {fewer}"
         whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
         remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"

@@ -8,14 +8,14 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Var, number
+from gemmgen.ir.expr import Const, Expr, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
-from gemmgen.ir.meetings import Barrier, Roles
+from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Let, Pipe, PipeOp, Stage, Tile, TileMma, Update
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
-from gemmgen.passes.plan import Plan, update_comment
+from gemmgen.passes.plan import WIDTHS, Plan, update_comment
 from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, WAVE, WAVES, depending
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.total import build_total
@@ -128,13 +128,41 @@ class _Warpgroups(Plan):
             Alloc(self.acc.buffer),
             Fill(self.acc, number(0, self.sums)),
             For(K0, self.k_start, K_LAST if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
+            *self._last_left(),
             *self._store(),
         )
+
+    def _last_left(self) -> Body:
+        """Slots that C was put down in are read by stores for some time after, for most of which there is K to go."""
+        if not (self.schedule.persistent and self.schedule.c_stages):
+            return ()
+        return (StoreGroup("wait", 0), Barrier(of_sub_group=True))
 
     @property
     def result(self) -> Buffer:
         """Where the kernel leaves what it sums."""
         return self.c if self.schedule.split == 1 else self.workspace(writable=True)
+
+    @cached_property
+    def c(self) -> Buffer:
+        """In boxes where it is stored so: a warp's rows, as wide as a line."""
+        c = super().c
+        return replace(c, box=(BOX_ROWS, LINE_BYTES // c.dtype.size)) if self.schedule.c_stages else c
+
+    def promises(self) -> tuple[Expr, ...]:
+        """Of C's columns, too."""
+        known = (width for width in WIDTHS if self.spec.multiple_of[1] % width == 0)
+        return (*super().promises(), *(compare("==", self.n % width, 0) for width in known))
+
+    @property
+    def _slots(self) -> Buffer | None:
+        """Where boxes of C are put down before they are stored, as many rows at a time as there are warps for."""
+        if not self.schedule.c_stages:
+            return None
+        line = LINE_BYTES // self.c.dtype.size
+        boxes = self.schedule.block_tile[1] // line * (self.schedule.tile[0] // 2)
+        layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2, line)
+        return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=LINE_BYTES))
 
     def _store(self) -> Body:
         """C, or a part's share of it, from registers or by way of local memory."""
@@ -148,6 +176,9 @@ class _Warpgroups(Plan):
             share = Tile(self.result, (PART, ROW0, COL0), *s.block_tile)
             store = replace(store, dst=share, beta=number(0, self.sums), steps=())
             comment = Comment("This part's share of C.")
+        if self._slots is not None:
+            atom, width = self.vector(s.run[1], self.spec.result)
+            return (comment, replace(store, atom=atom, width=width, via=self._slots))
         if s.c_width <= s.run[1]:
             return (comment, store)
         way = "where the tiles were" if self.reuses else "shared memory of their own"
@@ -157,7 +188,11 @@ class _Warpgroups(Plan):
     def kernel(self) -> Kernel:
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
-        tiles = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
+        tiles: Body = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
+        left: Body = ()
+        if self._slots is not None:
+            tiles = (*tiles, Alloc(self._slots))
+            left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
         names, product = (*self.positions(), *ends), self._product()
         if self.schedule.persistent:
             of_each, names = depending(names, BLOCK)
@@ -170,7 +205,7 @@ class _Warpgroups(Plan):
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),
             # Blocks of the next kernel, if it waits as this one does, wait where this one leaves room.
-            body=(*names, *self.awaited(*used), *self.released(), *tiles, *product),
+            body=(*names, *self.awaited(*used), *self.released(), *tiles, *product, *left),
             group=self.schedule.all_work_items,
             grid=self.grid(),
             sub_group=self.atom.lanes,

@@ -338,6 +338,68 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
+//: store_box
+// Begins the store of a box to a matrix; what lies outside of the matrix is left out.
+__device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,
+                                          const void *from)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(from));
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
+                 ::"l"(matrix), "r"(along), "r"(line), "r"(address) : "memory");
+}
+
+//: stores_fence
+// Lets stores of boxes see what this thread has written to shared memory.
+__device__ __forceinline__ void stores_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+//: stores_commit
+// Makes a group of the stores of boxes that this thread has begun since the last.
+__device__ __forceinline__ void stores_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+//: stores_wait
+// Waits until at most `pending` groups of this thread's stores, the newest, still read shared memory.
+template <int pending>
+__device__ __forceinline__ void stores_wait()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
+//: swizzled
+// Where a place in lines of 128 bytes that swizzle lies in shared memory: the number of its line, of
+// eight, says which parts of 16 bytes change places.
+__device__ __forceinline__ unsigned swizzled(const void *place)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(place));
+    return address ^ (address >> 3 & 112);
+}
+
+//: put_matrices
+// A warp's sums to lines that swizzle, as ELEMENT: each thread's of two rows, eight apart, two
+// neighbours and two more eight columns on. It names a line of one of four matrices, 8 x 8.
+__device__ __forceinline__ void put_matrices(ELEMENT *line, const SUM *upper, const SUM *lower)
+{
+    const PAIR pairs[4] = {MAKE(upper[0], upper[1]), MAKE(lower[0], lower[1]),
+                           MAKE(upper[2], upper[3]), MAKE(lower[2], lower[3])};
+    const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+}
+
+//: put2
+// Two neighbours to a line that swizzles.
+__device__ __forceinline__ void put2(ELEMENT *place, const ELEMENT *from)
+{
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};"
+                 ::"r"(swizzled(place)), "HOLD"(from[0]), "HOLD"(from[1]) : "memory");
+}
+
 //: registers_more
 // Takes registers that others give up, until this thread has so many.
 template <int registers>

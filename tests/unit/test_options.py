@@ -51,6 +51,7 @@ anything = st.builds(
     raster=st.integers(0, 3),
     stagger=st.booleans(),
     c_width=st.integers(1, 4),
+    c_stages=st.integers(0, 4),
     prefetch=st.booleans(),
     register_stages=st.integers(1, 2),
     barrier=st.booleans(),

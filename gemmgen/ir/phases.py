@@ -122,6 +122,8 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
                     return Const(ids[dimension])
                 case Call("group_count", (Const(int(dimension)),), _):
                     return Const(grid[2 - dimension])
+                case Call("max", (Const(int(a)), Const(int(b))), _):
+                    return Const(max(a, b))
                 case Var(name, _) if name in known:
                     return Const(known[name])
             return part
@@ -141,5 +143,5 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
             start, stop = value(stmt.start), value(stmt.stop)
             if start is not None and stop is not None:
                 lengths.append(max(0, stop - start))
-            lengths += [group] if differs(stmt) else []
+            lengths += [group] if stop != 0 and differs(stmt) else []
     return tuple(lengths)

@@ -275,7 +275,7 @@ class _Gemm(Plan):
             of_each, names = depending(names, BLOCK)
             awaited = self.awaited(*(x for x, _ in self.workspaces() if x.name in ("a_packed", "b_packed")))
             say = Comment("Whole blocks first, then an equal piece of all that is left.")
-            body = (*awaited, say, For(SEGMENT, Const(0), SEGMENTS, 1, (*of_each, *body)), *self.released())
+            body = (*awaited, For(SEGMENT, Const(0), SEGMENTS, 1, (say, *of_each, *body)), *self.released())
         early = self.released() if self.result != self.c and self._waits_for_memory else ()
         return Kernel(
             name=self.name,

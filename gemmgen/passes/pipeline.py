@@ -39,7 +39,8 @@ def _ready_once(body: Body) -> Body:
     """Barriers of a ring that loops share are made ready before the first."""
     out: list[Stmt] = []
     for stmt in body:
-        made = tuple(s for s in stmt.body if isinstance(s, Mbarrier)) if isinstance(stmt, For) else ()
+        inside = stmt.body if isinstance(stmt, For) else ()
+        made = tuple(s for s in inside if isinstance(s, Mbarrier) and s.verb == "init")
         if isinstance(stmt, For) and made:
             met = next(s for s in stmt.body if isinstance(s, Barrier))
             out += (*made, met)

@@ -67,7 +67,7 @@ def build_shares(plan: Plan) -> Kernel:
         If(all_of((FIRST_GROUP < LAST_GROUP, plan.m > ROW, plan.n > COL)), work),
     )
     listed = (plan.m, plan.n, plan.k, shares, plan.beta, *plan.per_matrix(c), *epilogue.parameters(plan))
-    left = down * across - stream.whole_blocks(s.stream, down * across)
+    left = stream.left_blocks(s.stream, down * across)
     return Kernel(
         name=f"{plan.name}_total",
         params=tuple(p for p in listed if isinstance(p, Buffer | Var)),

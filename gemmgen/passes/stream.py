@@ -43,15 +43,14 @@ def dealing(groups: int, blocks: Expr, k: Expr, depth: int) -> Body:
     return (
         Let(BLOCKS, blocks),
         Let(BATCHES, _at_least(1, ceil_div(k, depth))),
-        Let(WHOLES, whole_blocks(groups, BLOCKS)),
+        Let(WHOLES, BLOCKS - left_blocks(groups, BLOCKS)),
         Let(DEALT, (BLOCKS - WHOLES) * BATCHES),
     )
 
 
-def whole_blocks(groups: int, blocks: Expr) -> Expr:
-    """How many blocks are computed whole, of so many: all but what makes between one and two for each group."""
-    each = blocks // groups
-    return (each - minimum(each, Const(1))) * groups
+def left_blocks(groups: int, blocks: Expr) -> Expr:
+    """How many blocks are dealt out in batches, of so many: what makes between one and two for each group."""
+    return minimum(blocks, blocks % groups + groups)
 
 
 def begin_of(groups: int, group: Expr) -> Expr:
@@ -75,10 +74,8 @@ def segments(groups: int, number: Expr) -> Body:
         Let(OWN, WHOLES // groups),
         Let(FIRST, begin_of(groups, GROUP)),
         Let(LAST, begin_of(groups, GROUP + 1)),
-        Let(
-            SEGMENTS,
-            OWN + select(FIRST < LAST, div(LAST - 1, BATCHES) - div(FIRST, BATCHES) + 1, Const(0)),
-        ),
+        # Of a piece of none, too: it ends where a block does.
+        Let(SEGMENTS, OWN + div(LAST + BATCHES - 1, BATCHES) - div(FIRST, BATCHES)),
         Let(BLOCK, select(is_own, SEGMENT * groups + GROUP, WHOLES + div(FIRST, BATCHES) + SEGMENT - OWN)),
         Let(BEGIN, select(is_own, Const(0), _at_least(0, FIRST - of_block))),
         Let(END, select(is_own, BATCHES, minimum(BATCHES, LAST - of_block))),

@@ -12,7 +12,6 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.visit import walk_expr
 from gemmgen.ir.warp_matrix import LINES, warp_atom
 from gemmgen.passes import stream
-from gemmgen.passes.stream import BLOCK, BLOCKS
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -26,10 +25,10 @@ ROW0, COL0, ROW, COL = Var("row0"), Var("col0"), Var("row"), Var("col")
 SUM_ROW, SUM_COL = Var("sum_row"), Var("sum_col")
 K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 #: Of groups that are numbered in one line: how many lie along C's columns and rows, and which of them this is.
-DOWN, ACROSS = Var("blocks_down"), Var("blocks_across")
+DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), stream.BLOCK
 BLOCK_ROW, BLOCK_COL, BAND, IN_BAND = Var("block_row"), Var("block_col"), Var("band_row"), Var("in_band")
 #: Of groups that compute one block after the other: how many there are in all, and how many of them are this group's.
-WAVE, WAVES = Var("wave"), Var("waves")
+BLOCKS, WAVE, WAVES = stream.BLOCKS, Var("wave"), Var("waves")
 #: Sizes in whole blocks, as packed matrices have them.
 WHOLE = {"m": Var("m_whole"), "n": Var("n_whole"), "k": Var("k_whole")}
 #: Which product of a batch it is, how many there are.

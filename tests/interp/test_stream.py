@@ -52,7 +52,8 @@ def test_the_same_bits_for_any_number_of_blocks_behind(rng: np.random.Generator)
     """A block's sum depends on where pieces end, and on nothing else: two runs are equal bit for bit."""
     program = driver.lower_program(GemmSpec(), STREAM, SM_90)
     problem = Problem.random(rng, 20, 40, 90)
-    assert np.array_equal(*(interpret(program, GemmSpec(), problem) for _ in range(2)))
+    first, second = (interpret(program, GemmSpec(), problem) for _ in range(2))
+    assert np.array_equal(first, second)
 
 
 def changed(rewrite: object) -> Program:

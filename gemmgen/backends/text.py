@@ -182,6 +182,8 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.stagger, "neighbouring lanes in different rows"
     how = "are added to C as they come" if s.atomic else "a second kernel adds up"
     yield s.split > 1, f"K in {s.split} parts that {how}"
+    piece = f"{words.group}s with whole blocks of C and equal pieces of the rest"
+    yield s.stream, f"{s.stream} {piece}, whose sums a second kernel adds up"
     yield s.raster, f"{words.group}s in bands of {s.raster} rows"
     slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
     yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"

@@ -20,17 +20,15 @@ ASYNC_PRESET = "async_8x8_8x16"
 MATRIX_PRESET = "mma_8x16_16x8"
 #: For all others, and for what the first two refuse.
 PORTABLE_PRESET = "lds_8x8_16x16_k8"
-#: For products of few elements, whose time is that of the call; compiled in 0.1 s where the others take 1 s or more.
+#: For products of few elements, whose time is that of the call: one kernel for all of them, compiled once.
 SMALL_PRESET = "naive_16x16"
-#: Multiplications up to which a product is small: on a CPU no tiling is faster there.
+#: Multiplications up to which a product is small: tilings are no faster there, and take longer to compile.
 SMALL = 128**3
+#: The same where vectors can be had, counted as that preset makes them: for its whole groups. 13 us there, as many as a
+#: kernel with vectors takes; at 64^3 23 and 14, at 128^3 180 and 31 (Intel's runtime, 12 us a call).
+SMALL_BESIDE_VECTORS = 32**3
 #: Features that the first asks for, by which a device is picked that has them.
 BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
-
-
-def by_model(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule | None:
-    """What a cost model says where there is one: of CPUs `gemmgen.sweeps`, of GPUs of CUDA `gemmgen.waves`."""
-    return choose_sweep(spec, shape, device) or choose_tiles(spec, shape, device, products)
 
 
 def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule:
@@ -43,11 +41,32 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
 
     Raises: ScheduleError where not even the most portable one will do.
     """
-    if shape is not None and products * shape[0] * shape[1] * shape[2] <= SMALL:
-        wanted = SMALL_PRESET
-    elif (chosen := by_model(spec, shape, device, products)) is not None:
-        return chosen
-    elif device.features >= BLOCK_FEATURES:
+    return by_sizes(spec, shape, device, products) or _for_any_size(spec, device)
+
+
+def by_sizes(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule | None:
+    """What is chosen for sizes, the spec's or the shape's: where they are small one kernel for all, else what a cost
+    model says: of CPUs `gemmgen.sweeps`, of GPUs of CUDA `gemmgen.waves`. None where there is no model.
+    """
+    known = (spec.m, spec.n, spec.k)
+    m, n, k = (size or asked for size, asked in zip(known, shape or (None, None, None), strict=True))
+    if m is not None and n is not None and k is not None and _is_small(m, n, k, products, device):
+        small = presets.load(SMALL_PRESET).schedule
+        if _takes(spec, small, device):
+            return small
+    return choose_sweep(spec, shape, device) or choose_tiles(spec, shape, device, products)
+
+
+def _is_small(m: int, n: int, k: int, products: int, device: Target) -> bool:
+    if "vectors" not in device.features:
+        return products * m * n * k <= SMALL
+    rows, cols = presets.load(SMALL_PRESET).schedule.group
+    return products * (-(-m // rows) * rows) * (-(-n // cols) * cols) * max(1, k) <= SMALL_BESIDE_VECTORS
+
+
+def _for_any_size(spec: GemmSpec, device: Target) -> Schedule:
+    """By the device's features. Raises: ScheduleError."""
+    if device.features >= BLOCK_FEATURES:
         wanted = BLOCK_PRESET
     elif "mma" in device.features and warp_atom("mma", spec.dtype) is not None:
         wanted = MATRIX_PRESET
@@ -56,9 +75,15 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
     else:
         wanted = PORTABLE_PRESET
     schedule = presets.load(wanted).schedule
-    try:
-        validate(spec, schedule, device)
-    except ScheduleError:
+    if not _takes(spec, schedule, device):
         schedule = presets.load(PORTABLE_PRESET).schedule
         validate(spec, schedule, device)
     return schedule
+
+
+def _takes(spec: GemmSpec, schedule: Schedule, device: Target) -> bool:
+    try:
+        validate(spec, schedule, device)
+    except ScheduleError:
+        return False
+    return True

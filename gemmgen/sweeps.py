@@ -116,6 +116,16 @@ def _choose(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
     return min(all_cores, key=lambda way: cost(way, target.cores)).schedule()
 
 
+def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
+    """The cheapest by the model, of each tile, depth, way to B and sharing out the cheapest alone."""
+    kinds: dict[tuple[object, ...], tuple[float, _Way]] = {}
+    for way in _candidates(spec, shape, target, target.cores):
+        kind = way.tile, way.copied, way.k_block, way.even
+        cost = sum(_account(spec, way, shape, target.cores, target).values())
+        kinds[kind] = min(kinds.get(kind, (cost, way)), (cost, way))
+    return [way.schedule() for _, way in sorted(kinds.values())[:count]]
+
+
 def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Iterator[_Way]:
     """All that are worth a thought, and that the target can run."""
     _, n, k = shape

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gemmgen import driver
+from gemmgen import driver, presets
+from gemmgen.choose import SMALL_PRESET, choose
 from gemmgen.ir.dtypes import F16, F64
 from gemmgen.ir.target import TARGETS
 from gemmgen.passes.validate import validate
@@ -107,6 +108,23 @@ def test_the_account_is_what_is_compared() -> None:
     assert cycles(GemmSpec(), chosen, shape, CPU) < cycles(GemmSpec(), worse, shape, CPU)
     ideal = 700 * 900 * 1100 / 16 / costs().fma_per_cycle / CPU.cores
     assert cycles(GemmSpec(), chosen, shape, CPU) > ideal
+
+
+SMALL: tuple[Shape, ...] = ((1, 1, 1), (16, 16, 100), (30, 20, 16))
+THIN: tuple[Shape, ...] = ((1, 100000, 3), (8192, 1, 20), (1, 1, 20000), (64, 64, 64))
+
+
+@pytest.mark.parametrize("shape", [*SMALL, *THIN], ids=str)
+def test_the_runtime_and_the_command_line_choose_by_one_rule(shape: Shape) -> None:
+    """Few multiplications, counted as it makes them, go to the one kernel that small products share; all else not."""
+    m, n, k = shape
+    cpu = TARGETS["cpu"]
+    chosen = choose(GemmSpec(), shape, cpu)
+    assert chosen == choose(GemmSpec(m=m, n=n, k=k), None, cpu)
+    assert (chosen == presets.load(SMALL_PRESET).schedule) == (shape in SMALL)
+    asked = ("--target", "cpu", "-M", str(m), "-N", str(n), "-K", str(k))
+    assert chosen.slug() in printed("explain", *asked)
+    assert f"{chosen.slug()}(" in printed("emit", *asked)
 
 
 def test_the_command_line_chooses_and_explains() -> None:

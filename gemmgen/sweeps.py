@@ -32,9 +32,10 @@ MANY_REGISTERS = 64
 #: Tiles that a work-item sweeps at most, downwards and across.
 DOWN, ACROSS = (4, 11, 22, 43, 86, 171, 342, 683), (1, 2, 4)
 #: The same where tiles go down in blocks of so many, for sweeps much longer than those.
-M_BLOCK, DOWN_IN_BLOCKS, ACROSS_IN_BLOCKS = 16, (86, 171, 342, 683), (4, 8)
-#: How deep blocks of K are; or all of K at once, up to so much. What is not deep is copied only to turn it.
-DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
+M_BLOCKS, DOWN_IN_BLOCKS, ACROSS_IN_BLOCKS = (8, 16), (86, 171, 342, 683), (4, 8)
+#: How deep blocks of K are, without a copy up to the next number; all of a K up to that goes at once. What is shallow is
+#: copied only to be turned.
+DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024, 2048), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
 LONG, FEW_TILES, MOST_PARTS = 8192, 16, 16
 
@@ -53,6 +54,7 @@ class Costs:
     near_line: float
     again_line: float
     memory_line: float
+    panel_line: float
     same_row: float
     far_row: float
     copied_row: float
@@ -151,12 +153,12 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Ite
             continue
         tiles = _up(m, rows), _up(n, plain.tile[1])
         sweeps = [(0, *sweep) for sweep in product(_useful(DOWN, tiles[0]), _useful(ACROSS, tiles[1]))]
-        if copied and tiles[0] > 2 * M_BLOCK:
-            long = product(_useful(DOWN_IN_BLOCKS, tiles[0]), _useful(ACROSS_IN_BLOCKS, tiles[1]))
-            sweeps += [(M_BLOCK, *sweep) for sweep in long]
+        if copied and tiles[0] > DOWN_IN_BLOCKS[0]:
+            long = _useful(DOWN_IN_BLOCKS, tiles[0]), _useful(ACROSS_IN_BLOCKS, tiles[1])
+            sweeps += product(M_BLOCKS, *long)
         for (m_block, down, across), even, depth in product(sweeps, _evens(cores), depths):
             fits = not copied or depth * across * plain.tile[1] * spec.dtype.size <= target.private_bytes
-            if fits and (depth if copied else depth < max(1, k)):
+            if fits and (depth if copied else depth < max(1, k) and depth <= AT_ONCE):
                 yield plain._replace(sweep=(down, across), even=even, k_block=depth, m_block=m_block)
 
 
@@ -240,7 +242,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
         "A's rows": tiles * depth * rows * a_row,
         "A and B from afar": (a_lines + b_lines) * first
         + a_lines * (a_times - 1) * again
-        + b_lines * (b_times - 1) * c.again_line,
+        + b_lines * (b_times - 1) * c.panel_line,
         "copies of B": b_lines * c.copy_line * s.copied,
         "C": tiles * rows * lines * (2 * blocks - 1) * c.update_line,
         "beginnings of tiles": tiles * blocks * c.tile,

@@ -33,8 +33,8 @@ MANY_REGISTERS = 64
 DOWN, ACROSS = (4, 11, 22, 43, 86, 171, 342, 683), (1, 2, 4)
 #: The same where tiles go down in blocks of so many, for sweeps much longer than those.
 M_BLOCKS, DOWN_IN_BLOCKS, ACROSS_IN_BLOCKS = (8, 16), (86, 171, 342, 683), (4, 8)
-#: How deep blocks of K are, without a copy up to the next number; all of a K up to that goes at once. What is shallow is
-#: copied only to be turned.
+#: How deep blocks of K are, without a copy up to the next number; all of a K up to that goes at once. What is shallow
+#: is copied only to be turned.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024, 2048), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
 LONG, FEW_TILES, MOST_PARTS = 8192, 16, 16
@@ -47,7 +47,6 @@ class Costs:
     fma_per_cycle: float
     loads_per_cycle: float
     far_line: float
-    first_line: float
     copy_line: float
     page: float
     same_place: float
@@ -231,7 +230,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     a_times = 1 if stay * rows * block * size <= c.near_share * cached else cols_each
     b_times = _up(rows_each, stay) if cols_each * block * cols * size > c.near_share * cached else 1
     a_lines, b_lines = rows_each * rows * depth * size / 64, cols_each * depth * lines
-    first, again = (c.far_line, c.again_line) if (m + n) * k * size <= c.third_level else (c.first_line, c.memory_line)
+    first, again = (c.far_line, c.again_line) if (m + n) * k * size <= c.third_level else (c.memory_line, c.memory_line)
     groups, tiles = down * across * s.split, rows_each * cols_each
     # Cores take groups as they come: all are busy until the last few.
     even_share = _up(m, rows) * _up(n, cols) * s.split / cores / tiles

@@ -82,6 +82,26 @@ def test_what_drives_itself_from_the_caches_is_not_chosen() -> None:
                 assert chosen.tile[0] <= costs().rows_in_place
 
 
+def test_rows_go_in_blocks_where_a_comes_from_memory_and_k_at_once_where_it_fits() -> None:
+    large = choose_sweep(GemmSpec(), (4096, 4096, 4096), CPU)
+    assert large is not None
+    assert large.m_block * large.tile[0] * large.k_block * 4 <= costs().near_share * costs().second_level
+    assert large.m_block > 0
+    assert cycles(GemmSpec(), large, (4096,) * 3, CPU) < cycles(GemmSpec(), replace(large, m_block=0), (4096,) * 3, CPU)
+    for size, depth in ((1000, 1024), (1024, 1024), (2048, 2048)):
+        chosen = choose_sweep(GemmSpec(), (size, size, size), CPU)
+        assert chosen is not None
+        assert (chosen.k_block, chosen.m_block) == (depth, 0)
+
+
+@pytest.mark.parametrize("k", [1, 16, 32])
+def test_what_is_shallow_is_copied_only_to_be_turned(k: int) -> None:
+    for order in ("row", "col"):
+        chosen = choose_sweep(GemmSpec(b_order="col" if order == "col" else "row"), (2000, 2000, k), CPU)
+        assert chosen is not None
+        assert chosen.b.memory == ("private" if order == "col" else "global")
+
+
 @pytest.mark.parametrize("spec", [GemmSpec(c_order="col"), GemmSpec(dtype=F16)])
 def test_what_vectors_cannot_do_is_left_to_others(spec: GemmSpec) -> None:
     assert choose_sweep(spec, (1000, 1000, 1000), CPU) is None

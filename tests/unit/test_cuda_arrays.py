@@ -217,7 +217,13 @@ def test_lines_that_boxes_can_begin_at(
     shape: tuple[int, int], strides: tuple[int, int] | None, pointer: int, expected: bool
 ) -> None:
     """A single line has no next one."""
-    interface = {"shape": shape, "typestr": "<f2", "data": (pointer, False), "strides": strides, "version": 3}
+    interface: dict[str, object] = {
+        "shape": shape,
+        "typestr": "<f2",
+        "data": (pointer, False),
+        "strides": strides,
+        "version": 3,
+    }
     matrix = as_matrix("a", Foreign(interface), Library(), [])
     assert isinstance(matrix, GpuMatrix)
     operand = Operand(matrix, matrix.shape, matrix.strides, matrix.dtype)

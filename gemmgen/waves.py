@@ -124,8 +124,8 @@ def _runs(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
 
 @cache
 def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool) -> Schedule:
-    """A tile's preset with K in parts, and with packed operands; named as a preset would be. Parts are no C, and what is
-    packed has lines that begin anywhere, as C's may: neither can be stored by boxes.
+    """A tile's preset with K in parts, and with packed operands; named as a preset would be. Parts are no C, and where
+    operands are packed C's lines may begin anywhere, too: neither can be stored by boxes.
     """
     plain = presets.load(tile.preset).schedule
     name = tile.preset.partition("_split")[0] + (f"_split{parts}" if parts > 1 else "")

@@ -212,6 +212,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         mbarrier=_int(flat["mbarrier"]),
         slices=_int(flat["slices"]),
         split=_int(flat["split"]),
+        stream=_int(flat["stream"]),
         atomic=bool(flat["atomic"]),
         raster=_int(flat["raster"]),
         prefetch=bool(flat["prefetch"]),

@@ -98,6 +98,8 @@ class Schedule:
         mbarrier: tiles of that ring that a pair of mbarriers hands over at a time; 0 where barriers of the group do.
         slices: parts of each step of K, each with work-items of its own, whose sums meet in local memory.
         split: parts of all of K, each with groups of its own, whose sums a second kernel adds up.
+        stream: groups that all of C's blocks and K's batches are dealt out to evenly, as many as a device runs at once:
+            each computes whole blocks and parts of two, which a second kernel adds up; 0 where each has one block.
         atomic: whether the parts of K are added to C one by one as they come, instead of by a second kernel: quicker,
             but in no fixed order, so that the last bits differ from run to run.
         raster: rows of groups that are walked column by column, so that neighbours in time are neighbours in C; 0
@@ -156,6 +158,7 @@ class Schedule:
     mbarrier: int = 0
     slices: int = 1
     split: int = 1
+    stream: int = 0
     atomic: bool = False
     raster: int = 0
     prefetch: bool = False

@@ -76,8 +76,6 @@ class CLike(Expressions, ABC):
     lacks: ClassVar[frozenset[str]] = frozenset()
     #: What a kernel can be delivered as, where there is a choice; the first is meant where none is named.
     forms: ClassVar[tuple[str, ...]] = ()
-    #: Whether 16-bit floats can be kept in integers, because they always are or where that is asked for.
-    by_bits: ClassVar[bool] = True
 
     target: Target
     kernel: Kernel

@@ -50,7 +50,6 @@ class Cuda(CLike):
 
     name: ClassVar[str] = "cuda"
     suffix: ClassVar[str] = ".cu"
-    by_bits: ClassVar[bool] = False
     words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "warp")
     pairs: ClassVar[Pairs] = Pairs("make_TYPE(RE, IM)", (".x", ".y"), ("fmaf", "fma"), adds=False)
     targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100")

@@ -75,7 +75,8 @@ def computes(spec: GemmSpec) -> str:
 def _formulas(spec: GemmSpec) -> Notes:
     """Those of prologues and of the epilogue, and the arrays that they take."""
     lines = [line for f in spec.functions for line in wrap(f"{f.name}: {f.formula}", WIDTH, subsequent_indent="    ")]
-    made = [f"{x.upper()}: {f.formula}" for x in "ab" if (f := spec.prologue(x)) is not None]
+    read = "ab" if spec.alpha != 0 else ""
+    made = [f"{x.upper()}: {f.formula}" for x in read if (f := spec.prologue(x)) is not None]
     arrays = ((name, OPERANDS[name]) for name in spec.operands)
     step = "; the next product's stride_r elements on, or 0" if spec.batched else ""
     each = [
@@ -181,6 +182,8 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.stagger, "neighbouring lanes in different rows"
     how = "are added to C as they come" if s.atomic else "a second kernel adds up"
     yield s.split > 1, f"K in {s.split} parts that {how}"
+    piece = f"{words.group}s with whole blocks of C and equal pieces of the rest"
+    yield s.stream, f"{s.stream} {piece}, whose sums a second kernel adds up"
     yield s.raster, f"{words.group}s in bands of {s.raster} rows"
     slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
     yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"

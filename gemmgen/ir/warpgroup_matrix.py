@@ -31,6 +31,8 @@ TURNED_BYTES = 2
 FLOAT8_KEPT = 14
 #: Rows of the sums that a warp has, and puts down as the lines of a box.
 BOX_ROWS = 16
+#: What the store of a box writes of a line at least, past the end of the matrix if that ends in between.
+PART_BYTES = 16
 NEEDS = frozenset({"wgmma"})
 _PTX = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#"
 

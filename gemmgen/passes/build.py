@@ -26,8 +26,11 @@ from gemmgen.passes.positions import (
     ROW,
     ROW0,
     SLICE,
+    depending,
 )
 from gemmgen.passes.put_down import by_local_memory
+from gemmgen.passes.shares import build_shares, whole_or_share
+from gemmgen.passes.stream import BLOCK, SEGMENT, SEGMENTS
 from gemmgen.passes.sweep import build_sweep
 from gemmgen.passes.total import build_scale, build_start, build_total
 from gemmgen.passes.warpgroups import build_warpgroups
@@ -50,6 +53,8 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     before = (build_pack(gemm),) if gemm.packed else ()
     count = BATCH_COUNT if spec.batched else Const(1)
     between = tuple(Workspace(x.name, x.dtype, size * count, x.reach) for x, size in gemm.workspaces())
+    if schedule.stream:
+        return Program((*before, gemm.kernel(), build_shares(gemm)), between)
     if schedule.split == 1:
         return Program((*before, gemm.kernel()), between)
     if schedule.atomic:
@@ -179,6 +184,10 @@ class _Gemm(Plan):
         elif not self.exact_k:
             say = (Comment("Along K; copies bring zeros for what lies past it."),)
         along_k = (main, *self._rest()) if has_rest else (main,)
+        if self.schedule.stream:
+            # Awaited before the first of several loops. Between them the group meets: who is early would overwrite what
+            # others still read, beyond the loop's end too.
+            awaited, along_k = (), (*along_k, Barrier())
         if self.asks_alpha:
             out += [*awaited, *self.unless_zero((*say, *along_k))]
         else:
@@ -205,6 +214,8 @@ class _Gemm(Plan):
             vector = self.vector(self.schedule.c_width, self.sums)
         steps = epilogue.steps(self) if self.result == self.c else ()
         store = Update(tile, self.acc, self.alpha, beta, *vector, steps)
+        if self.schedule.stream:
+            return whole_or_share(self, comment, store)
         if self.schedule.slices == 1:
             return (comment, store)
         where = "to where the tiles were; then each one" if self.reuses else "is put down; then each work-item"
@@ -271,11 +282,17 @@ class _Gemm(Plan):
         if s.tile == (1, 1) and s.method == "naive" and not s.barrier and s.slices == 1:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
+        names: Body = self.positions()
+        if s.stream:
+            of_each, names = depending(names, BLOCK)
+            awaited = self.awaited(*(x for x, _ in self.workspaces() if x.name in ("a_packed", "b_packed")))
+            say = Comment("Whole blocks first, then an equal piece of all that is left.")
+            body = (*awaited, For(SEGMENT, Const(0), SEGMENTS, 1, (say, *of_each, *body)), *self.released())
         early = self.released() if self.result != self.c and self._waits_for_memory else ()
         return Kernel(
             name=self.name,
             params=self._params(),
-            body=(*self.positions(), *early, *to_product, *self._allocs(), *body),
+            body=(*names, *early, *to_product, *self._allocs(), *body),
             group=s.all_work_items,
             grid=self.grid(),
             sub_group=s.sub_group if self.warp_atom is None else self.warp_atom.lanes,
@@ -287,6 +304,7 @@ class _Gemm(Plan):
     def _params(self) -> tuple[Buffer | Var, ...]:
         order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha]
         order += self.per_matrix(self.a.matrix, self.b.matrix)
+        order += [self.workspace(writable=True)] if self.schedule.stream else []
         order += [] if self.schedule.split > 1 else [self.beta]
         order += self.per_matrix(self.c) if self.result == self.c else [self.result]
         order += prologue.parameters(self, {"a", "b"} - {*self.packed})

@@ -12,6 +12,7 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import LoweringError, ScheduleError, ToolError
+from gemmgen.explain import explain
 from gemmgen.inspect.tools import find
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import BF16, F32, F64
@@ -116,6 +117,12 @@ def test_the_head_says_how_c_is_stored() -> None:
     assert "stores of boxes, by way of a slot in" in " ".join(emitted().text.replace("//", "").split())
     two = emitted(schedule=replace(BOXES, c_stages=2))
     assert "by way of 2 slots in shared memory" in " ".join(two.text.replace("//", "").split())
+
+
+def test_explain_tells_the_way_out() -> None:
+    two = explain(SPEC, replace(BOXES, tile=(4, 32), c_stages=2), SM_90A)
+    assert "registers acc ──> local c_shared ──> global c: 4 stores of a box of 16x64, by 2 slots" in two
+    assert "the way of C" not in explain(SPEC, replace(BOXES, c_stages=0), SM_90A)
 
 
 # --- what is printed ------------------------------------------------------------------------------

@@ -74,18 +74,25 @@ def check_matrices(name: str) -> str:
     dtype, result = (getattr(torch, str(x)) for x in (spec.dtype, spec.result))
     for m, n, k in cuda.SMALL_SIZES:
         a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n)))
-        left, right = (_lines(torch.from_numpy(x).to(dtype)) for x in (a, b))
+        left, right = (
+            _lines(torch.from_numpy(x).to(dtype), order) for x, order in ((a, spec.a_order), (b, spec.b_order))
+        )
         c = _lines(torch.full((m, n), -1, dtype=result))
         kernel(left, right, c)
         exact = torch.from_numpy((a.astype(np.float64) @ b).astype(np.float32)).to(result)
-        assert torch.equal(c.cpu(), exact), f"{m}x{n}x{k}"
+        # Heads and rests of whole numbers are off by as much of each product.
+        most = 2.0**-21 * (np.abs(a) @ np.abs(b)) if "3xtf32" in preset.schedule.atom else 0.0 * exact.double().numpy()
+        off = (c.cpu().double() - exact.double()).abs().numpy()
+        assert (off <= most).all(), f"{m}x{n}x{k}"
     return "registers " + " + ".join(str(used.registers) for used in kernel.resources)
 
 
-def _lines(matrix: torch.Tensor) -> torch.Tensor:
+def _lines(matrix: torch.Tensor, order: str = "row") -> torch.Tensor:
     """On the GPU, its lines as far apart as boxes must be; what lies between is written, too, since boxes read it."""
     import torch
 
+    if order == "col":
+        return _lines(matrix.T).T
     rows, cols = matrix.shape
     whole = torch.zeros((rows, -(-cols // 16) * 16), dtype=matrix.dtype)
     whole[:, :cols] = matrix

@@ -14,6 +14,7 @@ from gemmgen.ir.target import Target
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.dpas import build_dpas
 from gemmgen.passes.pack import build_pack
+from gemmgen.passes.parts import add_part, part_of
 from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan, update_comment
 from gemmgen.passes.positions import (
     BATCH_COUNT,
@@ -116,14 +117,16 @@ class _Gemm(Plan):
         a_k = KK if self.a.per_block else Const(0)
         plain = BROADCAST_FMA if self.a.per_block else FMA_SNAKE if self.schedule.snake else FMA
         atom = self.warp_atom or plain
-        mma = Mma(self.acc, self.a.registers, self.b.registers, a_k, Const(0), self.depth, atom, self.spec.conj)
+        sums = self.acc if self._added is None else part_of(self.acc)
+        mma = Mma(sums, self.a.registers, self.b.registers, a_k, Const(0), self.depth, atom, self.spec.conj)
+        then = () if self._added is None else (self._added,)
         body: Body
         if pipe is not None:
             produce = (PipeOp("acquire", pipe), *fills, PipeOp("commit", pipe))
-            body = (*produce, PipeOp("wait", pipe), mma, PipeOp("release", pipe))
+            body = (*produce, PipeOp("wait", pipe), mma, *then, PipeOp("release", pipe))
         else:
             step_barrier = (Barrier("none"),) if self.schedule.barrier and not self.schedule.b_step else ()
-            body = (*allocs, *fills, *step_barrier, mma)
+            body = (*allocs, *fills, *step_barrier, mma, *then)
         rounds = self.slice_depth // self.depth
         by_warp = self.warp_atom is not None
         unroll = pipe is not None or self.a.per_block or by_warp or self.slice_depth <= MOST_UNROLLED
@@ -132,6 +135,13 @@ class _Gemm(Plan):
             unroll, at_once = False, UNROLLED_FROM_LOCAL
         steps = For(KK, Const(0), Const(self.slice_depth), self.depth, body, unroll, exact=True, at_once=at_once)
         return (*allocs, steps) if pipe is not None and not pipe.across else (steps,)
+
+    @property
+    def _added(self) -> If | None:
+        """Where instructions add to a part, what adds that to the accumulators, after a step of K."""
+        if self.warp_atom is None or self.warp_atom.products == 1:
+            return None
+        return If(Const(self.slice_depth - self.depth) <= KK, add_part(self.acc))
 
     def _whole_step(self, k0: Expr, blocks: Body) -> Body:
         """The products of one step of K, as one: B first, since a row of A is needed no sooner than its arithmetic."""
@@ -164,6 +174,8 @@ class _Gemm(Plan):
         between = {x.name for x, _ in self.workspaces()}
         main = For(K0, self.k_start, self.k_stop, step, self._step(K0), exact=self.exact_k or has_rest)
         out: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
+        if self._added is not None:
+            out += [Alloc(part_of(self.acc).buffer), Fill(part_of(self.acc), number(0, self.sums))]
         awaited = self.awaited(*(path.matrix for path in (self.a, self.b) if path.matrix.name in between))
         say: Body = ()
         if has_rest:

@@ -11,6 +11,7 @@ from gemmgen.ir.stmt import Body, Let, Stmt
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import walk_expr
 from gemmgen.ir.warp_matrix import LINES, warp_atom
+from gemmgen.ir.warpgroup_matrix import warpgroup_atom
 from gemmgen.passes import stream
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -68,6 +69,9 @@ class Positions:
         )
         #: What a warp multiplies by as one, if it does.
         self.warp_atom = warp_atom(schedule.atom, spec.dtype)
+        group_atom = warpgroup_atom(schedule.atom, spec.dtype)
+        #: What multiplies heads and rests that a kernel before makes of elements, if something does.
+        self.in_terms = group_atom if group_atom is not None and group_atom.terms > 1 else None
         self.uses_sub_group = schedule.sub_group is not None
         #: Whether groups are numbered in one line, not in two.
         self.in_line = schedule.raster > 0 or schedule.split > 1 or schedule.persistent or schedule.stream > 0

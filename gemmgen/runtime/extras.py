@@ -27,12 +27,14 @@ class Extra:
         epilogue, prologues: as a spec has them; the prologues of A and of B.
         operands: the arrays of both, as they are given.
         conj: whether A and B are conjugated.
+        emulate: whether 16-bit floats are kept in integers.
     """
 
     epilogue: tuple[str, ...]
     prologues: tuple[str | None, str | None]
     operands: Mapping[str, object]
     conj: tuple[bool, bool]
+    emulate: bool = False
 
     @classmethod
     def of(
@@ -41,12 +43,13 @@ class Extra:
         prologues: tuple[str | None, str | None],
         operands: Mapping[str, object],
         conj: tuple[bool, bool],
+        emulate: bool = False,
     ) -> Self:
         """As a call has them: an epilogue of one function may be its text alone."""
         then = (epilogue,) if isinstance(epilogue, str) else epilogue or ()
         if not isinstance(then, Sequence):
             raise SpecError(f"epilogue = {then!r} is of type {type(then).__name__}: pass a text, or a list of texts")
-        return cls(tuple(then), prologues, operands, conj)
+        return cls(tuple(then), prologues, operands, conj, emulate)
 
     @cached_property
     def _formulas(self) -> GemmSpec:

@@ -26,7 +26,7 @@ from gemmgen.spec import GemmSpec
 
 Gemm = TypeVar("Gemm", bound=Callable[..., object])
 #: Options of a call that a listed kernel has an answer to; with others each product is a call.
-_KNOWN = {"alpha", "beta", "conjugate_a", "conjugate_b", "epilogue", "schedule", "backend", "device", "out"}
+_KNOWN = {"alpha", "beta", "conjugate_a", "conjugate_b", "epilogue", "emulate", "schedule", "backend", "device", "out"}
 
 
 def takes_lists(one: Gemm) -> Gemm:
@@ -198,4 +198,5 @@ def _spec(a: Operand, b: Operand, c: Operand, options: Mapping[str, object]) -> 
         epilogue=epilogue,
         conj_a=bool(options.get("conjugate_a")),
         conj_b=bool(options.get("conjugate_b")),
+        emulate=bool(options.get("emulate")),
     )

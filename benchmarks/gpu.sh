@@ -22,7 +22,7 @@ tests() {
 
 wgmma() {
     # What waits for a copy that never comes hangs: nothing is timed before all is right.
-    checked 200 -x -p no:xdist tests/device/test_cuda_wgmma.py | tail -20 || return
+    checked 200 -x -p no:xdist tests/device/test_cuda_{wgmma,box_stores}.py | tail -20 || return
     bench --preset wgmma_128x256_s4,wgmma_128x128_s4,wgmma_64x128_s6,mma_8x16_16x16 --sizes 512,1024,2048,4096,8192 \
         --json "$out/wgmma_bf16.json"
 }
@@ -35,7 +35,7 @@ matrices() {
 
 fp32() {
     local ring=mbarrier_8x16_16x16
-    local presets=$ring,${ring}_packed_a,${ring}_packed,${ring}_odd,${ring}_split7,async_8x8_8x16,async_8x4_8x16
+    local presets=$ring,${ring}_packed_a,${ring}_stream,${ring}_packed,${ring}_odd,${ring}_split7,async_8x8_8x16,async_8x4_8x16
     presets+=,mbarrier_8x16_8x8_slices4,mbarrier_8x16_8x8_slices4_packed,mbarrier_8x8_4x8_slices8
     presets+=,mbarrier_8x8_8x8_split128,mbarrier_8x8_2x16_split8
     bench --best --preset "$presets" --sizes 512,1024,2048,4096,8192,16384,4095,1000x999x1001,128x14336x4096,64x64x65536 \

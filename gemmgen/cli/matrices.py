@@ -204,10 +204,17 @@ class Check:
         return f"validation {verdict}error {self.error:.3g} at most, {self.worst:.3g} of the bound {self.bound}"
 
     @classmethod
-    def of(cls, data: Matrices, spec: GemmSpec, result: Matrix, product_error: float = 0.0) -> Self:
+    def of(
+        cls,
+        data: Matrices,
+        spec: GemmSpec,
+        result: Matrix,
+        product_error: float = 0.0,
+        cut: tuple[int, int] | None = None,
+    ) -> Self:
         """Of a result of the spec's factors (1 and 0 where it folds none), by `gemmgen.oracle`."""
         factors = 1.0 if spec.alpha is None else spec.alpha, spec.beta or 0.0
-        right = answer(spec, (data.a, data.b, data.c), factors, data.operands, product_error)
+        right = answer(spec, (data.a, data.b, data.c), factors, data.operands, product_error, cut=cut)
         parts, distances = right.parts(result), right.distance(result)
         unknown = right.unknown & (parts > 1)
         worst, distance = (float(x.max(initial=0, where=~unknown)) for x in (parts, distances))
@@ -216,6 +223,7 @@ class Check:
             return cls(worst, distance, "0 of whole numbers")
         gamma = "gamma_K" if sums.real is None else "2 gamma_2K"
         more = f" + {product_error:.2g} |A||B| of rounded elements" if product_error else ""
+        more += "" if cut is None else f" + sums cut to {cut[0]} bits"
         more += " through the prologue" if spec.prologue_a or spec.prologue_b else ""
         more += " through the epilogue" * bool(spec.epilogue)
         more += f" and of rounding to {spec.result}" * (spec.result != sums)

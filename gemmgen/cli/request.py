@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 DTYPES = (
-    "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, int8, int32, int64, complex64 or "
-    "complex128."
+    "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, float8_e4m3fn, "
+    "float8_e5m2, int8, int32, int64, complex64 or complex128."
+)
+METHODS_TEXT = (
+    "naive, slm, simd (by default), block_read, vector; of matrix instructions dpas, mma, mma_s8, mma_f8, mma_f64, "
+    "mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
+    "wgmma_3xtf32."
 )
 HOW, WHAT = "How to compute it", "What to compute"
 
@@ -95,7 +100,7 @@ class Request:
         how(
             "--method",
             metavar="METHOD",
-            text="naive, slm, simd, block_read, dpas, mma[_tf32], mma_3xtf32, wgmma[_tf32] or vector; simd by default.",
+            text=METHODS_TEXT,
             complete=complete_methods,
         ),
     ] = None
@@ -270,17 +275,15 @@ class Request:
         return driver.refusals(stand_in, schedule, backend, None if self.target is None else target)
 
     def _for_target(self, spec: GemmSpec | None) -> Schedule | None:
-        """Where nothing is said but the target: what a cost model chooses, of GPUs for given sizes, or else what is
-        chosen for any.
-        """
-        from gemmgen.choose import BLOCK_FEATURES, by_model, choose
+        """Where nothing is said but the target: what is chosen for the sizes, or else for any."""
+        from gemmgen.choose import BLOCK_FEATURES, by_sizes, choose
         from gemmgen.errors import ScheduleError
         from gemmgen.ir.target import TARGETS
 
         target = TARGETS.get(self.target or "")
         if spec is None or target is None or not self.is_open:
             return None
-        found = by_model(spec, None, target)
+        found = by_sizes(spec, None, target)
         if found is not None or target.features >= BLOCK_FEATURES:
             return found
         try:

@@ -1,8 +1,8 @@
 """Expand the update of C by boxes: worked out in the accumulators, put down in local memory, stored by warps apart.
 
 Of each 64 rows of C that a warpgroup has, a warp has sixteen, which are the lines of a box. It puts them down in a
-slot that is its own, and one of its lanes begins the store. So no warp waits for another, and none asks where C ends:
-what lies past it is not stored.
+slot that is its own, and one of its lanes begins the store. So no warp waits for another, and what lies past C is not
+stored; but whole parts of 16 bytes are, so that a box that C ends in goes element by element where it ends in between.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int, b
 from gemmgen.ir.meetings import Barrier, StoreGroup
 from gemmgen.ir.stmt import Alloc, Body, BoxCopy, Comment, If, Let, Move, Store, Update
 from gemmgen.ir.visit import walk_expr
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, WIDE, put_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, PART_BYTES, WIDE, put_atom
 from gemmgen.passes.epilogue import applied
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW
@@ -34,8 +34,6 @@ WARP = 32
 FIRST_OF_WARP = both(compare("==", LOCAL_COL, 0), compare("==", LOCAL_ROW % (WARP // 4), 0))
 #: A pair of neighbours, as work-items have them.
 PAIR = 2
-#: What the store of a box writes of a line at least, past the end of the matrix if that ends in between.
-PART_BYTES = 16
 
 
 def update_by_boxes(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:

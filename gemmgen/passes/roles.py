@@ -154,7 +154,8 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
     named, step = _step_of(loop, before)
     last = (step + (pipe.stages - 1)) % pipe.stages
     first_of_warp = compare("==", LOCAL_INDEX % WARP, 0)
-    body: Body = (
+    whole = MultiplyGroup("wait", 0, _sums(parts))
+    begin: Body = (
         *named,
         Let(SLOT, step % pipe.stages),
         *parts.before,
@@ -162,17 +163,22 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
         MultiplyGroup("fence"),
         *in_slot(parts.consume, pipe, SLOT),
         MultiplyGroup("commit"),
+    )
+    if parts.after:  # which uses the sums of the step
+        arrive = If(first_of_warp, (_mbarrier("arrive", "empty", pipe),))
+        return (replace(loop, body=(*begin, whole, arrive, *parts.after)),)
+    body: Body = (
+        *begin,
         Comment("What the step before has read may be overwritten."),
         MultiplyGroup("wait", 1),
         If(both(loop.start < loop.var, first_of_warp), (_mbarrier("arrive", "empty", pipe, last),)),
-        *parts.after,
     )
     done: Body = ()
     if named:  # for the next block: nothing comes after the last step that would arrive for it
         last = (before + STEPS - 1) % pipe.stages
         arrive = If(both(Const(0) < STEPS, first_of_warp), (_mbarrier("arrive", "empty", pipe, last),))
         done = (Comment("So may what the last step has."), arrive)
-    return (replace(loop, body=body), MultiplyGroup("wait", 0, _sums(parts)), *done)
+    return (replace(loop, body=body), whole, *done)
 
 
 def _sums(parts: Parts) -> Buffer:

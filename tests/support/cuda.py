@@ -47,7 +47,8 @@ def why_no_gpu() -> str | None:
 
 def expressible(schedule: Schedule) -> bool:
     """Whether CUDA has all that a schedule asks for; matrix instructions have tests of their own."""
-    return not schedule.by_warps and not driver.refusals(GemmSpec(), schedule, "cuda")
+    own = schedule.by_warps or schedule.by_warpgroups
+    return not own and not driver.refusals(GemmSpec(), schedule, "cuda")
 
 
 def vectors(schedule: Schedule) -> bool:

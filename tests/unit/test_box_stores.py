@@ -111,7 +111,7 @@ def test_the_runtime_knows_every_maps_type(name: str) -> None:
     """Those of sums in whole numbers, too."""
     preset = presets.load(name)
     kernels = driver.lower_program(preset.spec, preset.schedule, SM_90A).kernels
-    assert {x.dtype.name for kernel in kernels for x in tensor_maps(kernel)} <= cuda_maps._TYPES.keys()
+    assert {x.dtype.name for kernel in kernels for x in tensor_maps(kernel)} <= cuda_maps.TYPES.keys()
 
 
 def test_a_launcher_makes_the_map_of_c_whatever_k_is() -> None:

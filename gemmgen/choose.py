@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gemmgen import presets
 from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import warp_atom
 from gemmgen.passes.validate import validate
@@ -18,6 +21,8 @@ BLOCK_PRESET = "L3_SIMD_32x2_1x8"
 ASYNC_PRESET = "async_8x8_8x16"
 #: For those with matrix instructions of a warp that have the types' own.
 MATRIX_PRESET = "mma_8x16_16x8"
+#: For 8-bit floats, which nothing else multiplies: both operands along K by tensor maps; laid out so before; by warps.
+FLOAT8_PRESETS = ("wgmma_f8_128x256_s4", "wgmma_f8_128x256_s4_packed", "mma_f8_8x16_16x8")
 #: For all others, and for what the first two refuse.
 PORTABLE_PRESET = "lds_8x8_16x16_k8"
 #: For products of few elements, whose time is that of the call: one kernel for all of them, compiled once.
@@ -41,6 +46,8 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
 
     Raises: ScheduleError where not even the most portable one will do.
     """
+    if spec.dtype in FLOAT8:
+        return _first_of(tuple(presets.load(name).schedule for name in FLOAT8_PRESETS), spec, device)
     return by_sizes(spec, shape, device, products) or _for_any_size(spec, device)
 
 
@@ -74,10 +81,19 @@ def _for_any_size(spec: GemmSpec, device: Target) -> Schedule:
         wanted = ASYNC_PRESET
     else:
         wanted = PORTABLE_PRESET
-    schedule = presets.load(wanted).schedule
-    if not _takes(spec, schedule, device):
-        schedule = presets.load(PORTABLE_PRESET).schedule
-        validate(spec, schedule, device)
+    portable = presets.load(PORTABLE_PRESET).schedule
+    # Sums of 16 bytes, complex128's, are too many for a GPU's registers by the usual tiles.
+    smaller = replace(portable, tile=(4, 4), run=(4, 4), name=None)
+    return _first_of((presets.load(wanted).schedule, portable, smaller), spec, device)
+
+
+def _first_of(schedules: tuple[Schedule, ...], spec: GemmSpec, device: Target) -> Schedule:
+    """The first one that will do. Raises: ScheduleError with what the last one lacks."""
+    for schedule in schedules[:-1]:
+        if _takes(spec, schedule, device):
+            return schedule
+    schedule = schedules[-1]
+    validate(spec, schedule, device)
     return schedule
 
 

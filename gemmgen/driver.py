@@ -8,12 +8,13 @@ from functools import partial
 from typing import Literal
 
 from gemmgen.backends import backend as find_backend
+from gemmgen.backends import meant
 from gemmgen.backends import printer as printer_of
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.expr import as_int
-from gemmgen.ir.kernel import REACHED, Kernel, Program, together, workspace_problem
+from gemmgen.ir.kernel import Kernel, Program, together
 from gemmgen.ir.pipes import check_pipes
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
@@ -66,8 +67,7 @@ def emit_program(
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
     printer = partial(printer_of(language, spec), target, form=form, spec=spec, program=program.name)
-    what = computes(spec if language.by_bits else replace(spec, emulate=False))
-    return _print(program, spec, what, notes, "gemm", printer), program
+    return _print(program, spec, computes(meant(language, spec)), notes, "gemm", printer), program
 
 
 def emit_transpose(
@@ -142,8 +142,7 @@ def lower_program(spec: GemmSpec, schedule: Schedule, target: Target, stop_after
     """All kernels of a product, after all passes or after the one named."""
     validate(spec, schedule, target)
     program = build(spec, schedule, target)
-    known = {x.name: as_int(x.elements) or 0 for x in program.workspaces}
-    large = [workspace_problem(name, count) for name, count in known.items() if count >= REACHED]
+    large = [problem for x in program.workspaces if (problem := x.problem(as_int(x.elements) or 0))]
     if large and not spec.batched:
         raise ScheduleError(large)
     return replace(program, kernels=tuple(run_passes(kernel, target, stop_after) for kernel in program.kernels))

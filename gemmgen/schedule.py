@@ -10,7 +10,21 @@ from gemmgen.fields import field_problems
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image", "private"]
-Atom = Literal["fma", "dpas", "mma", "mma_s8", "mma_f64", "mma_tf32", "mma_3xtf32", "wgmma", "wgmma_tf32"]
+Atom = Literal[
+    "fma",
+    "dpas",
+    "mma",
+    "mma_s8",
+    "mma_f8",
+    "mma_f64",
+    "mma_tf32",
+    "mma_3xtf32",
+    "wgmma",
+    "wgmma_s8",
+    "wgmma_f8",
+    "wgmma_tf32",
+    "wgmma_3xtf32",
+]
 Method = Literal[
     "naive",
     "slm",
@@ -19,11 +33,15 @@ Method = Literal[
     "dpas",
     "mma",
     "mma_s8",
+    "mma_f8",
     "mma_f64",
     "mma_tf32",
     "mma_3xtf32",
     "wgmma",
+    "wgmma_s8",
+    "wgmma_f8",
     "wgmma_tf32",
+    "wgmma_3xtf32",
     "vector",
 ]
 
@@ -80,6 +98,8 @@ class Schedule:
         mbarrier: tiles of that ring that a pair of mbarriers hands over at a time; 0 where barriers of the group do.
         slices: parts of each step of K, each with work-items of its own, whose sums meet in local memory.
         split: parts of all of K, each with groups of its own, whose sums a second kernel adds up.
+        stream: groups that all of C's blocks and K's batches are dealt out to evenly, as many as a device runs at once:
+            each computes whole blocks and parts of two, which a second kernel adds up; 0 where each has one block.
         atomic: whether the parts of K are added to C one by one as they come, instead of by a second kernel: quicker,
             but in no fixed order, so that the last bits differ from run to run.
         raster: rows of groups that are walked column by column, so that neighbours in time are neighbours in C; 0
@@ -97,19 +117,25 @@ class Schedule:
             twice in a row.
         barrier: whether the group meets before each step's arithmetic, only to stay in step for the cache; a group of
             one sub-group, which is in step anyway, so keeps compilers from moving loads among the arithmetic.
-        atom: what multiplies and adds: `fma`, a work-item by itself; `dpas`, a sub-group by matrix instructions, whose
-            operands a kernel before packs; `mma`, a warp by matrix instructions of 16-bit floats, `mma_s8` of int8,
-            `mma_f64` of float64, `mma_tf32` of float32 rounded to TF32, with 10 bits after the point, `mma_3xtf32` by
-            three of those for each, of elements taken apart in two, with sums as good as float32's; `wgmma`, a
-            warpgroup by matrix instructions on local memory, which work-items of their own fill; `wgmma_tf32` by those
-            of float32 cut to TF32.
+        atom: what multiplies and adds: `fma`, a work-item by itself; `dpas`, a sub-group by matrix
+            instructions, whose operands a kernel before packs; `mma`, a warp by matrix instructions of 16-bit
+            floats, `mma_s8` of int8, `mma_f8` of 8-bit floats, `mma_f64` of float64, `mma_tf32` of float32
+            rounded to TF32, with 10 bits after the point, `mma_3xtf32` by three of those for each, of elements
+            taken apart in two, with sums as good as float32's; `wgmma`, a warpgroup by matrix instructions on
+            local memory, which work-items of their own fill; `wgmma_s8`, `wgmma_f8` and `wgmma_tf32` by those
+            of int8, 8-bit floats and float32 cut to TF32, `wgmma_3xtf32` by three of
+            those for each, of elements that a kernel before takes apart.
         large_registers: whether a thread of an Intel GPU gets twice as many registers, of which there are then half as
             many threads: a build option.
         producers: work-items of a group beside those that compute: a warp or a warpgroup, one of which begins all
             copies to local memory. They are no part of `group`.
         registers: that each work-item which computes has, and each producer, where they hand some over; 0x0 where they
             keep what the compiler gave them.
-        c_width: elements of C that one store writes, where they are inside.
+        persistent: whether there are no more groups than a device runs at once, each of which computes one block of C
+            after the other, so that the first tiles of the next are on their way while C is stored.
+        c_width: elements of C that one store writes, where they are inside and work-items store them.
+        c_stages: slots of local memory from which C is stored by boxes, a warp's lines at a time, where warpgroups
+            multiply; 0 where work-items store it.
         vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
             CPU; 1 where it computes single elements.
         sweep: tiles (rows, columns) that a work-item with vectors computes at most, one after the other: the caches
@@ -134,6 +160,7 @@ class Schedule:
     mbarrier: int = 0
     slices: int = 1
     split: int = 1
+    stream: int = 0
     atomic: bool = False
     raster: int = 0
     prefetch: bool = False
@@ -146,6 +173,7 @@ class Schedule:
     atom: Atom = "fma"
     large_registers: bool = False
     c_width: int = 1
+    c_stages: int = 0
     vector: int = 1
     sweep: tuple[int, int] = (1, 1)
     even: tuple[int, int] = (1, 1)
@@ -153,6 +181,7 @@ class Schedule:
     m_block: int = 0
     producers: int = 0
     registers: tuple[int, int] = (0, 0)
+    persistent: bool = False
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -224,7 +253,7 @@ class Schedule:
     @property
     def by_warpgroups(self) -> bool:
         """Whether a warpgroup multiplies as one, tiles that others bring."""
-        return self.atom in ("wgmma", "wgmma_tf32")
+        return self.atom.startswith("wgmma")
 
     def staged(self, name: str, order: str) -> Operand:
         """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""

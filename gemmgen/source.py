@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer, Space
@@ -12,7 +12,7 @@ from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.stmt import Move
-from gemmgen.ir.visit import evaluate, walk
+from gemmgen.ir.visit import addressed, evaluate, walk
 from gemmgen.spec import GemmSpec
 
 ArgumentKind = Literal["buffer", "image", "int", "scalar", "map"]
@@ -36,7 +36,7 @@ class TensorMap:
     Attributes:
         operand: the matrix.
         lines, length: its extents in storage order, as expressions over the integer arguments.
-        pitch: the integer argument that says how many elements lie between the beginnings of two lines.
+        pitch: how many elements lie between the beginnings of two lines, as such an expression.
         box: lines, and elements of a line, that a copy brings.
     """
 
@@ -45,7 +45,7 @@ class TensorMap:
     dtype: DType
     lines: Expr
     length: Expr
-    pitch: str
+    pitch: Expr
     box: tuple[int, int]
 
     @property
@@ -68,6 +68,7 @@ class EntryPoint:
         sub_group: lanes that it requires, or None.
         early: whether it may begin while the kernel before it ends, which it awaits.
         maps: what the host makes of matrices before, for the arguments that are tensor maps.
+        persistent: whether the launch has no more groups than the device runs at once, however many `grid` says.
     """
 
     name: str
@@ -80,6 +81,7 @@ class EntryPoint:
     layers: str | None = None
     early: bool = False
     maps: tuple[TensorMap, ...] = ()
+    persistent: bool = False
 
     def groups(self, sizes: Mapping[str, int]) -> tuple[int, int, int]:
         """Work-groups along (layers, rows, columns) for the values of the integer arguments."""
@@ -140,7 +142,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
     """The launch side of a kernel."""
     return EntryPoint(
         kernel.name,
-        tuple(map(_argument, kernel.passed)),
+        tuple(map(_argument, passed(kernel))),
         kernel.group,
         kernel.grid,
         local_bytes,
@@ -149,16 +151,36 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
         None if kernel.layers is None else kernel.layers.name,
         any(isinstance(stmt, Handover) and stmt.verb == "await" for stmt in walk(kernel.body)),
         tensor_maps(kernel),
+        kernel.persistent,
     )
+
+
+def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
+    """The arguments of a kernel's function: of a matrix in boxes a map, which its leading dimension is a part of; and
+    behind that the matrix without boxes, where it is read or written by elements as well.
+    """
+    boxed = {p.name: p for p in kernel.matrices if p.box is not None}
+    alone = {p.name for p in kernel.matrices} - boxed.keys() | addressed(kernel)
+    strides = {p.name: set(p.layout.strides) for p in kernel.matrices}
+    # Of what a kernel before laid out, lines are as long as a size says.
+    in_maps = {s for name, p in boxed.items() for s in strides[name] if s not in p.shape}
+    used = {s for name in alone for s in strides[name]}
+    out: list[Buffer | Var] = []
+    for p in kernel.given:
+        if isinstance(p, Buffer) or p not in in_maps - used:
+            out.append(p)
+        if p.name in boxed.keys() & alone:
+            out.append(replace(boxed[p.name], box=None))
+    return tuple(out)
 
 
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The maps that a kernel is given in the place of matrices."""
     out: list[TensorMap] = []
     for p in kernel.matrices:
-        if p.box is not None and isinstance(pitch := p.layout.strides[0], Var):
+        if p.box is not None:
             lines, length = p.shape
-            out.append(TensorMap(map_name(p), p.name, p.dtype, lines, length, pitch.name, p.box))
+            out.append(TensorMap(map_name(p), p.name, p.dtype, lines, length, p.layout.strides[0], p.box))
     return tuple(out)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 import pytest
 
+from gemmgen.errors import DeviceError
+from gemmgen.runtime import require_pyopencl
 from tests.support.golden import Golden
 
 #: Tool -> what brings it on Debian 12.
@@ -24,6 +26,33 @@ TOOLS = {
 }
 #: Names under which a tool is looked for, best first.
 SPELLINGS = {"clang": ("clang-22", *(f"clang-{version}" for version in range(21, 13, -1)), "clang")}
+
+
+class TestFile(pytest.Module):
+    """A file of tests, which is skipped as a whole, and said to be, where it can't do without pyopencl, which is not
+    installed. Files that have tests of other devices as well import it no sooner than a test needs it.
+    """
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            return list(super().collect())
+        except (DeviceError, self.CollectError) as error:
+            if "pyopencl" not in str(error) or (reason := why_no_opencl()) is None:
+                raise
+            pytest.skip(reason, allow_module_level=True)
+
+
+def why_no_opencl() -> str | None:
+    """The reason to skip, or None where pyopencl is installed."""
+    try:
+        require_pyopencl()
+    except DeviceError as error:
+        return str(error)
+    return None
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> TestFile:
+    return TestFile.from_parent(parent, path=module_path)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

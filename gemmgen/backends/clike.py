@@ -18,7 +18,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Load, Var, as_int, compare, convert, number
 from gemmgen.ir.kernel import Kernel, Workspace
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting, MultiplyGroup, RegisterShare
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting, RoleStep
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
@@ -76,8 +76,6 @@ class CLike(Expressions, ABC):
     lacks: ClassVar[frozenset[str]] = frozenset()
     #: What a kernel can be delivered as, where there is a choice; the first is meant where none is named.
     forms: ClassVar[tuple[str, ...]] = ()
-    #: Whether 16-bit floats can be kept in integers, because they always are or where that is asked for.
-    by_bits: ClassVar[bool] = True
 
     target: Target
     kernel: Kernel
@@ -107,9 +105,9 @@ class CLike(Expressions, ABC):
     def barrier(self) -> str:
         """The statement at which a group meets."""
 
-    def role_barrier(self, items: int) -> str:
-        """The statement at which those of a role meet, where the language has roles."""
-        raise LoweringError(f"{self.name} has no barriers of {items} work-items")
+    def role_barrier(self, barrier: Barrier) -> str:
+        """The statement at which those of a role or of a sub-group meet, where the language has roles."""
+        raise LoweringError(f"{self.name} has no barriers of {barrier.role_items or 'sub-group'} work-items")
 
     def unroll(self, loop: For) -> str:
         """The pragma before a loop that the compiler shall unroll, or several rounds of which it shall do at once."""
@@ -143,7 +141,7 @@ class CLike(Expressions, ABC):
         """The statement that begins a copy of a box, where the language has it."""
         raise LoweringError(f"{self.name} has no boxes of {stmt.src.name} to copy")
 
-    def role(self, step: MultiplyGroup | RegisterShare) -> list[str]:
+    def role(self, step: RoleStep) -> list[str]:
         """Statements that only roles have, where the language has them."""
         raise LoweringError(f"{self.name} has no roles for {type(step).__name__}")
 
@@ -165,12 +163,14 @@ class CLike(Expressions, ABC):
 
     def alignment(self) -> int:
         """Bytes that matrices must begin on multiples of: those of the widest vector that needs alignment; complex
-        numbers are such vectors. Tensor maps ask for as much as the widest.
+        numbers are such vectors. Tensor maps of given matrices ask for as much as the widest.
         """
         moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.aligned]
-        touched = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
+        # What one kernel lays out for another begins where vectors may stand.
+        given = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
+        touched = [(m, b) for m, b in given if not (b == m.dst and b.name.endswith("_packed"))]
         elements = [p.dtype.size for p in self.kernel.matrices if p.dtype.real is not None]
-        boxes = [MAP_BYTES for p in self.kernel.matrices if p.box is not None]
+        boxes = [MAP_BYTES for p in self.kernel.matrices if p.box is not None and not p.name.endswith("_packed")]
         return max([1, *(m.width * b.dtype.size for m, b in touched), *elements, *boxes])
 
     @abstractmethod
@@ -270,7 +270,7 @@ class CLike(Expressions, ABC):
                 yield self.multiply(stmt)
             case BoxCopy():
                 yield self.box_copy(stmt)
-            case Barrier() | AsyncGroup() | Mbarrier() | MultiplyGroup() | RegisterShare() | Handover():
+            case _ if isinstance(stmt, Meeting):
                 yield from self._meeting(stmt)
             case Point() | Advance():
                 yield self._placed(stmt)
@@ -309,16 +309,16 @@ class CLike(Expressions, ABC):
 
     def _meeting(self, stmt: Meeting) -> list[str]:
         match stmt:
-            case Barrier(_, items):
-                return [self.role_barrier(items) if items else self.barrier()]
+            case Barrier():
+                return [self.role_barrier(stmt) if stmt.role_items or stmt.of_sub_group else self.barrier()]
             case AsyncGroup():
                 return [self.async_group(stmt)]
             case Mbarrier():
                 return self.mbarrier(stmt)
-            case MultiplyGroup() | RegisterShare():
-                return self.role(stmt)
             case Handover():
                 return [self.handover(stmt)]
+            case _:
+                return self.role(stmt)
 
     def _placed(self, stmt: Point | Advance) -> str:
         """Where a pointer is from here on."""

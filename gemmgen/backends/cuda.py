@@ -10,6 +10,7 @@ from gemmgen.backends.clike import CLike, Words, way
 from gemmgen.backends.cuda_launcher import awaited, grid, launcher
 from gemmgen.backends.cuda_matrix import MATRIX_CALLS, WORD, functions, load, multiply
 from gemmgen.backends.cuda_shared import declare_shared, dynamic_bytes, init_mbarriers
+from gemmgen.backends.cuda_stores import put, puts, store_box, store_functions, store_group
 from gemmgen.backends.cuda_warpgroups import box_copy, point, role, warpgroup_functions
 from gemmgen.backends.cuda_warpgroups import multiply as multiply_by_warpgroup
 from gemmgen.backends.expressions import POSTFIX
@@ -20,17 +21,21 @@ from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Var, as_int
-from gemmgen.ir.meetings import AsyncGroup, Handover, Mbarrier, MultiplyGroup, RegisterShare
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, RegisterShare, RoleStep, StoreGroup
 from gemmgen.ir.stmt import Advance, BoxCopy, Move, Multiply, Point, Stmt
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
-from gemmgen.source import map_name
+from gemmgen.source import map_name, passed
 
 WARP = 32
 #: CUDA's dimensions by number, 0 the fastest.
 DIMENSIONS = "xyz"
 #: The headers of types that the language itself lacks.
-HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+HEADERS = {
+    "float16": "cuda_fp16.h",
+    "bfloat16": "cuda_bf16.h",
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), "cuda_fp8.h"),
+}
 #: Types whose vectors the language names, and words for as many bytes of others.
 OWN_VECTORS = ("float", "double", "int")
 WORDS = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
@@ -45,7 +50,6 @@ class Cuda(CLike):
 
     name: ClassVar[str] = "cuda"
     suffix: ClassVar[str] = ".cu"
-    by_bits: ClassVar[bool] = False
     words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "warp")
     pairs: ClassVar[Pairs] = Pairs("make_TYPE(RE, IM)", (".x", ".y"), ("fmaf", "fma"), adds=False)
     targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100")
@@ -54,6 +58,8 @@ class Cuda(CLike):
         "float32": "float",
         "float16": "__half",
         "bfloat16": "__nv_bfloat16",
+        "float8_e4m3fn": "__nv_fp8_e4m3",
+        "float8_e5m2": "__nv_fp8_e5m2",
         "complex64": "float2",
         "complex128": "double2",
         "int32": "int",
@@ -69,7 +75,7 @@ class Cuda(CLike):
         # Registers are handed over only where the compiler knows how many there are for one block.
         one = ", 1" if any(isinstance(s, RegisterShare) for s in walk(self.kernel.body)) else ""
         bounds = f'extern "C" __global__ void __launch_bounds__({rows * cols}{one})'
-        return [bounds, *wrapped(f"{self.kernel.name}(", [self._passed(p) for p in self.kernel.passed])]
+        return [bounds, *wrapped(f"{self.kernel.name}(", [self._passed(p) for p in passed(self.kernel)])]
 
     def _passed(self, param: Buffer | Var) -> str:
         """A parameter of the kernel; the launcher's are all that its caller gives."""
@@ -92,18 +98,19 @@ class Cuda(CLike):
         """Named functions for the instructions that the kernel uses, PTX among them."""
         used = {name for stmt in walk(self.kernel.body) for name in _intrinsics_of(stmt)}
         types = {p.dtype.name for p in self.kernel.matrices}
-        headers = [f"#include <{HEADERS[name]}>" for name in sorted(types & set(HEADERS))]
+        headers = [f"#include <{header}>" for header in sorted({HEADERS[name] for name in types & set(HEADERS)})]
         include = ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
-        if any(p.box is not None for p in self.kernel.matrices):
+        if any(isinstance(stmt, BoxCopy) for stmt in walk(self.kernel.body)):
             include = [*sections(INTRINSICS, {"includes_with_maps"})[:-1], *headers, ""]
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
         matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)
         matrices += warpgroup_functions(self.kernel.body, INTRINSICS)
+        matrices += store_functions(self.kernel.body, self.types, INTRINSICS)
         return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
 
     def _copies(self) -> list[str]:
         """Functions for moves of several elements, by the types and the numbers that occur."""
-        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.matrices is None]
+        moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.matrices is None and not puts(s)]
         found = {_Copy.of(m) for m in moves if m.width > 1 or m.atom.is_async or m.atom.adds}
         # A copy that converts has one that doesn't inside.
         found |= {replace(copy, section="copy", to=t, source=t) for copy in found for t in copy.kept()}
@@ -116,7 +123,8 @@ class Cuda(CLike):
 
     def launch(self) -> str:
         rows, cols = self.kernel.group
-        return f"block ({cols}, {rows}), grid ({grid(self)})"
+        blocks = f"min({grid(self)}, as many as run at once)" if self.kernel.persistent else grid(self)
+        return f"block ({cols}, {rows}), grid ({blocks})"
 
     def uses(self) -> frozenset[str]:
         return frozenset()
@@ -160,6 +168,8 @@ class Cuda(CLike):
         match call.function:
             case "group_id":
                 return f"int(blockIdx.{self._dimension(call)})", POSTFIX
+            case "group_count":
+                return f"int(gridDim.{self._dimension(call)})", POSTFIX
             case "local_id":
                 return f"int(threadIdx.{self._dimension(call)})", POSTFIX
             case "lane_id":
@@ -191,8 +201,8 @@ class Cuda(CLike):
     def barrier(self) -> str:
         return "__syncthreads();"
 
-    def role_barrier(self, items: int) -> str:
-        return f"role_barrier<{items}>();"
+    def role_barrier(self, barrier: Barrier) -> str:
+        return "__syncwarp();" if barrier.of_sub_group else f"role_barrier<{barrier.role_items}>();"
 
     def multiply(self, stmt: Multiply) -> str:
         if isinstance(stmt.atom, WarpgroupAtom):
@@ -200,10 +210,10 @@ class Cuda(CLike):
         return multiply(stmt, self)
 
     def box_copy(self, stmt: BoxCopy) -> str:
-        return box_copy(stmt, self)
+        return store_box(stmt, self) if stmt.tells is None else box_copy(stmt, stmt.tells, self)
 
-    def role(self, step: MultiplyGroup | RegisterShare) -> list[str]:
-        return role(step)
+    def role(self, step: RoleStep) -> list[str]:
+        return [store_group(step)] if isinstance(step, StoreGroup) else role(step)
 
     def _placed(self, stmt: Point | Advance) -> str:
         if isinstance(stmt, Point) and stmt.view.layout.swizzle:
@@ -211,6 +221,8 @@ class Cuda(CLike):
         return super()._placed(stmt)
 
     def wide_move(self, move: Move) -> str:
+        if puts(move):
+            return put(move, self)
         if move.atom.matrices is not None:
             return load(move, self)
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
@@ -291,7 +303,7 @@ def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
         case AsyncGroup(verb, _):
             return (f"async_{verb}",)
         case Mbarrier(verb):
-            return (f"mbarrier_{verb}", *(("mbarriers_ready",) if stmt.arrivals else ()))
+            return (f"mbarrier_{verb}", *(("fetch_map", "mbarriers_ready") if stmt.arrivals else ()))
         case Handover(verb):
             return (f"kernels_{verb}",)
     return ()

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.files import sections
 from gemmgen.backends.lines import fold_line, wrapped
+from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.visit import walk
-from gemmgen.source import TensorMap, map_name, tensor_maps
+from gemmgen.source import TensorMap, map_name, passed, tensor_maps
 
 #: Where the functions stand that launchers call.
 HOST = "cuda/host.cu"
@@ -25,6 +26,8 @@ def awaited(kernel: Kernel) -> frozenset[str]:
 def grid(printer: CLike) -> str:
     """Blocks along each dimension."""
     kernel = printer.kernel
+    if kernel.persistent:  # in one line
+        return printer.expr(kernel.grid[1])
     layers = [] if kernel.layers is None else [kernel.layers.name]
     return ", ".join([*map(printer.expr, reversed(kernel.grid)), *layers])
 
@@ -42,7 +45,7 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
     skips, what = file.no_product(), what + (" and the arrays of their addresses" if file.spec.listed else "")
     lines = [
         "#ifndef __CUDACC_RTC__",
-        *(sections(HOST, {"tensor_map"}) if any(tensor_maps(p.kernel) for p in printers) else []),
+        *sections(HOST, {name for p in printers for name in _functions(p.kernel)}),
         f"// Queues {what} are in the device's memory.",
         *wrapped(f'extern "C" cudaError_t {file.kernel.name}_launch(', params),
         "{",
@@ -60,12 +63,17 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
     return "\n".join([*lines, "}", "#endif"]) + "\n"
 
 
+def _functions(kernel: Kernel) -> list[str]:
+    """The functions that the launch of a kernel calls."""
+    return ["tensor_map"] * bool(tensor_maps(kernel)) + ["blocks_at_once"] * kernel.persistent
+
+
 def _launching(printer: CLike, file: CLike, last: bool) -> list[str]:
     """The statements that launch a kernel, and end the function with what came of it."""
     kernel = printer.kernel
     rows, cols = kernel.group
-    boxed = {p.name: map_name(p) for p in kernel.matrices if p.box is not None}
-    arguments = f"        {', '.join(boxed.get(p.name, p.name) for p in kernel.passed)}"
+    names = (map_name(p) if isinstance(p, Buffer) and p.box is not None else p.name for p in passed(kernel))
+    arguments = f"        {', '.join(names)}"
     taken = "return" if last else "const cudaError_t launched ="
     if awaited(kernel):
         launch = [*_early(printer), f"    {taken} cudaLaunchKernelEx(&config, {kernel.name},", f"{arguments});"]
@@ -78,10 +86,28 @@ def _launching(printer: CLike, file: CLike, last: bool) -> list[str]:
     return [
         *(line for tensor_map in tensor_maps(kernel) for line in _made(tensor_map, printer, file)),
         *_permission(printer),
-        f"    const dim3 grid({grid(printer)});",
+        *_grid(printer),
         f"    const dim3 block({cols}, {rows});",
         *launch,
         *([] if last else ["    if (launched != cudaSuccess) {", "        return launched;", "    }"]),
+    ]
+
+
+def _grid(printer: CLike) -> list[str]:
+    """The statements that say how many blocks there are."""
+    if not printer.kernel.persistent:
+        return [f"    const dim3 grid({grid(printer)});"]
+    rows, cols = printer.kernel.group
+    name, size = printer.kernel.name, printer.dynamic_bytes()
+    return [
+        "    // No more blocks than run at once: each goes on until all of C is computed.",
+        "    int most = 0;",
+        *fold_line(f"    const cudaError_t asked = blocks_at_once(&most, {name}, {rows * cols}, {size});"),
+        "    if (asked != cudaSuccess) {",
+        "        return asked;",
+        "    }",
+        f"    const int blocks = {grid(printer)};",
+        "    const dim3 grid(blocks < most ? blocks : most);",
     ]
 
 
@@ -102,11 +128,12 @@ def _early(printer: CLike) -> list[str]:
 
 def _made(tensor_map: TensorMap, printer: CLike, file: CLike) -> list[str]:
     """The statements that make a map. Where nothing is read there is none, and no copy."""
-    lines, length = map(printer.expr, (tensor_map.lines, tensor_map.length))
+    lines, length, pitch = map(printer.expr, (tensor_map.lines, tensor_map.length, tensor_map.pitch))
     name, dtype, (high, wide) = tensor_map.name, tensor_map.dtype, tensor_map.box
-    call = f"make_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{dtype.name.upper()}, {dtype.size}, {tensor_map.operand}, "
-    call += f"{lines}, {length}, {tensor_map.pitch}, {high}, {wide})"
-    read = file.reads_operands()
+    kind = dtype.name.upper() if dtype.size > 1 else "UINT8"
+    call = f"make_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {dtype.size}, {tensor_map.operand}, "
+    call += f"{lines}, {length}, {pitch}, {high}, {wide})"
+    read = None if tensor_map.operand == "c" else file.reads_operands()
     return [
         f"    CUtensorMap {name} = {{}};",
         *fold_line(f"    const cudaError_t {name}_made = {f'{read} ? {call} : cudaSuccess' if read else call};"),

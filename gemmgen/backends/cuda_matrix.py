@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import F32, F64, I32
 from gemmgen.ir.expr import Call
 from gemmgen.ir.stmt import Body, Move, Multiply
@@ -18,7 +19,6 @@ MATRIX_CALLS = {
     "tf32": "to_tf32",
     "tf32_head": "head_in_tf32",
     "tf32_rest": "rest_in_tf32",
-    "tf32_finite": "finite_head",
 }
 #: Bytes that a lane gets of a matrix.
 WORD = 4
@@ -59,6 +59,10 @@ def _matrices(move: Move) -> int:
     return move.width * move.src.dtype.size // WORD
 
 
+def _loads_lines(move: Move) -> bool:
+    return move.atom.matrices is not None and move.dst.space is Space.PRIVATE
+
+
 def _load_lines(name: str, move: Move, types: Mapping[str, str], source: str) -> list[str]:
     turned = move.atom.matrices is not None and move.atom.matrices.turned
     return section(
@@ -75,8 +79,8 @@ def functions(body: Body, types: Mapping[str, str], source: str, features: Colle
     """The functions that a kernel's statements call, each once."""
     called = {n.function for s in walk(body) for root in exprs(s) for n in walk_expr(root) if isinstance(n, Call)}
     named = {MATRIX_CALLS[name] for name in called & MATRIX_CALLS.keys()}
-    lines = sections(source, {*named, *(("has_rest",) if "tf32_rest" in called else ())})
-    loads = {_loader(s): s for s in walk(body) if isinstance(s, Move) and s.atom.matrices is not None}
+    lines = sections(source, named)
+    loads = {_loader(s): s for s in walk(body) if isinstance(s, Move) and _loads_lines(s)}
     for name, move in sorted(loads.items()):
         lines += _load_lines(name, move, types, source)
     for atom in dict.fromkeys(_multiplies(body)):

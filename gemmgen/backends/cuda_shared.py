@@ -9,6 +9,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Mbarrier
 from gemmgen.ir.stmt import Alloc
 from gemmgen.ir.visit import local_bytes, walk
+from gemmgen.source import map_name
 
 #: Shared memory that a kernel may declare with a fixed size; more must be asked for at the launch.
 STATIC_BYTES = 48 * 1024
@@ -40,14 +41,38 @@ def declare_shared(buffer: Buffer, printer: CLike) -> list[str]:
 
 
 def init_mbarriers(step: Mbarrier, printer: CLike) -> list[str]:
-    """The declaration of an array of mbarriers, and what makes them ready. Copies must be let see those they tell."""
+    """The declaration of an array of mbarriers, and what makes them ready."""
     rows, cols = printer.kernel.group
     which = printer.expr(step.index)
+    declared = _declare_mbarriers(step, printer.kernel)
+    if step.arrivals:
+        return [declared, *_init_for_copies(step, which, printer.kernel)]
     return [
-        _declare_mbarriers(step, printer.kernel),
+        declared,
         f"if ({which} < {step.count}) {{",
-        f"    mbarrier_init(&{step.name}[{which}], {step.arrivals or rows * cols});",
-        *(["    mbarriers_ready();"] if step.arrivals else []),
+        f"    mbarrier_init(&{step.name}[{which}], {rows * cols});",
+        "}",
+    ]
+
+
+def _init_for_copies(step: Mbarrier, which: str, kernel: Kernel) -> list[str]:
+    """What makes all mbarriers ready that copies tell or wait for, behind the last of their declarations. One thread
+    does: several would take turns, in a loop, since the instruction's address must be the same for all of a warp. Maps
+    are fetched meanwhile.
+    """
+    alike = [other for other in _mbarriers(kernel) if other.arrivals]
+    if step != alike[-1]:
+        return []
+    if {other.count for other in alike} != {step.count}:
+        raise LoweringError("slots have not as many mbarriers of each kind")
+    return [
+        f"if ({which} == 0) {{",
+        *(f"    fetch_map(&{map_name(matrix)});" for matrix in kernel.matrices if matrix.box is not None),
+        "    #pragma unroll",
+        f"    for (int slot = 0; slot < {step.count}; ++slot) {{",
+        *(f"        mbarrier_init(&{other.name}[slot], {other.arrivals});" for other in alike),
+        "    }",
+        "    mbarriers_ready();",
         "}",
     ]
 

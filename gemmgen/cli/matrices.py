@@ -73,14 +73,14 @@ def load_or_random(
     spec = specs[0]
     a = attempt(problems, _load, "a", a_file, spec, check)
     b = attempt(problems, _load, "b", b_file, spec, check)
-    asked = _asked(sizes, problems)
-    m = _agree("M", problems, {"-M": asked.m, "the rows of --a": a.shape[-2] if a is not None else None})
-    n = _agree("N", problems, {"-N": asked.n, "the columns of --b": b.shape[-1] if b is not None else None})
+    known = asked(sizes, problems)
+    m = _agree("M", problems, {"-M": known.m, "the rows of --a": a.shape[-2] if a is not None else None})
+    n = _agree("N", problems, {"-N": known.n, "the columns of --b": b.shape[-1] if b is not None else None})
     k = _agree(
         "K",
         problems,
         {
-            "-K": asked.k,
+            "-K": known.k,
             "the columns of --a": a.shape[-1] if a is not None else None,
             "the rows of --b": b.shape[-2] if b is not None else None,
         },
@@ -105,7 +105,7 @@ def load_or_random(
     return Matrices(a, b, c, drawn)
 
 
-def _asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
+def asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
     """The sizes that are given, as a spec's."""
     problems += [
         f"-{axis} 0 leaves nothing to time: give 1 or more (gemmgen.gemm and compiled kernels do take 0)"
@@ -186,33 +186,60 @@ class Check:
         worst: the largest error as a part of its own element's bound; infinite where there is a NaN.
         error: the largest absolute error.
         bound: what it is called.
+        unknown: what is said of elements that have no answer to be compared with; the errors are those of the others.
     """
 
     worst: float
     error: float
     bound: str = "gamma_K |A||B|"
+    unknown: str = ""
 
     @property
     def passed(self) -> bool:
         """NaN never passes."""
-        return self.worst <= 1
+        return self.worst <= 1 and not self.unknown
 
     def __str__(self) -> str:
-        verdict = "passed" if self.passed else "FAILED"
-        return f"validation {verdict}: error {self.error:.3g} at most, {self.worst:.3g} of the bound {self.bound}"
+        verdict = "passed: " if self.passed else f"FAILED: {self.unknown}"
+        return f"validation {verdict}error {self.error:.3g} at most, {self.worst:.3g} of the bound {self.bound}"
 
     @classmethod
-    def of(cls, data: Matrices, spec: GemmSpec, result: Matrix, product_error: float = 0.0) -> Self:
+    def of(
+        cls,
+        data: Matrices,
+        spec: GemmSpec,
+        result: Matrix,
+        product_error: float = 0.0,
+        cut: tuple[int, int] | None = None,
+    ) -> Self:
         """Of a result of the spec's factors (1 and 0 where it folds none), by `gemmgen.oracle`."""
         factors = 1.0 if spec.alpha is None else spec.alpha, spec.beta or 0.0
-        right = answer(spec, (data.a, data.b, data.c), factors, data.operands, product_error)
-        worst, distance = float(right.parts(result).max()), float(right.distance(result).max())
+        right = answer(spec, (data.a, data.b, data.c), factors, data.operands, product_error, cut=cut)
+        parts, distances = right.parts(result), right.distance(result)
+        unknown = right.unknown & (parts > 1)
+        worst, distance = (float(x.max(initial=0, where=~unknown)) for x in (parts, distances))
         sums = spec.accumulator
         if not sums.is_float:
             return cls(worst, distance, "0 of whole numbers")
         gamma = "gamma_K" if sums.real is None else "2 gamma_2K"
         more = f" + {product_error:.2g} |A||B| of rounded elements" if product_error else ""
+        more += "" if cut is None else f" + sums cut to {cut[0]} bits"
         more += " through the prologue" if spec.prologue_a or spec.prologue_b else ""
         more += " through the epilogue" * bool(spec.epilogue)
         more += f" and of rounding to {spec.result}" * (spec.result != sums)
-        return cls(worst, distance, f"{gamma} |A||B|{more}")
+        return cls(worst, distance, f"{gamma} |A||B|{more}", _unknown(spec, unknown))
+
+
+def _unknown(spec: GemmSpec, unknown: NDArray[np.bool_]) -> str:
+    """What to do about elements without an answer; nothing where there are none."""
+    if not unknown.any():
+        return ""
+    first = ", ".join(map(str, np.argwhere(unknown)[0]))
+    said = f"{unknown.sum():,} of {unknown.size:,} elements, the first at ({first}), have no number for an answer, "
+    if formulas := [x for x in (spec.prologue_a, spec.prologue_b, *spec.epilogue) if x is not None]:
+        named = ", ".join(formulas)
+        return (
+            f"{said}since {named} leaves where its functions have values: keep it there, as max(acc, 0.001) does in a "
+            "log, or give matrices by --a and --b; of the others, "
+        )
+    return f"{said}since A or B holds what is none: give others; of the rest, "

@@ -9,7 +9,7 @@ import numpy as np
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import I32
+from gemmgen.ir.dtypes import I32, I64
 from gemmgen.ir.expr import Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Floats
@@ -36,7 +36,7 @@ def named(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, int]:
     """The integer arguments, and what the top of the kernel makes of these alone: shapes may be named so."""
     known = dict(sizes)
     for stmt in kernel.body:
-        if isinstance(stmt, Let) and stmt.var.dtype == I32:
+        if isinstance(stmt, Let) and stmt.var.dtype in (I32, I64):
             with suppress(LoweringError):
                 known[stmt.var.name] = evaluate(stmt.value, known)
     return known

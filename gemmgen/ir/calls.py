@@ -13,7 +13,7 @@ from gemmgen.ir.target import Target
 
 _OF_SUB_GROUPS = ("lane_id", "broadcast", "shuffle_xor")
 #: Functions whose arguments are all of the type that comes out.
-_ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest", "tf32_finite")
+_ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest")
 
 
 def call_problems(node: Call, kernel: Kernel, target: Target) -> Iterator[str]:
@@ -30,7 +30,7 @@ def call_problems(node: Call, kernel: Kernel, target: Target) -> Iterator[str]:
             yield f"{name} needs sub_groups, which {target.name} lacks"
         if kernel.sub_group is None:
             yield f"{name} in a kernel that requires no sub-group size"
-    if name in ("group_id", "local_id"):
+    if name in ("group_id", "group_count", "local_id"):
         dimensions = (0, 1, 2) if name == "group_id" and kernel.layers is not None else (0, 1)
         if as_int(args[0]) not in dimensions:
             yield f"{show_expr(node)} has no constant dimension of {', '.join(map(str, dimensions))}"

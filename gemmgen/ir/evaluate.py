@@ -169,6 +169,9 @@ class Evaluator:
         match node.function, node.args:
             case "group_id", (Const(int(axis)),) if axis in (0, 1, 2):
                 return _per_load(lanes, lambda: lanes.group_id(axis))
+            case "group_count", (Const(int(axis)),) if axis in (0, 1):
+                count = lanes.group_count(axis)
+                return lambda _active: count
             case "local_id", (Const(int(axis)),) if axis in (0, 1):
                 return _per_load(lanes, lambda: lanes.local_id(axis))
             case "lane_id", ():

@@ -124,6 +124,7 @@ Expr = Const | Var | Bin | Select | Load | Call
 #: Every name that a `Call` may carry, but for the functions of numbers (`ir/functions.py`) -> what it means. Backends
 #: translate them, the interpreter runs them.
 FUNCTIONS: dict[str, str] = {
+    "group_count": "how many work-groups there are along a dimension",
     "group_id": "index of the work-group along a dimension (a constant: 0 is the fastest)",
     "local_id": "index of the work-item in its group along a dimension",
     "lane_id": "index of the work-item in its sub-group",
@@ -133,9 +134,8 @@ FUNCTIONS: dict[str, str] = {
     "conj": "the complex value with the sign of its imaginary part changed",
     "convert": "the value in the call's type, rounded to nearest",
     "tf32": "a float32 with 10 bits after the point, rounded to nearest, ties away from zero",
-    "tf32_head": "the same where that is finite, else the value",
-    "tf32_rest": "what a value has more than its head, `args[1]`, cut to 10 bits after the point; else 0",
-    "tf32_finite": "of a value and its head the head, or 0 where there is no rest",
+    "tf32_head": "a value cut to 10 bits after the point",
+    "tf32_rest": "a little more than what a value has beside its head, `args[1]`; what is not finite is its own rest",
 }
 
 

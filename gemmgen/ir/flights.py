@@ -1,11 +1,14 @@
-"""Asynchronous copies that are under way."""
+"""Asynchronous copies that are under way, and stores of boxes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gemmgen.ir.lanes import Floats, Ints, Site
+import numpy as np
+
+from gemmgen.ir.lanes import Active, Floats, Ints, Site
 from gemmgen.ir.memory import LocalMemory
+from gemmgen.ir.tile_memory import TileMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +60,56 @@ class Flights:
         while len(self._groups) > pending:
             for flight in self._groups.pop(0):
                 flight.memory.land(flight.addresses, flight.values, flight.lanes, flight.site)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a lane's store reads of a tile.
+
+    Attributes:
+        group: which of the lane's groups it belongs to; None until that is committed.
+    """
+
+    tile: TileMemory
+    addresses: Ints
+    lane: int
+    group: int | None = None
+
+
+class Stores:
+    """The stores of boxes that nobody has waited for yet. Each work-item counts its own groups."""
+
+    def __init__(self) -> None:
+        self.clear(0)
+
+    def clear(self, count: int) -> None:
+        """So many other work-items run now."""
+        self._readings: list[Reading] = []
+        self._committed: Ints = np.zeros(count, np.int64)
+
+    @property
+    def busy(self) -> bool:
+        """Whether local memory is read by a store that nobody has waited for."""
+        return bool(self._readings)
+
+    def begin(self, tile: TileMemory, addresses: Ints, lane: int) -> None:
+        """A store begins."""
+        self._readings.append(Reading(tile, addresses, lane))
+
+    def commit(self, active: Active) -> None:
+        """Of each lane, what it has begun since its last commit is one group, which may hold none."""
+        for reading in self._readings:
+            if reading.group is None and active.mask[reading.lane]:
+                reading.group = int(self._committed[reading.lane])
+        self._committed[active.lanes] += 1
+
+    def wait(self, pending: int, active: Active) -> list[Reading]:
+        """What the groups of each lane have read by then, all but the newest `pending`."""
+
+        def is_over(reading: Reading) -> bool:
+            ends = reading.group is not None and reading.group < self._committed[reading.lane] - pending
+            return ends and bool(active.mask[reading.lane])
+
+        over = [reading for reading in self._readings if is_over(reading)]
+        self._readings = [reading for reading in self._readings if not is_over(reading)]
+        return over

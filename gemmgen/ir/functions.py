@@ -34,6 +34,7 @@ MATH: dict[str, Math] = {
 #: How many arguments each function takes that a `Call` may name.
 ARITY: dict[str, int] = {
     "group_id": 1,
+    "group_count": 1,
     "local_id": 1,
     "lane_id": 0,
     "fma": 3,
@@ -44,6 +45,5 @@ ARITY: dict[str, int] = {
     "tf32": 1,
     "tf32_head": 1,
     "tf32_rest": 2,
-    "tf32_finite": 2,
     **{name: row.arguments for name, row in MATH.items()},
 }

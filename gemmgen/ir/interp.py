@@ -27,8 +27,8 @@ from gemmgen.ir.flights import Flight
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value, agreed
 from gemmgen.ir.matrix_meaning import matrix_step, neighbour
-from gemmgen.ir.mbarrier_meaning import Group, mbarrier_step
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, MultiplyGroup, RegisterShare
+from gemmgen.ir.mbarrier_meaning import Group, async_group_step, mbarrier_step
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, MultiplyGroup, RegisterShare, StoreGroup
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.phases import runs
@@ -48,6 +48,7 @@ from gemmgen.ir.stmt import (
     Stmt,
     Store,
 )
+from gemmgen.ir.store_meaning import barrier_step, put_step, store_group_step, store_step
 from gemmgen.ir.tile_memory import BoxedMatrix, TileMemory
 from gemmgen.ir.visit import evaluate
 from gemmgen.ir.warp_meaning import load_step
@@ -60,28 +61,30 @@ MOST_LANES = 65536
 _Step = Callable[[Active], None]
 
 
-def run(kernel: Kernel, arguments: Mapping[str, Argument]) -> None:
+def run(kernel: Kernel, arguments: Mapping[str, Argument], resident: int = 2) -> None:
     """Run a kernel of instructions.
 
     Args:
         arguments: by parameter name: numbers; flat arrays of the buffer's type for global memory, changed
             in place; arrays [rows, columns] for images.
+        resident: how many groups there are at most of a persistent kernel; of any number the result is the same.
 
     Raises:
         KernelFault: the kernel's behaviour is undefined.
         LoweringError: it still has statements on tiles, or is not a valid kernel.
         ValueError: the arguments do not fit the parameters.
     """
-    _Run(kernel, arguments).run()
+    _Run(kernel, arguments, resident).run()
 
 
 class _Run:
     """One execution: translates the kernel once, then runs it for group after group."""
 
-    def __init__(self, kernel: Kernel, arguments: Mapping[str, Argument]) -> None:
+    def __init__(self, kernel: Kernel, arguments: Mapping[str, Argument], resident: int) -> None:
         self._kernel = kernel
         self._sizes = named(kernel, integers(kernel, arguments))
         rows, cols = (evaluate(extent, self._sizes) for extent in kernel.grid)
+        cols = min(cols, resident) if kernel.persistent else cols
         layers = 1 if kernel.layers is None else self._sizes[kernel.layers.name]
         self._lanes = Lanes(kernel, (layers, rows, cols))
         self._evaluator = Evaluator(self._lanes)
@@ -97,8 +100,11 @@ class _Run:
             for first, groups in runs(self._kernel, self._sizes, self._lanes.grid, most):
                 self._lanes.load(first, groups)
                 self._group.flights.clear()
+                self._group.stores.clear(self._lanes.count)
                 self._multiplications.clear()
                 self._body(self._lanes.everyone)
+                if self._group.stores.busy:
+                    raise KernelFault("race", self._kernel.name, "local memory ends while stores of boxes read it")
 
     def _parameters(self, arguments: Mapping[str, Argument]) -> Scope:
         scope = Scope()
@@ -111,7 +117,8 @@ class _Run:
             data = array(buffer, arguments[buffer.name])
             plain = GlobalMemory if buffer.box is None else BoxedMatrix
             kind = ImageMemory if buffer.space is Space.IMAGE else plain
-            scope.memories[buffer.name] = kind(self._lanes, buffer, self._sizes, self._sites, data)
+            memory = scope.memories[buffer.name] = kind(self._lanes, buffer, self._sizes, self._sites, data)
+            self._group.matrices.extend([memory] if isinstance(memory, BoxedMatrix) else [])
         return scope
 
     # --- translation ------------------------------------------------------------------------------
@@ -146,7 +153,7 @@ class _Run:
                 return self._if(stmt, scope, site)
             case Block(body):
                 return self._block(body, scope.inner())
-            case Barrier() | AsyncGroup() | Mbarrier() | MultiplyGroup():
+            case Barrier() | AsyncGroup() | Mbarrier() | MultiplyGroup() | StoreGroup():
                 return self._meeting(stmt, scope, site)
             case BoxCopy():
                 return self._box_copy(stmt, scope, site)
@@ -253,47 +260,21 @@ class _Run:
 
         return loop
 
-    def _meeting(self, stmt: Barrier | AsyncGroup | Mbarrier | MultiplyGroup, scope: Scope, site: Site) -> _Step:
+    def _meeting(
+        self, stmt: Barrier | AsyncGroup | Mbarrier | MultiplyGroup | StoreGroup, scope: Scope, site: Site
+    ) -> _Step:
         match stmt:
             case Barrier():
-                return self._barrier(stmt, site)
+                return barrier_step(stmt, self._group, site)
             case AsyncGroup():
-                return self._async_group(stmt, site)
+                return async_group_step(stmt, self._group, site)
             case Mbarrier():
                 codes = self._indexes((stmt.index, stmt.parity), scope, site)
                 return mbarrier_step(stmt, codes, self._group, site)
             case MultiplyGroup():
                 return self._multiplications.step(stmt, site)
-
-    def _barrier(self, stmt: Barrier, site: Site) -> _Step:
-        lanes, memories = self._lanes, self._group.memories
-
-        def barrier(active: Active) -> None:
-            if stmt.role_items and lanes.each_group(active) != stmt.role_items:
-                raise KernelFault("divergent barrier", site.text, "not all work-items of the role come")
-            if not stmt.role_items and not lanes.whole(active, lanes.group_size):
-                away = lanes.missing(active)
-                raise KernelFault("divergent barrier", site.text, f"{lanes.who(away)} does not come")
-            if stmt.memory == "local":
-                for memory in memories:
-                    memory.publish(active)
-                for phases in self._group.phases.values():
-                    phases.meet()
-
-        return barrier
-
-    def _async_group(self, stmt: AsyncGroup, site: Site) -> _Step:
-        flights = self._group.flights
-
-        def group(active: Active) -> None:
-            if not active.full:
-                raise KernelFault("pipe", site.text, "not every work-item comes, so that groups cannot be counted")
-            if stmt.verb == "commit":
-                flights.commit()
-            else:
-                flights.wait(stmt.pending)
-
-        return group
+            case StoreGroup():
+                return store_group_step(stmt, self._group, site)
 
     def _multiply(self, stmt: Multiply, scope: Scope, site: Site) -> _Step:
         operands = ((stmt.acc, stmt.acc_index), (stmt.a, stmt.a_index), (stmt.b, stmt.b_index))
@@ -307,8 +288,10 @@ class _Run:
             (scope.memory(x.name), self._indexes(index, scope, site))
             for x, index in ((stmt.src, stmt.src_index), (stmt.dst, stmt.dst_index))
         )
+        if stmt.tells is None:
+            return store_step(stmt, (src, src_index), (dst, dst_index), self._group, site)
         barrier = self._evaluator.index(stmt.tells.index, scope, site)
-        return box_step(stmt, (src, src_index), (dst, dst_index), barrier, self._group, site)
+        return box_step(stmt, stmt.tells, (src, src_index), (dst, dst_index), barrier, self._group, site)
 
     # --- moves ------------------------------------------------------------------------------------
 
@@ -321,6 +304,8 @@ class _Run:
         # The atom's steps hold for its memory side; on the other side the elements are neighbours.
         loads = stmt.src.space is not Space.PRIVATE
         read = src.peek if stmt.ahead and isinstance(src, ViewMemory | LocalMemory) else src.read
+        if isinstance(dst, TileMemory):
+            return put_step(stmt, (src, src_index), (dst, dst_index), self._lanes, site)
         if stmt.atom.matrices is not None:
             return load_step(stmt, (read, src_index), (dst, dst_index), self._lanes, site)
         together, keeps = any(stmt.atom.lane_step), stmt.src.dtype == stmt.dst.dtype

@@ -24,6 +24,8 @@ class Kernel:
         facts: expressions known to be >= 0 wherever the kernel runs: what guards are folded with.
         promises: conditions known to hold, such as `lda % 4 == 0`.
         layers: how many such grids there are, dimension 2 of the launch; None for one, without that dimension.
+        persistent: whether fewer groups than `grid` says will do, as each goes on until all of C is done: as many are
+            launched as a device runs at once.
         large_registers: whether it is compiled for twice as many registers a thread, and half as many threads.
     """
 
@@ -36,6 +38,7 @@ class Kernel:
     facts: tuple[Expr, ...] = ()
     promises: tuple[Expr, ...] = ()
     layers: Var | None = None
+    persistent: bool = False
     large_registers: bool = False
 
     @property
@@ -51,14 +54,6 @@ class Kernel:
         """The arguments that a caller gives: no matrices whose addresses are given instead."""
         listed = {p.addresses.name for p in self.matrices if p.addresses is not None}
         return tuple(p for p in self.params if p.name not in listed)
-
-    @property
-    def passed(self) -> tuple[Buffer | Var, ...]:
-        """The arguments of the function: of a matrix in boxes a map, which its leading dimension is a part of."""
-        strides = {p.name: set(p.layout.strides) for p in self.matrices}
-        in_maps = {s for p in self.matrices if p.box is not None for s in strides[p.name]}
-        used = {s for p in self.matrices if p.box is None for s in strides[p.name]}
-        return tuple(p for p in self.given if isinstance(p, Buffer) or p not in in_maps - used)
 
     @property
     def launch_params(self) -> tuple[Buffer | Var, ...]:
@@ -104,28 +99,32 @@ def together(program: Program) -> Kernel:
     return replace(program.main, params=tuple(params), body=body)
 
 
+#: Elements that 32-bit indices reach.
+REACHED = 2**31
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """Memory that one kernel passes to the next, as the argument of that name.
 
     Attributes:
         elements: how many of `dtype`, as an expression over the integer arguments; of all products of a batch.
+        reach: how many the kernels' places are counted by.
     """
 
     name: str
     dtype: DType
     elements: Expr
+    reach: int = REACHED
 
-
-#: Elements of it that 32-bit indices reach.
-REACHED = 2**31
-
-
-def workspace_problem(name: str, elements: int) -> str:
-    """The sentence for memory between kernels that is too large."""
-    if name == "workspace":
-        return f"the workspace has {elements:,} elements, more than 32-bit indices reach: use a lower split"
-    return f"{name} has {elements:,} elements, more than 32-bit indices reach: multiply in parts, or pack nothing"
+    def problem(self, elements: int) -> str | None:
+        """The sentence for more elements than are reached."""
+        if elements < self.reach:
+            return None
+        name, remedy = self.name, "multiply in parts, pack nothing, or (but for dpas) use --wide"
+        if self.name == "workspace":
+            name, remedy = "the workspace", "use a lower split, or --wide"
+        return f"{name} has {elements:,} elements, more than 32-bit indices reach: {remedy}"
 
 
 @dataclass(frozen=True, slots=True)

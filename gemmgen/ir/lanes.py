@@ -116,6 +116,12 @@ class Lanes:
         self.role: Active | None = None
         self.load(0, 0)
 
+    @property
+    def grid_items(self) -> int:
+        """Work-items of all groups."""
+        layers, rows, cols = self.grid
+        return layers * rows * cols * self.group_size
+
     def on_load(self, action: Callable[[], None]) -> None:
         """Have `action` run whenever other groups take their turn."""
         self._on_load.append(action)
@@ -136,6 +142,10 @@ class Lanes:
     def group_id(self, dimension: int) -> Index:
         """Index of the group: along columns (0), rows (1) or layers (2)."""
         return place_of(self._group, self.grid)[dimension]
+
+    def group_count(self, dimension: int) -> int:
+        """How many groups there are along a dimension of the grid."""
+        return self.grid[2 - dimension]
 
     def local_id(self, dimension: int) -> Index:
         """Index of the work-item in its group: along columns (0) or rows (1)."""

@@ -1,4 +1,4 @@
-"""What a step with an mbarrier does at run time."""
+"""What steps with mbarriers, and waits for groups of copies, do at run time."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ import numpy as np
 
 from gemmgen.ir.evaluate import IndexCode
 from gemmgen.ir.fault import KernelFault
-from gemmgen.ir.flights import Flights
+from gemmgen.ir.flights import Flights, Stores
 from gemmgen.ir.lanes import Active, Lanes, Site, agreed
-from gemmgen.ir.meetings import Mbarrier
+from gemmgen.ir.meetings import AsyncGroup, Mbarrier
 from gemmgen.ir.memory import LocalMemory
 from gemmgen.ir.phases import Phases
+from gemmgen.ir.tile_memory import BoxedMatrix
 from gemmgen.ir.turns import Turns
 
 
 @dataclass(frozen=True)
 class Group:
-    """What work-items of a group share, of all groups that run together: who they are, local memory, copies under way,
-    mbarriers by their names, and roles.
+    """What work-items of a group share, of all groups that run together: who they are, local memory, matrices in boxes,
+    copies and stores under way, mbarriers by their names, and roles.
     """
 
     lanes: Lanes
     memories: list[LocalMemory] = field(default_factory=list)
+    matrices: list[BoxedMatrix] = field(default_factory=list)
     flights: Flights = field(default_factory=Flights)
+    stores: Stores = field(default_factory=Stores)
     phases: dict[str, Phases] = field(default_factory=dict)
     turns: Turns = field(default_factory=Turns)
 
@@ -74,5 +77,19 @@ def mbarrier_step(step: Mbarrier, codes: Sequence[IndexCode], group: Group, site
         until = phases.wait(which)
         for memory in group.memories:
             memory.publish(active, until)
+
+    return act
+
+
+def async_group_step(stmt: AsyncGroup, group: Group, site: Site) -> Callable[[Active], None]:
+    """What a statement about asynchronous copies does."""
+
+    def act(active: Active) -> None:
+        if not active.full:
+            raise KernelFault("pipe", site.text, "not every work-item comes, so that groups cannot be counted")
+        if stmt.verb == "commit":
+            group.flights.commit()
+        else:
+            group.flights.wait(stmt.pending)
 
     return act

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import as_int
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
+from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting, StoreGroup
 from gemmgen.ir.scopes import Scope
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.stmt import BoxCopy
@@ -25,8 +25,12 @@ def meeting_problems(stmt: Meeting, scope: Scope, target: Target) -> Iterator[st
         case Handover(verb):
             yield from lacking("dependent_launch", target, f"{verb} of kernels")
         case Barrier():
-            if scope.divergent and not (scope.role and stmt.role_items):
+            if scope.divergent and not (scope.role and (stmt.role_items or stmt.of_sub_group)):
                 yield "a barrier where work-items of a group may have parted ways"
+        case StoreGroup(_, pending):
+            yield from lacking("tensor_maps", target, "a store of boxes")
+            if pending < 0:
+                yield f"{pending} groups cannot be pending"
         case Mbarrier(_, _, _, index, parity):
             yield from lacking("mbarrier", target, "an mbarrier")
             if scope.divergent and not scope.role:
@@ -46,18 +50,23 @@ def lacking(feature: str, target: Target, who: str) -> Iterator[str]:
 
 def box_problems(stmt: BoxCopy, target: Target) -> Iterator[str]:
     """What is wrong with a box copy."""
-    dst, src = stmt.dst, stmt.src
     yield from lacking("tensor_maps", target, "a box copy")
-    if (src.space, dst.space) != (Space.GLOBAL, Space.LOCAL):
-        yield "a box copy goes from global to local memory"
-    if dst.dtype != src.dtype:
-        yield f"{dst.name} and {src.name} differ in type: {dst.dtype} and {src.dtype}"
-    if src.box is None:
-        yield f"{src.name} has no boxes"
-    elif tuple(map(as_int, dst.shape[-2:])) != src.box:
-        yield f"a box of {src.box[0]}x{src.box[1]} is not what {dst.name} is made of"
-    elif src.box[1] * src.dtype.size != LINE_BYTES or dst.layout.swizzle != LINE_BYTES:
-        yield f"the lines of {dst.name} are not {LINE_BYTES} bytes that swizzle"
+    spaces = (Space.GLOBAL, Space.LOCAL) if stmt.tells is not None else (Space.LOCAL, Space.GLOBAL)
+    if (stmt.src.space, stmt.dst.space) != spaces:
+        yield "a box copy that tells an mbarrier goes from global to local memory, another the other way"
+        return
+    matrix, tile = (stmt.src, stmt.dst) if stmt.tells is not None else (stmt.dst, stmt.src)
+    if tile.dtype != matrix.dtype:
+        yield f"{tile.name} and {matrix.name} differ in type: {tile.dtype} and {matrix.dtype}"
+    if matrix.box is None:
+        yield f"{matrix.name} has no boxes"
+        return
+    lines, length = map(as_int, tile.shape[-2:])
+    # A box that comes fills lines that are there for it; one that goes may be a part of them.
+    if length != matrix.box[1] or (lines or 0) % matrix.box[0] or (stmt.tells is not None and lines != matrix.box[0]):
+        yield f"a box of {matrix.box[0]}x{matrix.box[1]} is not what {tile.name} is made of"
+    elif matrix.box[1] * matrix.dtype.size != LINE_BYTES or tile.layout.swizzle != LINE_BYTES:
+        yield f"the lines of {tile.name} are not {LINE_BYTES} bytes that swizzle"
 
 
 def box_bytes(matrix: Buffer) -> int:

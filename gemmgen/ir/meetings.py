@@ -13,10 +13,13 @@ MbarrierVerb = Literal["init", "arrive", "arrive_copies", "expect", "wait"]
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All work-items of the group meet, or the `role_items` of a role; `memory` says whose writes become visible."""
+    """All work-items of the group meet, or the `role_items` of a role, or those of each sub-group for themselves;
+    `memory` says whose writes become visible.
+    """
 
     memory: Literal["local", "none"] = "local"
     role_items: int = 0
+    of_sub_group: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,20 @@ class MultiplyGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreGroup:
+    """Bookkeeping of a work-item's own stores of boxes, which go on while it does.
+
+    Attributes:
+        verb: `fence` lets stores see what the work-item has written to local memory, which they read by a way of their
+            own; `commit` makes a group of those begun since the last; `wait` until at most `pending` groups, the
+            newest, still read local memory, which may be overwritten from then on.
+    """
+
+    verb: Literal["fence", "commit", "wait"]
+    pending: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Roles:
     """How the work-items of a group are shared out, the first of them to multiply, the others to copy.
 
@@ -114,4 +131,6 @@ class Handover:
     buffers: tuple[Buffer, ...] = ()
 
 
-Meeting = Barrier | AsyncGroup | Mbarrier | MultiplyGroup | RegisterShare | Handover
+#: What only roles have.
+RoleStep = MultiplyGroup | StoreGroup | RegisterShare
+Meeting = Barrier | AsyncGroup | Mbarrier | RoleStep | Handover

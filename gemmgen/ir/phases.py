@@ -103,11 +103,11 @@ def runs(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], m
 
 
 def _ways(body: Body) -> Iterator[Stmt]:
-    """The statements of a body, and those of each role."""
+    """The statements of a body, and of what stands in it on a condition: of each role, or where alpha is not zero."""
     for stmt in body:
         yield stmt
-        if isinstance(stmt, If) and stmt.roles:
-            yield from (*stmt.then, *stmt.orelse)
+        if isinstance(stmt, If):
+            yield from _ways((*stmt.then, *stmt.orelse))
 
 
 def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], group: int) -> tuple[int, ...]:
@@ -120,11 +120,20 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
             match part:
                 case Call("group_id", (Const(int(dimension)),), _):
                     return Const(ids[dimension])
+                case Call("group_count", (Const(int(dimension)),), _):
+                    return Const(grid[2 - dimension])
+                case Call("max", (Const(int(a)), Const(int(b))), _):
+                    return Const(max(a, b))
                 case Var(name, _) if name in known:
                     return Const(known[name])
             return part
 
         return as_int(map_expr(node, rewrite))
+
+    def differs(loop: For) -> bool:
+        """Whether loops inside it that wait for phases may be longer for some groups than for others."""
+        inner = (s for s in walk(loop.body) if isinstance(s, For) and any(isinstance(x, Mbarrier) for x in s.body))
+        return any(value(s.start) is None or value(s.stop) is None for s in inner)
 
     lengths: list[int] = []
     for stmt in _ways(kernel.body):
@@ -134,4 +143,5 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
             start, stop = value(stmt.start), value(stmt.stop)
             if start is not None and stop is not None:
                 lengths.append(max(0, stop - start))
+            lengths += [group] if stop != 0 and differs(stmt) else []
     return tuple(lengths)

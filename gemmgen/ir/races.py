@@ -32,10 +32,12 @@ class Accesses:
     """The accesses to `size` elements that nothing has ordered before what comes next.
 
     One writer and two different readers are remembered for each element: whoever comes next, one of the two
-    is somebody else. Each with its time, a number that grows whenever work-items arrive at an mbarrier.
+    is somebody else. Each with its time, a number that grows whenever work-items arrive at an mbarrier. Where a
+    sub-group has met since, its first lane stands for all of it, as a number below that of nobody.
     """
 
     def __init__(self, size: int) -> None:
+        self._together = 1
         self._writer, self._written_at, self._written_when = (_blank(size) for _ in range(3))
         self._readers = (_blank(size), _blank(size))
         self._read_at = (_blank(size), _blank(size))
@@ -92,8 +94,15 @@ class Accesses:
                 continue
             done = when[start:stop] <= until
             if own is not None:
-                done &= ~own[record[start:stop]]
+                done &= ~own[_lanes(record[start:stop])]
             record[start:stop][done] = _NOBODY
+
+    def meet(self, some: Bools, together: int) -> None:
+        """What `some` lanes did, sub-groups of so many that are all among them, comes before what their own do next."""
+        self._together = together
+        for record in (self._writer, *self._readers):
+            theirs = (record >= 0) & some[record]
+            record[theirs] = -2 - record[theirs] // together * together
 
     def landed(self, addresses: Ints) -> None:
         """Writes there come before whatever follows: who goes there has waited for them."""
@@ -104,14 +113,20 @@ class Accesses:
         for when in self._read_when:
             when[addresses] = np.where(when[addresses] == began, time, when[addresses])
 
-    @staticmethod
-    def _clash(record: Ints, sites: Ints, addresses: Ints, lanes: Ints, wrote: bool) -> Conflict | None:
+    def _clash(self, record: Ints, sites: Ints, addresses: Ints, lanes: Ints, wrote: bool) -> Conflict | None:
         earlier = record[addresses]
         clash = (earlier != lanes) & (earlier != _NOBODY)
+        if self._together > 1:
+            clash &= earlier != -2 - lanes // self._together * self._together
         if not clash.any():
             return None
         position = int(np.argmax(clash))
-        return Conflict(position, int(earlier[position]), int(sites[addresses[position]]), wrote)
+        return Conflict(position, int(_lanes(earlier)[position]), int(sites[addresses[position]]), wrote)
+
+
+def _lanes(record: Ints) -> Ints:
+    """Who is meant, by a lane; nobody as it is."""
+    return np.where(record < _NOBODY, -2 - record, record)
 
 
 def _blank(size: int) -> Ints:

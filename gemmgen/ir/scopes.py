@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, Load, Var
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.stmt import Body, For, If, Let
 from gemmgen.ir.visit import walk_expr
 
 #: Calls whose value differs between the work-items of a group.
@@ -35,6 +37,24 @@ class Scope:
         """A block inside: what it adds ends with it."""
         parts = self.divergent or divergent
         return Scope(dict(self.variables), dict(self.buffers), set(self.varying), parts, self.role or role)
+
+    def name(self, kernel: Kernel) -> None:
+        """Make all names known that a kernel binds where all work-items go, or all of a role, in loops too;
+        and how many products there are.
+        """
+        self._name(kernel.body)
+        if kernel.layers is not None:
+            self.variables[kernel.layers.name] = kernel.layers.dtype
+
+    def _name(self, body: Body) -> None:
+        for stmt in body:
+            match stmt:
+                case Let(var, _):
+                    self.variables[var.name] = var.dtype
+                case For():
+                    self._name(stmt.body)
+                case If(roles=True):
+                    self._name((*stmt.then, *stmt.orelse))
 
     def varies(self, node: Expr) -> bool:
         """Whether the value may differ between the work-items of a group, as far as can be told."""

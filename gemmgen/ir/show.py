@@ -8,7 +8,16 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import BOOL
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting, MultiplyGroup, RegisterShare
+from gemmgen.ir.meetings import (
+    AsyncGroup,
+    Barrier,
+    Handover,
+    Mbarrier,
+    Meeting,
+    MultiplyGroup,
+    RegisterShare,
+    StoreGroup,
+)
 from gemmgen.ir.steps import Step
 from gemmgen.ir.stmt import (
     Advance,
@@ -205,7 +214,8 @@ def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Adv
     match stmt:
         case BoxCopy():
             dst, src = show_index(stmt.dst, stmt.dst_index), show_index(stmt.src, stmt.src_index)
-            return f"{dst} <- box {src}, told {stmt.tells.name}[{show_expr(stmt.tells.index)}]"
+            told = "" if stmt.tells is None else f", told {stmt.tells.name}[{show_expr(stmt.tells.index)}]"
+            return f"{dst} <- box {src}{told}"
         case Multiply():
             acc, a = show_index(stmt.acc, stmt.acc_index), show_index(stmt.a, stmt.a_index)
             return f"{acc} += {a} * {show_index(stmt.b, stmt.b_index)} by {stmt.atom.name}"
@@ -235,7 +245,7 @@ def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Adv
 def _on_meeting(stmt: Meeting) -> str:
     match stmt:
         case Barrier(memory):
-            who = f" of {stmt.role_items}" if stmt.role_items else ""
+            who = " of the sub-group" if stmt.of_sub_group else f" of {stmt.role_items}" if stmt.role_items else ""
             return f"barrier local{who}" if memory == "local" else "barrier (no memory)"
         case AsyncGroup("commit"):
             return "commit async group"
@@ -250,6 +260,10 @@ def _on_meeting(stmt: Meeting) -> str:
             return f"wait until {pending} groups of matrix instructions are pending{what}"
         case MultiplyGroup(verb):
             return f"{verb} matrix instructions"
+        case StoreGroup("wait", pending):
+            return f"wait until {pending} groups of stores read local memory"
+        case StoreGroup(verb):
+            return f"{verb} stores of boxes"
         case RegisterShare(registers):
             return f"have {registers} registers"
         case Mbarrier("wait", name, _, index, parity):
@@ -285,6 +299,7 @@ def _on_tiles(stmt: TileStmt) -> str:
             old = f" + {_expr(beta, 5)} * {dst.buffer.name}" if beta != Const(0.0, beta.dtype) else ""
             wide = f" x{width}" if width > 1 else ""
             then = "".join(f", then {step.name}: {show_expr(step.value)}" for step in steps)
+            then += "" if stmt.via is None else f", by boxes of {stmt.via.name}"
             return f"update{wide} {_tile(dst)} = {_expr(alpha, 5)} * {_registers(acc)}{old}{then}"
         case PipeOp(verb, pipe):
             return f"{verb} {_pipe(pipe)}"

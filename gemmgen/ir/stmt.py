@@ -36,11 +36,10 @@ class Pipe:
             then a barrier, `mbarrier` for asynchronous copies by a pair of mbarriers (full, empty) for each `batch`,
             `roles` for box copies that work-items begin which do nothing else, by a pair of mbarriers for each slot.
         batch: slots that are handed over at a time; divides `stages`.
-        across: whether, in a loop of a loop, the last step's prefetch is the first of the next outer round, so that
-            the ring never runs dry between two tiles.
-        through_registers: whether the producer loads the next slot into registers before the consumer's
-            work and stores it after, to hide the loads' latency.
+        across: whether, in a loop of a loop, the last step's prefetch is the first of the next outer round.
+        through_registers: whether the next slot is loaded into registers before the consumer's work, and stored after.
         roles: of `sync` by roles, who has which.
+        before: of `sync` by mbarriers, how many batches were handed over before a loop; None where it is the first.
     """
 
     name: str
@@ -50,6 +49,7 @@ class Pipe:
     across: bool = False
     batch: int = 1
     roles: Roles | None = None
+    before: Var | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +205,8 @@ class Update:
         atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
             beta to whoever ran before.
         first: the first column that is the work-item's to write, where the tile begins before it; None for all.
+        via: the slots of local memory, [slot][line][element], from which boxes of c are stored; None where work-items
+            store. The instruction then only reads c, and what is stored is worked out in the accumulators.
     """
 
     dst: Tile
@@ -215,6 +217,7 @@ class Update:
     width: int = 1
     steps: tuple[Step, ...] = ()
     first: Expr | None = None
+    via: Buffer | None = None
 
 
 # --- on instructions ------------------------------------------------------------------------------
@@ -277,15 +280,16 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class BoxCopy:
-    """Begins the copy of a box of a matrix (`Buffer.box`) to lines of local memory, by one work-item. Elements outside
-    the matrix become zero. Both indexes name the first element; `tells` is the mbarrier that counts the bytes.
+    """Begins the copy of a box of a matrix (`Buffer.box`) to lines of local memory, or from there, by one work-item.
+    Elements outside the matrix become zero, or are not stored. Both indexes name the first element; `tells` is the
+    mbarrier that counts the bytes which come, None where they go, which `StoreGroup` waits for.
     """
 
     dst: Buffer
     dst_index: tuple[Expr, ...]
     src: Buffer
     src_index: tuple[Expr, ...]
-    tells: Mbarrier
+    tells: Mbarrier | None = None
 
 
 def in_bytes(move: Move) -> tuple[Expr, ...]:

@@ -14,10 +14,13 @@ import numpy as np
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.fault import KernelFault
-from gemmgen.ir.lanes import Active, Floats, Index, Ints, Lanes, Site, Value
+from gemmgen.ir.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
 from gemmgen.ir.memory import GlobalMemory, LocalMemory
 from gemmgen.ir.races import Conflict
+from gemmgen.ir.warpgroup_matrix import PART_BYTES
 
+#: What is said of an element: stores of boxes see it; its writer has fenced it; nobody has.
+_SEEN, _FENCED, _PUT = 0, 1, 2
 #: Reads of matrix instructions under way have times from here on, which no arrival has.
 UNDER_WAY = 2**62
 
@@ -38,6 +41,18 @@ class TileMemory(LocalMemory):
         super().__init__(lanes, buffer, sizes, sites)
         self.swizzle, self.item = buffer.layout.swizzle, buffer.dtype.size
 
+    def allocate(self) -> None:
+        super().allocate()
+        self._given_up = False
+        count = len(self._data)
+        self._state: Ints = np.zeros(count, np.int64)
+        self._putter: Ints = np.zeros(count, np.int64)
+        self._leaving: Bools = np.zeros(count, np.bool_)
+
+    def retire(self) -> bool:
+        self._given_up = True
+        return super().retire()
+
     def read_at(self, address: Index, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Raises: LoweringError."""
         raise LoweringError(f"`{site.text}` reads {self._name}, whose elements change places")
@@ -48,6 +63,8 @@ class TileMemory(LocalMemory):
 
     def begin_box(self, places: Ints, lane: int, site: Site) -> Ints:
         """A lane begins a copy to these bytes, as they are counted: gives the addresses, undefined until it lands."""
+        if self._given_up:
+            raise KernelFault("race", site.text, f"a copy to {self._name}, in whose place something else lies by now")
         addresses: Ints = swizzled(places, self.swizzle) // self.item + self._base[lane]
         lanes = np.full(len(addresses), lane, np.int64)
         conflict = self._accesses.write(addresses, lanes, site.number, self._lanes.time)
@@ -85,6 +102,54 @@ class TileMemory(LocalMemory):
         """Nothing of that group of instructions reads there any more."""
         self._accesses.over(addresses, UNDER_WAY + group, self._lanes.time)
 
+    # --- stores of boxes --------------------------------------------------------------------------
+
+    def put(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
+        """Each active lane writes an element to its place, as lines swizzle."""
+        places = np.broadcast_to(self._locate(index, active, site), active.lanes.shape) * self.item
+        addresses = swizzled(places, self.swizzle) // self.item + self._base[active.lanes]
+        if self._leaving[addresses].any():
+            raise KernelFault("race", site.text, f"a store still reads {self._name} there: nobody waited for it")
+        conflict = self._accesses.write(addresses, active.lanes, site.number, self._lanes.time)
+        if conflict is not None:
+            self._clash(conflict, "writes", index, active, site)
+        self._not_under_way(addresses, index, active, site)
+        self._data[addresses] = value[active.lanes] if isinstance(value, np.ndarray) else value
+        self._written[addresses] = True
+        self._state[addresses], self._putter[addresses] = _PUT, active.lanes
+
+    def fence(self, active: Active) -> None:
+        """What the active lanes have put down, stores of boxes of their own see, and those of others once they meet."""
+        self._state[(self._state == _PUT) & active.mask[self._putter]] = _FENCED
+
+    def meet(self, active: Active) -> None:
+        """Each sub-group of the active lanes does."""
+        self._accesses.meet(active.mask, self._lanes.lanes_of_sub_group())
+        self._state[(self._state == _FENCED) & active.mask[self._putter]] = _SEEN
+
+    def begin_store(self, places: Ints, lane: int, site: Site) -> tuple[Ints, Floats]:
+        """A lane begins to store these bytes, as they are counted: gives their addresses, for `end_store`, and what
+        lies there.
+        """
+        addresses: Ints = swizzled(places, self.swizzle) // self.item + self._base[lane]
+        if not self._written[addresses].all():
+            raise KernelFault("unwritten", site.text, f"nothing was written to a part of {self._name}")
+        lanes = np.full(len(addresses), lane, np.int64)
+        conflict = self._accesses.read(addresses, lanes, site.number, self._lanes.time)
+        if conflict is not None:
+            self._meets(conflict, "a store reads", site)
+        own = self._putter[addresses] == lane
+        if (self._state[addresses] > np.where(own, _FENCED, _SEEN)).any():
+            detail = f"a store may not see what was written to {self._name}: no fence of the writer before they met"
+            raise KernelFault("race", site.text, detail)
+        self._leaving[addresses] = True
+        return addresses, self._data[addresses]
+
+    def end_store(self, addresses: Ints, lane: int, site: Site) -> None:
+        """The lane knows that the store has read all, as if it just had done so itself."""
+        self._leaving[addresses] = False
+        self._accesses.read(addresses, np.full(len(addresses), lane, np.int64), site.number, self._lanes.time)
+
     def publish(self, active: Active, until: int | None = None) -> None:
         """In a role, what the others did before they arrived is ordered before what follows."""
         if until is None or self._lanes.role is None:
@@ -112,3 +177,31 @@ class BoxedMatrix(GlobalMemory):
         at = (row + np.arange(inside[0]))[:, None] * pitch + col + np.arange(inside[1])
         out[: inside[0], : inside[1]] = self._data[at]
         return out
+
+    def put(self, row: int, col: int, values: Floats, lane: int, site: Site) -> None:
+        """A lane stores a box, as far as it is inside; but of a line always whole parts of 16 bytes, so that what lies
+        past the matrix is overwritten (seen on an H200; Triton's manual warns of it, too).
+        """
+        if self._accesses is None:
+            raise LoweringError(f"`{site.text}` writes to {self._name}, which is read only")
+        (high, wide), (pitch, _), unit = self._shape, self.strides, PART_BYTES // self._data.itemsize
+        rows, cols = row + np.arange(values.shape[0]), col + np.arange(values.shape[1])
+        some, part = rows < high, cols < -(-wide // unit) * unit
+        addresses = (rows[some][:, None] * pitch + cols[part]).reshape(-1)
+        if len(addresses) and addresses.max() >= self._size:
+            raise KernelFault("out-of-bounds", site.text, f"the store of a box ends past the elements of {self._name}")
+        lanes = np.full(len(addresses), self._lanes.first + lane, np.int64)
+        conflict = self._accesses.write(addresses, lanes, site.number)
+        if conflict is not None:
+            detail = (
+                f"{self._lanes.who(conflict.lane)} was at an element of {self._name} that the store of a box writes"
+            )
+            raise KernelFault("race", site.text, f"{detail}, and no barrier orders global memory")
+        self._data[addresses] = values[np.ix_(some, part)].reshape(-1)
+
+    def meet(self, active: Active) -> None:
+        """Each sub-group of the active lanes does."""
+        if self._accesses is not None:
+            some = np.zeros(self._lanes.grid_items, np.bool_)
+            some[self._lanes.first + active.lanes] = True
+            self._accesses.meet(some, self._lanes.lanes_of_sub_group())

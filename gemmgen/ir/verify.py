@@ -9,7 +9,8 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.calls import call_problems
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
+from gemmgen.ir.expr import Call, Expr, Load, Var, as_int
+from gemmgen.ir.expr_checks import expr_problems
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meeting_checks import box_problems, meeting_problems
 from gemmgen.ir.scopes import Scope as _Scope
@@ -75,21 +76,21 @@ class _Verifier:
             self._require(
                 param.space in (Space.GLOBAL, Space.IMAGE), f"{param.space.value} buffer {param.name} is a parameter"
             )
-        self._exprs(self._kernel.grid, scope)
-        for node in self._kernel.grid:
-            self._integer(node)
+        self._integers(self._kernel.grid, scope)
         self._body(self._kernel.body, scope)
-        # Shapes and facts may speak of what is named at the top, and of how many products there are.
-        if self._kernel.layers is not None:
-            scope.variables[self._kernel.layers.name] = self._kernel.layers.dtype
+        # Shapes and facts may speak of what is named where all go, and of how many products there are.
+        scope.name(self._kernel)
         for param in self._kernel.matrices:
             self._at = f"the shape of {param.name}"
             # An image has no pitch of its own.
             strides = param.layout.strides if param.space is Space.GLOBAL else ()
             self._exprs((*param.shape, *strides), scope)
         self._at = "its facts"
-        self._exprs(self._kernel.facts, scope)
-        for node in self._kernel.facts:
+        self._integers(self._kernel.facts, scope)
+
+    def _integers(self, nodes: tuple[Expr, ...], scope: _Scope) -> None:
+        self._exprs(nodes, scope)
+        for node in nodes:
             self._integer(node)
 
     # --- statements -------------------------------------------------------------------------------
@@ -105,7 +106,8 @@ class _Verifier:
             case Alloc(buffer):
                 self._alloc(buffer, scope)
             case Let(var, value):
-                self._same(var.dtype, value.dtype, f"{var.name} and its value")
+                widened = var.dtype if (var.dtype, value.dtype) == (I64, I32) else value.dtype
+                self._same(var.dtype, widened, f"{var.name} and its value")
                 self._bind(var, scope)
                 if scope.varies(value):
                     scope.varying.add(var.name)
@@ -313,28 +315,17 @@ class _Verifier:
 
     def _expr(self, node: Expr, scope: _Scope) -> None:
         match node:
-            case Const(value, dtype):
-                self._require(dtype.is_float or isinstance(value, int), f"{value} is not of type {dtype}")
-                self._require(dtype.real is not None or type(value) is not complex, f"{value} is no {dtype}")
             case Var(name, dtype):
                 bound = scope.variables.get(name)
                 if bound is None:
                     self._fail(f"{name} is not bound")
                 self._same(bound, dtype, f"{name} where it is bound and where it is used")
-            case Bin(op, a, b):
-                if not {a.dtype, b.dtype} <= {I32, I64}:
-                    self._same(a.dtype, b.dtype, f"the operands of {show_expr(node)}")
-                self._require((a.dtype == BOOL) <= (op in ("&&", "==", "!=")), f"{op} on bool")
-                self._require(op != "&&" or a.dtype == BOOL, f"&& on {a.dtype}")
-                self._require(op in ("+", "*", "==", "!=") or a.dtype.real is None, f"{op} on {a.dtype}")
-                self._require(op not in ("%", "&") or not a.dtype.is_float, f"{op} on {a.dtype}")
-            case Select(condition, then, other):
-                self._require(condition.dtype == BOOL, f"the condition {show_expr(condition)} is {condition.dtype}")
-                self._same(then.dtype, other.dtype, f"the sides of {show_expr(node)}")
             case Load(buffer, index):
                 self._element(buffer, index, scope)
             case Call():
                 self._hold(call_problems(node, self._kernel, self._target))
+            case _:
+                self._hold(expr_problems(node))
 
     # --- buffers and names ------------------------------------------------------------------------
 

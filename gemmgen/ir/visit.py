@@ -27,7 +27,7 @@ from gemmgen.ir.expr import (
     sub,
 )
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Handover, Mbarrier, MultiplyGroup, RegisterShare
+from gemmgen.ir.meetings import Handover, Mbarrier, MultiplyGroup, RegisterShare, StoreGroup
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,
@@ -166,7 +166,8 @@ def _map_places(stmt: Multiply | BoxCopy | Point, rewrite: Rewrite) -> Stmt:
         return replace(stmt, index=map_index(stmt.index, rewrite))
     if isinstance(stmt, BoxCopy):
         dst, src = (map_index(i, rewrite) for i in (stmt.dst_index, stmt.src_index))
-        return replace(stmt, dst_index=dst, src_index=src, tells=_map_mbarrier(stmt.tells, rewrite))
+        tells = None if stmt.tells is None else _map_mbarrier(stmt.tells, rewrite)
+        return replace(stmt, dst_index=dst, src_index=src, tells=tells)
     acc, a, b = (map_index(i, rewrite) for i in (stmt.acc_index, stmt.a_index, stmt.b_index))
     return replace(stmt, acc_index=acc, a_index=a, b_index=b)
 
@@ -299,7 +300,8 @@ def _place_exprs(stmt: Multiply | BoxCopy | Point) -> tuple[Expr, ...]:
         case Multiply():
             return (*stmt.acc_index, *stmt.a_index, *stmt.b_index)
         case BoxCopy():
-            return (*stmt.dst_index, *stmt.src_index, stmt.tells.index)
+            told = () if stmt.tells is None else (stmt.tells.index,)
+            return (*stmt.dst_index, *stmt.src_index, *told)
         case Point():
             return stmt.index
 
@@ -339,6 +341,14 @@ def expressions(kernel: Kernel) -> Iterator[Expr]:
     return (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
 
 
+def addressed(kernel: Kernel) -> frozenset[str]:
+    """The matrices that it reads or writes by addresses of its own, not by boxes."""
+    found = {node.buffer for node in expressions(kernel) if isinstance(node, Load)}
+    for stmt in walk(kernel.body):
+        found |= {stmt.src, stmt.dst} if isinstance(stmt, Move) else {stmt.buffer} if isinstance(stmt, Store) else set()
+    return frozenset(buffer.name for buffer in found if buffer.space is Space.GLOBAL)
+
+
 def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
     """Whether any of these functions is called."""
     return any(isinstance(node, Call) and node.function in functions for node in expressions(kernel))
@@ -363,7 +373,7 @@ def uses_features(kernel: Kernel) -> frozenset[str]:
         needs |= {"mbarrier"}
     if any(isinstance(s, Handover) for s in walk(kernel.body)):
         needs |= {"dependent_launch"}
-    if any(isinstance(s, BoxCopy) for s in walk(kernel.body)):
+    if any(isinstance(s, BoxCopy | StoreGroup) for s in walk(kernel.body)):
         needs |= {"tensor_maps"}
     if any(isinstance(s, MultiplyGroup | RegisterShare) for s in walk(kernel.body)):
         needs |= {"wgmma"}

@@ -17,7 +17,7 @@ from gemmgen.ir.flights import Flight
 from gemmgen.ir.lanes import Active, Ints, Lanes, Site, Value, agreed
 from gemmgen.ir.mbarrier_meaning import Group
 from gemmgen.ir.meeting_checks import box_bytes
-from gemmgen.ir.meetings import MultiplyGroup
+from gemmgen.ir.meetings import Mbarrier, MultiplyGroup
 from gemmgen.ir.memory import Memory, PrivateMemory, ViewMemory
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.stmt import BoxCopy, Multiply
@@ -126,6 +126,7 @@ class Multiplications:
         """What an instruction does whose A and B begin where views of tiles say."""
         (acc, acc_index), a, b = operands
         sides = ((*a, stmt.a, ROWS, atom.a_turned), (*b, stmt.b, atom.cols, atom.b_turned))
+        exact = warp_meaning.exact(atom.sums)
         # In elements that are whole lines, so that a layout's strides are those of lines.
         bytes_of = [
             places(atom, extent, turned, *_descriptor(buffer.layout.strides, atom))
@@ -139,7 +140,7 @@ class Multiplications:
                 for (memory, index, *_), offsets in zip(sides, bytes_of, strict=True)
             )
             sums = self._sums(acc, [agreed(code(active), active) for code in acc_index], atom, active, site)
-            total = sums.values.astype(np.float64) + left @ right.swapaxes(-1, -2)
+            total = sums.values.astype(exact) + left @ right.swapaxes(-1, -2)
             sums.values = total.astype(numpy_dtype(atom.sums))
 
         return act
@@ -169,7 +170,7 @@ class Multiplications:
                 raise KernelFault("alignment", site.text, f"a warpgroup's tile can't begin at byte {first}")
             values, addresses = tile.take(first + offsets, int(lanes[0]), self.number, site)
             self.open.append((tile, addresses, self.number))
-            out.append(significant(values, atom.digits).astype(np.float64))
+            out.append(significant(values, atom.digits).astype(warp_meaning.exact(atom.sums)))
         return np.stack(out)
 
     def _sums(self, memory: Memory, index: list[object], atom: WarpgroupAtom, active: Active, site: Site) -> _Sums:
@@ -217,7 +218,13 @@ def _put(sums: _Sums, values: Numbers) -> None:
 
 
 def box_step(
-    stmt: BoxCopy, src: tuple[Memory, Index], dst: tuple[Memory, Index], barrier: IndexCode, group: Group, site: Site
+    stmt: BoxCopy,
+    tells: Mbarrier,
+    src: tuple[Memory, Index],
+    dst: tuple[Memory, Index],
+    barrier: IndexCode,
+    group: Group,
+    site: Site,
 ) -> Callable[[Active], None]:
     """What a box copy begins, one work-item of each group."""
     (matrix, src_index), (tile, dst_index) = src, dst
@@ -226,7 +233,7 @@ def box_step(
     rows, cols = stmt.src.box or (0, 0)
     line = as_int(stmt.dst.layout.strides[-2]) or 0
     offsets = (np.arange(rows)[:, None] * line + np.arange(cols)).reshape(-1) * tile.item
-    phases = group.barriers(stmt.tells.name)
+    phases = group.barriers(tells.name)
 
     def fault(detail: str) -> NoReturn:
         raise KernelFault("pipe", site.text, detail)

@@ -53,6 +53,7 @@ FIELDS: dict[str, Field] = {
     "mbarrier": Field("int", "4", 32, least=0),
     "slices": Field("int", "4", 32),
     "split": Field("int", "8", 1024),
+    "stream": Field("int", "132", 4096, least=0),
     "atomic": Field("bool", "true"),
     "raster": Field("int", "8", 1024, least=0),
     "prefetch": Field("bool", "true"),
@@ -65,6 +66,7 @@ FIELDS: dict[str, Field] = {
     "snake": Field("bool", "true"),
     "large_registers": Field("bool", "true"),
     "c_width": Field("int", "4", 16),
+    "c_stages": Field("int", "2", 8, least=0),
     "vector": Field("int", "16", 16),
     "sweep": Field("pair", "22x2 (rows x columns of tiles per work-item)", 4096),
     "even": Field("pair", "2x1 (what groups along rows x columns are multiples of)", 1024),
@@ -72,6 +74,7 @@ FIELDS: dict[str, Field] = {
     "m_block": Field("int", "16", 4096, least=0),
     "producers": Field("int", "128", 128, least=0),
     "registers": Field("pair", "232x40 (of a work-item that computes x of a producer)", 255, least=0),
+    "persistent": Field("bool", "true"),
     **{f"{operand}.{name}": field for operand in "ab" for name, field in _OPERAND.items()},
 }
 

@@ -30,8 +30,9 @@ from gemmgen.ir.stmt import (
     TileMma,
     Update,
 )
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.visit import map_body, walk
 from gemmgen.ir.warp_matrix import WarpAtom
+from gemmgen.passes.box_stores import update_by_boxes
 from gemmgen.passes.epilogue import applied, finished
 from gemmgen.passes.lanes import fill_vectors, multiply_vectors, update_vectors
 from gemmgen.passes.loops import loop
@@ -98,7 +99,7 @@ class _Expander:
     def _named(self, origin: Expr, spread: Spread) -> Expr:
         """The first element that a lane owns, by its name where the kernel has one for it."""
         start = origin + spread.start
-        for stmt in self.kernel.body:
+        for stmt in walk(self.kernel.body):
             if isinstance(stmt, Let) and stmt.value == start:
                 return stmt.var
         return start
@@ -139,6 +140,9 @@ class _Expander:
         names: Body = (Let(named, row),) if many else ()
         row = named if many else row
         place = (*dst.origin[:-2], *((col, row) if dst.transposed else (row, col)))
+        if update.via is not None:
+            own = self._named(slow, fragment.rows), self._named(fast, fragment.cols)
+            return update_by_boxes(update, *own, self.kernel.promises)
         if update.atom.adds:
             return self._add(update, names, row)
         if update.width > 1:

@@ -20,12 +20,14 @@ from gemmgen.ir.atoms import (
 )
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32, I64, DType
-from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, ceil_div, compare, number, select
+from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, compare, number, select
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.stmt import Advance, Body, Comment, If, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, WIDE, line_atom
-from gemmgen.passes.positions import BATCH, BATCH_COUNT, LANE, SUM_COL, SUM_ROW, WARP_COL, Positions
+from gemmgen.passes.between import Between
+from gemmgen.passes.positions import BATCH, BATCH_COUNT, LANE, SUM_COL, SUM_ROW, WARP_COL
+from gemmgen.passes.stream import BEFORE
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
@@ -64,17 +66,16 @@ class Path:
     per_block: bool
 
 
-class Plan(Positions):
+class Plan(Between):
     """Where everything of one kernel is: sizes, positions, memory, and the operands' way into registers."""
 
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(spec, schedule, target)
-        #: The type of everything in registers; elements are converted as they are loaded and stored.
-        self.sums = spec.accumulator
         self.alpha: Expr = Var("alpha", self.sums) if spec.alpha is None else number(spec.alpha, self.sums)
         self.beta: Expr = Var("beta", self.sums) if spec.beta is None else number(spec.beta, self.sums)
         sync: Sync = "mbarrier" if schedule.mbarrier else "async_group" if schedule.asynchronous else "barrier"
         self.pipe = Pipe("tiles", schedule.stages, sync, schedule.prefetch, batch=max(1, schedule.mbarrier))
+        self.pipe = replace(self.pipe, before=BEFORE) if schedule.stream else self.pipe
         self.register_pipe = Pipe("fragments", schedule.register_stages, "none", across=schedule.across)
 
     @cached_property
@@ -132,31 +133,9 @@ class Plan(Positions):
             return self.matrix("a", self.m, self.k, self.spec.a_order, "cols")
         return self.matrix("b", self.k, self.n, self.spec.b_order, "rows")
 
-    def is_turned(self, name: str) -> bool:
-        """Whether packing changes the order of a matrix."""
-        order = {"a": self.spec.a_order, "b": self.spec.b_order}[name]
-        return (order == "col") != self.is_transposed(name)
-
-    def is_transposed(self, name: str) -> bool:
-        """Whether the product reads an operand by columns."""
-        order = {"a": self.spec.a_order, "b": self.spec.b_order}[name]
-        return self.schedule.read_order(name, order) == "col"
-
     def source(self, name: str) -> Buffer:
         """An operand as the product reads it."""
         return self.packed_matrix(name, writable=False) if name in self.packed else self.given(name)
-
-    def packed_axes(self, name: str) -> tuple[str, str]:
-        """Of a packed operand, the slow axis and the fast one."""
-        slow, fast = ("m", "k") if name == "a" else ("k", "n")
-        return (fast, slow) if self.is_transposed(name) else (slow, fast)
-
-    def packed_matrix(self, name: str, writable: bool) -> Buffer:
-        """An operand in whole tiles, its lines as long as the name says that kernels bind."""
-        slow, fast = self.packed_axes(name)
-        contracted = int((name == "a") != self.is_transposed(name))
-        layout = Layout.pitched(self.whole(slow), self.whole(fast), self.named_whole(fast))
-        return Buffer(f"{name}_packed", self.spec.made(name), Space.GLOBAL, layout, writable, contracted)
 
     @cached_property
     def a(self) -> Path:
@@ -286,7 +265,8 @@ class Plan(Positions):
         """Of a batch, moves the matrices on to this group's product."""
         if not self.spec.batched:
             return ()
-        sizes = {x.name: size for x, size in self.workspaces()}
+        wide = self.spec.is_wide
+        sizes = {x.name: x.shape[0] * x.layout.strides[0] if wide else size for x, size in self.workspaces()}
         out: list[Advance] = []
         for x in matrices:
             if x is None:
@@ -302,17 +282,6 @@ class Plan(Positions):
         """Where the matrices of a batch are."""
         layout = Layout((BATCH_COUNT,), (Const(1),))
         return Buffer(f"{matrix.name}_list", I64, Space.GLOBAL, layout, writable=False, addresses=matrix)
-
-    def workspaces(self) -> tuple[tuple[Buffer, Expr], ...]:
-        """Memory that kernels pass on to others, and the elements that each product has there."""
-        out: list[tuple[Buffer, Expr]] = []
-        for name in self.packed:
-            matrix = self.packed_matrix(name, writable=True)
-            out.append((matrix, matrix.shape[0] * matrix.shape[1]))
-        if self.schedule.split > 1 and not self.schedule.atomic:
-            sums = self.workspace(writable=True)
-            out.append((sums, sums.shape[0] * sums.layout.strides[0]))
-        return tuple(out)
 
     def per_matrix(self, *matrices: Buffer) -> tuple[Buffer | Var, ...]:
         """The parameters that say where matrices are."""
@@ -335,12 +304,6 @@ class Plan(Positions):
     def name(self) -> str:
         """The kernel's."""
         return self.schedule.name or self.schedule.slug()
-
-    def workspace(self, writable: bool) -> Buffer:
-        """The sums of K's parts between two kernels: planes of rows that begin where vectors may stand."""
-        pitch = ceil_div(self.n, 4) * 4 if self.schedule.c_width > 1 else self.n
-        layout = Layout((Const(self.schedule.split), self.m, self.n), (self.m * pitch, pitch, Const(1)))
-        return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
 
     @property
     def slice_depth(self) -> int:
@@ -384,11 +347,8 @@ class Plan(Positions):
         known = [self.pitch(name) for name in "abc"]
         known += [Var(f"stride_{name}", I64) for name in "abc"] if self.spec.batched and not self.spec.listed else []
         promised = [(var, self.spec.ld_multiple) for var in known]
-        promised += [
-            (x, self.units[axis])
-            for axis in ("mnk" if self.packed else "")
-            if isinstance(x := self.named_whole(axis), Var)
-        ]
+        sizes = [(self.named_whole(axis), self.units[axis]) for axis in ("mnk" if self.packed else "")]
+        promised += [(x, unit) for x, unit in (*sizes, *self.units_between()) if isinstance(x, Var)]
         return tuple(compare("==", var % width, 0) for var, unit in promised for width in WIDTHS if unit % width == 0)
 
 

@@ -18,7 +18,7 @@ def by_local_memory(plan: Plan, say: str, plane: Expr, comment: Comment, store: 
         say: what is done, for a comment.
         plane: where a work-item's own sums go.
         comment: what is stored.
-        meet: of the work-items that compute.
+        meet: of the work-items that compute; the first time for those that still read what is put down upon.
     """
     schedule, partial, total = plan.schedule, plan.partial, plan.total
     one, zero = number(1, plan.sums), number(0, plan.sums)
@@ -26,7 +26,7 @@ def by_local_memory(plan: Plan, say: str, plane: Expr, comment: Comment, store: 
     planes = replace(own, origin=(Const(0),) * 3)
     return (
         Comment(say),
-        *((meet,) if plan.reuses else ()),
+        *((meet,) if plan.reuses or schedule.persistent else ()),
         Alloc(partial, reuses=plan.reuses),
         # Scaled here, so that the sums may lie in any registers.
         Update(own, plan.acc, store.alpha, zero, *plan.vector(schedule.run[1], plan.sums)),

@@ -10,7 +10,9 @@ and so do those that multiply, with one group of instructions under way while th
     wait      for `full` of the slot
     consume   begin the instructions; wait for those of the step before, and arrive at `empty` of its slot
 
-Nobody meets but here, so that neither waits for the other unless the ring is empty, or full.
+Nobody meets but here, so that neither waits for the other unless the ring is empty, or full. Where a group computes
+several blocks of C, one after the other, slots and phases go on from block to block: the first tiles of the next are
+copied while those that multiply store the last.
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Expr, Var, as_int, both, compare
+from gemmgen.ir.expr import Const, Expr, Var, as_int, both, ceil_div, compare
 from gemmgen.ir.meeting_checks import box_bytes
 from gemmgen.ir.meetings import Barrier, Handover, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare, Roles
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Pipe, Stage, Stmt, TileMma
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.visit import exprs, map_body, walk, walk_expr
 from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
 from gemmgen.passes.slots import Parts, in_slot, pipe_of, split
 
 SLOT = Var("slot")
+#: Steps of K of each block, where a group has several; and which step it is, counted over all of them.
+STEPS, STEP = Var("steps"), Var("step")
 WARP = 32
 
 
@@ -43,16 +47,24 @@ def part_ways(body: Body, pipe: Pipe) -> Body:
     if roles is None:
         raise LoweringError(f"pipe {pipe.name} has no roles")
     shared = next(i for i, stmt in enumerate(body) if not _is_for_all(stmt))
+    handover = tuple(stmt for stmt in body[:shared] if isinstance(stmt, Handover))
+    common = tuple(stmt for stmt in body[:shared] if stmt not in handover)
     rest, (more, fewer) = body[shared:], _shares(roles)
-    own = If(compare("==", LOCAL_INDEX, roles.consumers), _copying(rest, pipe))
-    consume: Body = (Comment("Those that multiply, and store C."), *more, *_multiplying(rest, pipe))
+    blocks, loop = _loops(rest, pipe)
+    before = Const(0) if blocks is None else blocks.var * STEPS
+    named = () if blocks is None else (Let(STEPS, ceil_div(loop.stop - loop.start, loop.step)),)
+    own = If(compare("==", LOCAL_INDEX, roles.consumers), _copying(rest, pipe, before))
+    consume: Body = (Comment("Those that multiply, and store C."), *more, *_multiplying(rest, pipe, before))
     produce: Body = (Comment("One that copies, ahead of them as far as there is room."), *fewer, own)
     ready = (
         replace(_mbarrier("init", "full", pipe), index=LOCAL_INDEX, arrivals=1),
         replace(_mbarrier("init", "empty", pipe), index=LOCAL_INDEX, arrivals=roles.consumers // WARP),
         Barrier(),
+        # Mbarriers are made ready while the kernel before ends.
+        *handover,
     )
-    return (*body[:shared], *ready, If(roles.rows > LOCAL_ROW, consume, produce, roles=True))
+    first = next(i for i, stmt in enumerate(common) if isinstance(stmt, Alloc))
+    return (*common[:first], *named, *common[first:], *ready, If(roles.rows > LOCAL_ROW, consume, produce, roles=True))
 
 
 def _is_for_all(stmt: Stmt) -> bool:
@@ -69,25 +81,42 @@ def _mbarrier(verb: MbarrierVerb, which: str, pipe: Pipe, slot: Expr = SLOT) -> 
     return Mbarrier(verb, f"{pipe.name}_{which}", pipe.stages, slot)
 
 
-def _step_of(loop: For) -> Expr:
-    """How many steps came before."""
-    return (loop.var - loop.start) // loop.step
+def _loops(body: Body, pipe: Pipe) -> tuple[For | None, For]:
+    """The loop over blocks of C, if there is one, and the one over steps of K."""
+    outer = next(stmt for stmt in body if isinstance(stmt, For) and role_pipe((stmt,)) == pipe)
+    if pipe_of(outer.body) == pipe:
+        return None, outer
+    return outer, _loops(outer.body, pipe)[1]
+
+
+def _step_of(loop: For, before: Expr) -> tuple[Body, Expr]:
+    """How many steps came before: those of blocks `before`, and this one's; by name where there are both."""
+    step = (loop.var - loop.start) // loop.step
+    return ((), step) if before == Const(0) else ((Let(STEP, before + step),), STEP)
 
 
 # --- those that copy ------------------------------------------------------------------------------
 
 
-def _copying(body: Body, pipe: Pipe) -> Body:
+def _copying(body: Body, pipe: Pipe, before: Expr) -> Body:
     """Of a body, the names and the loops that lead to the copies."""
     at, loop = next((i, s) for i, s in enumerate(body) if isinstance(s, For) and role_pipe((s,)) == pipe)
-    names = (stmt for stmt in body[:at] if isinstance(stmt, Let))
-    if pipe_of(loop.body) == pipe:
-        return (*names, replace(loop, body=_copy_step(loop, pipe, split(loop.body, pipe))))
-    return (*names, replace(loop, body=_copying(loop.body, pipe)))
+    own = pipe_of(loop.body) == pipe
+    inner = _copy_step(loop, pipe, split(loop.body, pipe), before) if own else _copying(loop.body, pipe, before)
+    out: Body = (replace(loop, body=inner),)
+    for stmt in reversed(body[:at]):
+        if isinstance(stmt, Let) and stmt.var in _used(out):
+            out = (stmt, *out)
+    return out
 
 
-def _copy_step(loop: For, pipe: Pipe, parts: Parts) -> Body:
-    step, full = _step_of(loop), _mbarrier("expect", "full", pipe)
+def _used(body: Body) -> set[Expr]:
+    """All that expressions are made of."""
+    return {node for stmt in walk(body) for root in exprs(stmt) for node in walk_expr(root)}
+
+
+def _copy_step(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
+    (named, step), full = _step_of(loop, before), _mbarrier("expect", "full", pipe)
 
     def told(stmt: Stmt) -> Body:
         return (replace(stmt, tells=full),) if isinstance(stmt, Stage) else (stmt,)
@@ -95,7 +124,7 @@ def _copy_step(loop: For, pipe: Pipe, parts: Parts) -> Body:
     copies = map_body(in_slot(parts.produce, pipe, SLOT), told)
     size = sum(_bytes(stmt) for stmt in copies if isinstance(stmt, Stage))
     free = replace(_mbarrier("wait", "empty", pipe), parity=(step // pipe.stages + 1) % 2)
-    return (Let(SLOT, step % pipe.stages), *parts.before, free, replace(full, bytes=size), *copies)
+    return (*named, Let(SLOT, step % pipe.stages), *parts.before, free, replace(full, bytes=size), *copies)
 
 
 def _bytes(stage: Stage) -> int:
@@ -107,37 +136,49 @@ def _bytes(stage: Stage) -> int:
 # --- those that multiply --------------------------------------------------------------------------
 
 
-def _multiplying(body: Body, pipe: Pipe) -> Body:
+def _multiplying(body: Body, pipe: Pipe, before: Expr) -> Body:
     """All that is not about copies."""
     out: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, For) and pipe_of(stmt.body) == pipe:
-            out += _multiply_steps(stmt, pipe, split(stmt.body, pipe))
+            out += _multiply_steps(stmt, pipe, split(stmt.body, pipe), before)
         elif isinstance(stmt, For) and role_pipe((stmt,)) == pipe:
-            out.append(replace(stmt, body=_multiplying(stmt.body, pipe)))
+            out.append(replace(stmt, body=_multiplying(stmt.body, pipe, before)))
         else:
             out.append(stmt)
     return tuple(out)
 
 
-def _multiply_steps(loop: For, pipe: Pipe, parts: Parts) -> Body:
+def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
     """The loop, and the wait for what it leaves under way."""
-    step = _step_of(loop)
-    before = (step + (pipe.stages - 1)) % pipe.stages
-    by_warp = both(loop.start < loop.var, compare("==", LOCAL_INDEX % WARP, 0))
-    body: Body = (
+    named, step = _step_of(loop, before)
+    last = (step + (pipe.stages - 1)) % pipe.stages
+    first_of_warp = compare("==", LOCAL_INDEX % WARP, 0)
+    whole = MultiplyGroup("wait", 0, _sums(parts))
+    begin: Body = (
+        *named,
         Let(SLOT, step % pipe.stages),
         *parts.before,
         replace(_mbarrier("wait", "full", pipe), parity=step // pipe.stages % 2),
         MultiplyGroup("fence"),
         *in_slot(parts.consume, pipe, SLOT),
         MultiplyGroup("commit"),
+    )
+    if parts.after:  # which uses the sums of the step
+        arrive = If(first_of_warp, (_mbarrier("arrive", "empty", pipe),))
+        return (replace(loop, body=(*begin, whole, arrive, *parts.after)),)
+    body: Body = (
+        *begin,
         Comment("What the step before has read may be overwritten."),
         MultiplyGroup("wait", 1),
-        If(by_warp, (_mbarrier("arrive", "empty", pipe, before),)),
-        *parts.after,
+        If(both(loop.start < loop.var, first_of_warp), (_mbarrier("arrive", "empty", pipe, last),)),
     )
-    return (replace(loop, body=body), MultiplyGroup("wait", 0, _sums(parts)))
+    done: Body = ()
+    if named:  # for the next block: nothing comes after the last step that would arrive for it
+        last = (before + STEPS - 1) % pipe.stages
+        arrive = If(both(Const(0) < STEPS, first_of_warp), (_mbarrier("arrive", "empty", pipe, last),))
+        done = (Comment("So may what the last step has."), arrive)
+    return (replace(loop, body=body), whole, *done)
 
 
 def _sums(parts: Parts) -> Buffer:

@@ -113,8 +113,9 @@ def _collapse(body: Body) -> Body:
                 return (Store(smaller(buffer), shorter(buffer, index), value),)
             case Point(view, buffer, index):
                 return (Point(view, smaller(buffer), shorter(buffer, index)),)
-            case BoxCopy(dst, dst_index):
-                return (replace(stmt, dst=smaller(dst), dst_index=shorter(dst, dst_index)),)
+            case BoxCopy(dst, dst_index, src, src_index):
+                to, source = ((smaller(x), shorter(x, index)) for x, index in ((dst, dst_index), (src, src_index)))
+                return (BoxCopy(*to, *source, stmt.tells),)
             case Multiply(acc, acc_index, a, a_index, b, b_index, atom):
                 places = ((acc, acc_index), (a, a_index), (b, b_index))
                 one, two, three = ((smaller(x), shorter(x, index)) for x, index in places)

@@ -54,7 +54,7 @@ def build_sweep(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     """The kernels of a validated request."""
     plan = _Sweep(spec, schedule, target)
     count = BATCH_COUNT if spec.batched else Const(1)
-    between = tuple(Workspace(x.name, x.dtype, size * count) for x, size in plan.workspaces())
+    between = tuple(Workspace(x.name, x.dtype, size * count, x.reach) for x, size in plan.workspaces())
     after = (build_total(plan),) if schedule.split > 1 else ()
     return Program((plan.kernel(), *after), between)
 

@@ -72,6 +72,7 @@ def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = N
     across = ceil_div(plan.n, width)
     body = (
         *((Let(BATCH, call("group_id", 2)),) if plan.spec.batched else ()),
+        *plan.named_pitches("workspace"),
         Let(ACROSS, across),
         Let(ROW, call("group_id", 0) // ACROSS),
         Let(COL, call("group_id", 0) % ACROSS * width + call("local_id", 0)),

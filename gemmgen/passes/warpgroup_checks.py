@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import (
     LANES,
     LINE_BYTES,
     MOST_COLS,
+    PUT_BYTES,
     TURNED_BYTES,
     WARPGROUP_ATOMS,
     WIDE,
@@ -30,8 +32,12 @@ REGISTERS, REGISTER_UNIT = 65536, 8
 OTHERS = 24
 #: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
 SUM_PAD = 8
+PACKED = ("a.packed", "b.packed")
 #: Fields that a schedule may choose; all others are as the method has them.
-CHOSEN = frozenset({"tile", "group", "k_step", "stages", "raster", "split", "c_width", "producers", "registers"})
+CHOSEN = frozenset(
+    {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
+    | {"persistent", *PACKED}
+)
 
 
 def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -40,7 +46,7 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     if atom is None:
         known = ", ".join(str(x.dtype) for x in WARPGROUP_ATOMS if x.name == s.atom)
         others = [x.name for x in WARPGROUP_ATOMS if x.dtype == spec.dtype]
-        either = " or ".join([*others, "fma"])
+        either = " or ".join([*others, *(() if spec.dtype in FLOAT8 else ("fma",))])
         yield f"atom {s.atom} multiplies {known}, not {spec.dtype}: use one of them, or atom {either}"
         return
     if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
@@ -48,30 +54,51 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     if spec.batched:
         yield f"atom {s.atom} has a map of one matrix, not of a batch: call it for each, or use atom mma"
     yield from as_they_are(spec, s)
-    for name in "ab":
-        if spec.prologue(name) is not None:
-            yield (
-                f"prologue_{name}, but boxes go straight to local memory with atom {s.atom}: apply it beforehand, or "
-                f"use atom mma with {name}.packed"
-            )
-    if spec.ld_multiple * spec.dtype.size % ALIGNMENT:
-        unit = ALIGNMENT // spec.dtype.size
-        yield (
-            f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
-            f"multiples of {spec.ld_multiple}: promise --ld-multiple {unit}, or use atom mma, which takes any"
-        )
+    yield from _operands(spec, s)
     plain = flatten(defaults(s.atom, s.tile, s.group, s.k_step))
     for key, value in flatten(s).items():
-        if value != plain[key] and key not in CHOSEN:
+        if value != plain[key] and key not in CHOSEN and not _shapes_packed(key, s):
             yield f"{key} means nothing to atom {s.atom}: leave it out"
     yield from _tiles(spec, s, atom)
     yield from _roles(s, target)
-    yield from _room(s, atom, target)
+    yield from _room(spec, s, atom, target)
+
+
+def _shapes_packed(key: str, s: Schedule) -> bool:
+    """Whether a field says in which order a matrix is packed."""
+    return (s.a.packed and key == "a.transposed") or (s.b.packed and key == "b.transposed")
+
+
+def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """What boxes can't bring as it lies."""
+    by_boxes = [name for name, operand in (("a", s.a), ("b", s.b)) if not operand.packed]
+    for name in by_boxes:
+        if spec.prologue(name) is not None:
+            yield (
+                f"prologue_{name}, but boxes go straight to local memory with atom {s.atom}: let a kernel before apply "
+                f"it (--set {name}.packed=true)"
+            )
+    if by_boxes and s.atom == "wgmma_3xtf32":
+        packed = " ".join(f"--set {name}.packed=true" for name in by_boxes)
+        yield f"atom {s.atom} multiplies what a kernel before takes apart: let it ({packed})"
+    if by_boxes and spec.ld_multiple * spec.dtype.size % ALIGNMENT:
+        unit = ALIGNMENT // spec.dtype.size
+        packed = " ".join(f"--set {name}.packed=true" for name in by_boxes)
+        yield (
+            f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
+            f"multiples of {spec.ld_multiple}: promise --ld-multiple {unit}, or let a kernel before lay them out "
+            f"({packed})"
+        )
 
 
 def without_roles(s: Schedule) -> Iterator[str]:
     """What only roles have, in a schedule that has none."""
-    for key, given in (("producers", s.producers), ("registers", s.registers != (0, 0))):
+    for key, given in (
+        ("producers", s.producers),
+        ("registers", s.registers != (0, 0)),
+        ("persistent", s.persistent),
+        ("c_stages", s.c_stages),
+    ):
         if given:
             yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
 
@@ -85,22 +112,63 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     if s.tile[0] % 2 or rows > MOST_LINES:
         most = MOST_LINES // high
         yield f"tile {s.tile[0]}x{s.tile[1]} has no pairs of rows, or more than {most} of them: use 2 rows"
-    if atom.dtype.size != TURNED_BYTES and (spec.a_order, spec.b_order) != ("row", "col"):
-        yield (
-            f"atom {s.atom} multiplies lines along K, but A is {spec.a_order}-major and B {spec.b_order}-major: store "
-            f"A by rows and B by columns, or use atom mma_tf32"
-        )
-    unit = atom.line if spec.b_order == "row" else WIDE
+    if atom.dtype.size != TURNED_BYTES:
+        yield from _along_k(spec, s)
+    unit = WIDE if atom.sums.is_float else 2 * WIDE
     if cols % unit or cols > MOST_COLS:
-        kind = "row-major, copied by boxes of" if spec.b_order == "row" else "column-major, multiplied by"
-        yield f"a block's {cols} columns of B, {kind} {unit}: use a multiple of {unit} up to {MOST_COLS}"
+        yield f"a block's {cols} columns of B, multiplied by {unit}: use a multiple of {unit} up to {MOST_COLS}"
     if s.k_step != atom.line:
         yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
     if s.stages < 2:
         yield f"stages = {s.stages}, but a tile is copied while another is multiplied: use 2 or more"
+    if s.persistent and s.split > 1:
+        yield f"persistent, but split = {s.split} makes groups of parts of K: leave one of the two out"
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
-    yield from _stores(spec, s)
+    yield from _boxes(spec, s) if s.c_stages else _stores(spec, s)
+
+
+def _boxes(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """C by boxes, as tensor maps have it."""
+    size, (_, cols) = spec.result.size, s.block_tile
+    instead = "use c_stages 0, by which work-items store it"
+    if spec.c_order == "col":
+        yield f"c_stages = {s.c_stages} stores boxes of C's rows, but C is column-major: {instead}, with c_width 1"
+    if s.split > 1:
+        yield f"c_stages = {s.c_stages} stores boxes of C, but split = {s.split} leaves sums of its parts: {instead}"
+    if size not in PUT_BYTES:
+        yield f"c_stages = {s.c_stages} stores elements of {_either(PUT_BYTES)} bytes, not {spec.result}: {instead}"
+        return
+    if spec.ld_multiple * size % ALIGNMENT:
+        yield (
+            f"c_stages = {s.c_stages} stores lines of {spec.result} that begin on multiples of {ALIGNMENT} bytes, but "
+            f"leading dimensions are multiples of {spec.ld_multiple}: promise --ld-multiple {ALIGNMENT // size}, or "
+            f"{instead}"
+        )
+    if cols % (line := LINE_BYTES // size):
+        yield f"a block's {cols} columns of C, stored by boxes of {line}: use a multiple of {line}, or c_stages 0"
+
+
+def _either(values: Iterable[int]) -> str:
+    return " or ".join(map(str, values))
+
+
+def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """Instructions on other elements than 16-bit ones turn nothing."""
+    for name, given, wanted in (("a", spec.a_order, "row"), ("b", spec.b_order, "col")):
+        found = s.read_order(name, given)
+        if found != wanted:
+            remedy = "--set a.packed=true" if name == "a" else "--set b.packed=true --set b.transposed=true"
+            if (s.a if name == "a" else s.b).packed:
+                yield (
+                    f"atom {s.atom} multiplies lines along K, but {name} is packed {found}-major: use --set "
+                    f"{name}.transposed={str(name == 'b').lower()}"
+                )
+                continue
+            yield (
+                f"atom {s.atom} multiplies lines along K, but {name} is {found}-major: store it {wanted}-major, or let "
+                f"a kernel before turn it ({remedy})"
+            )
 
 
 def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
@@ -151,17 +219,22 @@ def launched(s: Schedule) -> int:
     return min(256, REGISTERS // (warpgroups * LANES) // REGISTER_UNIT * REGISTER_UNIT)
 
 
-def _room(s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
-    """Local memory and registers."""
+def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
+    """Local memory and registers. Of a row-major B whole boxes are held."""
     rows, cols = s.block_tile
-    tiles = s.stages * (rows + cols) * s.k_step * atom.dtype.size
-    sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] else 0
-    used = max(tiles, sums) + 16 * s.stages
+    held = -(-cols // atom.line) * atom.line if s.read_order("b", spec.b_order) == "row" else cols
+    tiles = s.stages * (rows + held) * s.k_step * atom.terms * atom.dtype.size
+    boxes = s.tile[0] // 2 * cols * spec.result.size // LINE_BYTES
+    slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
+    sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] and not s.c_stages else 0
+    used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 16 * s.stages
     if used > target.local_bytes:
-        yield (
-            f"local memory {used:,} B > {target.local_bytes:,} B on this target: use "
-            + (f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile" if tiles > sums else "c_width 2")
-        )
-    own, has = s.tile[0] * s.tile[1], s.registers[0] or launched(s)
+        fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
+        if s.c_stages > 1:
+            fewer = f"{s.c_stages - 1} c_stages instead of {s.c_stages}, or {fewer}"
+        whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
+        remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
+        yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
+    own, has = s.tile[0] * s.tile[1] * atom.terms, s.registers[0] or launched(s)
     if own + OTHERS > has:
         yield f"{own} sums of a work-item and {OTHERS} registers besides > {has}: use a smaller tile"

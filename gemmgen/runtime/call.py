@@ -9,6 +9,7 @@ from typing import ClassVar, Generic, Literal, Self, TypeVar, cast, overload
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime.arrays import Request
+from gemmgen.runtime.between import Between
 from gemmgen.runtime.lists import is_nothing
 from gemmgen.runtime.operands import expect_operands
 from gemmgen.runtime.views import SpanError
@@ -49,6 +50,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self._between = Between(source)
         self._scaler: Self | None = None
         self.wider: Callable[[], CallableKernel[Event, Queue, Before, Stream]] | None = None
 

@@ -10,12 +10,11 @@ from typing import Never, Protocol, cast
 import numpy as np
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
-from gemmgen.ir.kernel import Workspace, workspace_problem
-from gemmgen.ir.visit import evaluate
+from gemmgen.ir.kernel import Workspace
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
-from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
+from gemmgen.runtime.cuda_arrays import ALIGNMENT, CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
 from gemmgen.runtime.cuda_launch import launch
@@ -23,7 +22,7 @@ from gemmgen.runtime.cuda_maps import Words, made
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
 from gemmgen.runtime.lists import check_listed, each_matrix, labelled, regrouped
 from gemmgen.runtime.operands import letter
-from gemmgen.runtime.variants import ALIGNMENT, Variants
+from gemmgen.runtime.variants import Variants
 from gemmgen.runtime.views import View
 from gemmgen.source import EntryPoint, Source
 from gemmgen.spec import GemmSpec
@@ -130,7 +129,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         others = {name: wrapped[name] for name in operands}
         check = check_listed if spec.listed else check_gemm
         request = check(spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
-        return replace(request, given=c) if spec.listed else request
+        return self._between.checked(replace(request, given=c) if spec.listed else request)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, stream: object = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.
@@ -229,8 +228,6 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             return known
         grids = self.source.launches(sizes)
         problems = [p for number, groups in grids for p in grid_problems(built.kernels[number][0], groups)]
-        between = {w.name: evaluate(w.elements, sizes) for w in self.source.workspaces}
-        problems += [workspace_problem(name, elements) for name, elements in between.items() if elements >= 2**31]
         if problems:
             raise SpecError(problems)
         if len(self._remembered) >= REMEMBERED:
@@ -258,12 +255,12 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
             values |= {name: result.pointer, "b" if name == "out" else name: result.pointer}
             lists = _addresses(request, values) if self.source.spec.listed else {}
             values |= {name: int(array.data.ptr) for name, array in lists.items()}
-            for workspace in self.source.workspaces:
-                elements = evaluate(workspace.elements, sizes)
+            for workspace, elements in self._between.elements(request.sizes):
                 values[workspace.name] = self._workspace(device, pointer, workspace, elements)
             for number, (layers, rows, cols) in grids:
                 entry, kernel, dynamic = built.kernels[number]
                 high, wide = entry.group
+                cols = min(cols, built.at_once.get(entry.name, cols))
                 given, grid, block = arguments(entry, values), (cols, rows, layers), (wide, high, 1)
                 if entry.early or entry.maps:
                     launch(kernel.kernel.ptr, grid, block, given, dynamic, pointer, entry.early)

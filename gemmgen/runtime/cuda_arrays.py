@@ -14,6 +14,8 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.numeric import numpy_dtype
 
 Maker = Literal["cupy", "torch", "other"]
+#: Bytes that vectors, and lines that are copied by boxes, want addresses to be multiples of.
+ALIGNMENT = 16
 #: A preset whose kernel takes matrices at any address, for remedies.
 UNALIGNED_PRESET = "lds_8x8_16x16_k1"
 #: `__dlpack_device__` of memory that kernels reach: kDLCUDA and kDLCUDAManaged.

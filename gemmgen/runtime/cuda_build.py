@@ -11,6 +11,7 @@ from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES
 from gemmgen.runtime import require_nvrtc
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of, translated
+from gemmgen.runtime.cuda_launch import blocks_at_once
 from gemmgen.runtime.cuda_specific import binary, needs_specific
 from gemmgen.source import EntryPoint, Source
 
@@ -63,9 +64,12 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class CudaBuilt:
-    """The kernels of a source on one GPU, each with the shared memory that its launch asks for."""
+    """The kernels of a source on one GPU, each with the shared memory that its launch asks for; of persistent ones, by
+    their names, how many blocks the GPU runs at once.
+    """
 
     kernels: tuple[tuple[EntryPoint, RawKernel, int], ...]
+    at_once: Mapping[str, int]
 
     def resources(self) -> tuple[Resources, ...]:
         """Of each kernel, in order."""
@@ -87,7 +91,7 @@ def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
 
     with translated(info.name), cupy.cuda.Device(info.number):
         module = _compile(source, info)
-        kernels = []
+        kernels, at_once = [], {}
         for entry in source.entry_points:
             kernel = cast(RawKernel, module.get_function(entry.name))
             dynamic = entry.dynamic_bytes
@@ -95,7 +99,10 @@ def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
                 kernel.max_dynamic_shared_size_bytes = dynamic
             check_threads(entry, kernel, info)
             kernels.append((entry, kernel, dynamic))
-    return CudaBuilt(tuple(kernels))
+            if entry.persistent:
+                threads = entry.group[0] * entry.group[1]
+                at_once[entry.name] = info.multiprocessors * blocks_at_once(kernel.kernel.ptr, threads, dynamic)
+    return CudaBuilt(tuple(kernels), at_once)
 
 
 class _Module(Protocol):

@@ -44,6 +44,20 @@ def driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
+def blocks_at_once(function: int, threads: int, shared_bytes: int) -> int:
+    """How many blocks of a kernel a multiprocessor of the current GPU runs at once (CUDA Driver API,
+    `cuOccupancyMaxActiveBlocksPerMultiprocessor`).
+
+    Raises: DeviceError with the driver's code.
+    """
+    count = ctypes.c_int(0)
+    asked = ctypes.c_void_p(function), ctypes.c_int(threads), ctypes.c_size_t(shared_bytes)
+    code = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(ctypes.byref(count), *asked)
+    if code:
+        raise DeviceError(f"CUDA does not say how many blocks run at once (CUresult {code}). Please report it")
+    return count.value
+
+
 def launch(
     function: int,
     grid: tuple[int, int, int],

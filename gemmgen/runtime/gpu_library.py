@@ -9,13 +9,10 @@ import numpy as np
 
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.cuda import CupyLibrary
-from gemmgen.runtime.cuda_arrays import GpuMatrix, as_matrix
+from gemmgen.runtime.cuda_arrays import ALIGNMENT, GpuMatrix, as_matrix
 from gemmgen.runtime.libraries import Dtype, Library, torch_dtype, torch_promoted
 from gemmgen.runtime.matmul import Operand, Shape
 from gemmgen.runtime.overlaps import ArrayLike
-
-#: Bytes that kernels' vectors want addresses to be multiples of.
-ALIGNMENT = 16
 
 
 class Gpu(Library):
@@ -80,6 +77,11 @@ class Gpu(Library):
 
     def fits_vectors(self, operand: Operand) -> bool:
         return (cast(GpuMatrix, operand.array).pointer + operand.offset) % ALIGNMENT == 0
+
+    def begins_lines(self, operand: Operand, elements: int) -> bool:
+        size = operand.dtype.itemsize
+        steps = [step for extent, step in zip(operand.shape, operand.strides, strict=True) if extent > 1]
+        return self.fits_vectors(operand) and all(step == size or step % (elements * size) == 0 for step in steps)
 
     def is_writable(self, operand: Operand) -> bool:
         return not cast(GpuMatrix, operand.array).readonly

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 from gemmgen import presets
 from gemmgen.choose import BLOCK_FEATURES, choose
-from gemmgen.errors import DeviceError
+from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.ir.dtypes import F16
 from gemmgen.ir.target import Target
+from gemmgen.passes.validate import validate
 from gemmgen.runtime import api
 from gemmgen.runtime.kept import Kept
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 Shape = tuple[int, int, int]
+Choice = tuple[Schedule, GemmSpec]
 
 
 class Kernel(Protocol):
@@ -36,19 +39,28 @@ class Place:
 
 #: (backend, device as it was asked for, what it must have) -> which that is.
 _places: Kept[tuple[str, Hashable, frozenset[str]], Place] = Kept(64)
-#: (backend, device as it was asked for, spec, sizes with the number of products) -> the schedule.
-_choices: Kept[tuple[str, Hashable, GemmSpec, tuple[int, ...]], Schedule] = Kept(4096)
+#: (backend, device as it was asked for, spec, sizes with the number of products, schedule if it is named) -> the
+#: schedule, and the spec with what that must be promised.
+_choices: Kept[tuple[str, Hashable, GemmSpec, tuple[int, ...], Schedule | None], Choice] = Kept(4096)
 #: The kernels themselves: compiled code, so fewer.
 _kernels: Kept[tuple[str, Hashable, GemmSpec, Schedule], Kernel] = Kept(256)
 
 
 def kernel_for(
-    backend: str, device: object, spec: GemmSpec, schedule: Schedule | str | None, shape: Shape, products: int = 1
+    backend: str,
+    device: object,
+    spec: GemmSpec,
+    schedule: Schedule | str | None,
+    shape: Shape,
+    products: int = 1,
+    ld_multiple: int = 1,
 ) -> Kernel:
     """The kernel of a spec and a schedule for a device; by `gemmgen.choose` where no schedule is named.
 
     Args:
         products: of a batch.
+        ld_multiple: what leading dimensions are known to be multiples of; promised to schedules that can't be had
+            without it, since other kernels find out for each call.
 
     Raises: ScheduleError, DeviceError with every problem.
     """
@@ -58,11 +70,25 @@ def kernel_for(
         )
     if isinstance(schedule, str):
         schedule = presets.load(schedule).schedule
-    if schedule is None:
-        key = backend, device, spec, (*shape, products)
-        schedule = _choices.get(key, lambda: choose(spec, shape, _place(backend, device, spec).target, products))
-    chosen = schedule
-    return _kernels.get((backend, device, spec, chosen), lambda: _make(backend, device, spec, chosen))
+    named, kept = schedule, replace(spec, ld_multiple=ld_multiple)
+    chosen, promised = _choices.get(
+        (backend, device, kept, (*shape, products), named),
+        lambda: choice(kept, named, shape, products, _place(backend, device, spec).target),
+    )
+    return _kernels.get((backend, device, promised, chosen), lambda: _make(backend, device, promised, chosen))
+
+
+def choice(kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, target: Target) -> Choice:
+    """The schedule, named or chosen, and the spec with what its leading dimensions keep to only if that is asked for:
+    by schedules that copy boxes, or whole words of elements that are less than one.
+    """
+    schedule = choose(kept, shape, target, products) if named is None else named
+    spec = replace(kept, ld_multiple=1)
+    try:
+        validate(spec, schedule, target)
+    except ScheduleError:
+        spec = kept
+    return schedule, spec
 
 
 def _make(backend: str, device: Hashable, spec: GemmSpec, schedule: Schedule) -> Kernel:
@@ -72,7 +98,8 @@ def _make(backend: str, device: Hashable, spec: GemmSpec, schedule: Schedule) ->
 
 
 def _place(backend: str, device: Hashable, spec: GemmSpec) -> Place:
-    needs = BLOCK_FEATURES | ({spec.dtype.needs} if spec.dtype.needs else set())
+    own = None if spec.emulate and spec.dtype == F16 else spec.dtype.needs
+    needs = BLOCK_FEATURES | ({own} if own else set())
     return _places.get((backend, device, needs), lambda: _find(backend, device, needs))
 
 

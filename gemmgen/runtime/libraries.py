@@ -73,6 +73,10 @@ class Library(ABC):
         """Whether it begins where kernels' vectors may."""
         return True
 
+    def begins_lines(self, operand: Operand, elements: int) -> bool:  # noqa: ARG002
+        """Whether its lines are known to lie multiples of so many elements apart, the first where vectors may."""
+        return False
+
     def is_writable(self, operand: Operand) -> bool:  # noqa: ARG002
         """Whether it can be written to."""
         return True

@@ -94,7 +94,8 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         beta: complex | None,
         operands: Mapping[str, object],
     ) -> Request:
-        return check_gemm(self.source.spec, a, b, c, alpha, beta, span=self.source.span, operands=operands)
+        spec, span = self.source.spec, self.source.span
+        return self._between.checked(check_gemm(spec, a, b, c, alpha, beta, span=span, operands=operands))
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, queue: cl.CommandQueue | None = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.

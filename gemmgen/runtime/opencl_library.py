@@ -8,6 +8,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.runtime.libraries import Dtype, Library
 from gemmgen.runtime.matmul import Operand, Shape
 from gemmgen.runtime.overlaps import ArrayLike
+from gemmgen.runtime.views import is_device_array
 
 if TYPE_CHECKING:
     from pyopencl.array import Array
@@ -21,6 +22,10 @@ class OpenCL(Library):
     converts = False
 
     def operand(self, name: str, value: object, problems: list[str], is_written: bool) -> Operand | None:  # noqa: ARG002
+        if not is_device_array(value):
+            remedy = f"pass pyopencl.array.to_device(queue, np.asarray({name}))"
+            problems.append(f"{name} is of type {type(value).__name__}, but a is pyopencl's: {remedy}")
+            return None
         array = cast("Array", value)
         return Operand(array, array.shape, array.strides, array.dtype)
 

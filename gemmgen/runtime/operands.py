@@ -60,15 +60,19 @@ def _vector(
     problems: list[str],
     found: dict[str, tuple[ArrayLike, View]],
 ) -> None:
-    """One element for each row or column, side by side; the same ones for all products of a batch."""
+    """One element for each row or column, side by side, or a number; the same for all products of a batch."""
     before = len(problems)
     axes = OPERANDS[name].axes
+    is_number = not value.shape and not axes
     holder, axis = {"n": (b, -1), "m": (a, -2), "k": (a, -1), "": (None, 0)}[axes]
     wanted = None if axes else 1
     if is_array(holder) and len(holder.shape) > 1:
         wanted = holder.shape[axis]
-    if len(value.shape) != 1:
-        problems.append(f"{name} has shape {shape(value)}, not one dimension: pass {name}.ravel()")
+    if is_number:
+        pass  # which is one element as well
+    elif len(value.shape) != 1:
+        remedy = f"pass {name}.ravel()" if value.shape else "pass an array with an element for " + OPERANDS[name].each
+        problems.append(f"{name} has shape {shape(value)}, not one dimension: {remedy}")
     elif wanted is not None and value.shape[0] != wanted:
         each = OPERANDS[name].each
         problems.append(f"{name} has {value.shape[0]} elements, not {wanted}: pass one for {each.lower()}")
@@ -83,11 +87,12 @@ def _vector(
 
 
 class _Line:
-    """A vector as a matrix of one row, to be looked at only."""
+    """A vector, or a number, as a matrix of one row, to be looked at only."""
 
     def __init__(self, vector: ArrayLike) -> None:
-        self.shape: tuple[int, ...] = (1, *vector.shape)
-        self.strides: tuple[int, ...] = (vector.strides[0] * vector.shape[0], *vector.strides)
+        elements, step = (*vector.shape, 1)[0], (*vector.strides, vector.dtype.itemsize)[0]
+        self.shape: tuple[int, ...] = (1, elements)
+        self.strides: tuple[int, ...] = (step * elements, step)
         self.dtype: np.dtype[np.generic] = vector.dtype
 
 

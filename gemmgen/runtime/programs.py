@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 import pyopencl as cl
 
-from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
-from gemmgen.ir.kernel import workspace_problem
+from gemmgen.errors import DeviceError, LoweringError, ScheduleError
 from gemmgen.ir.target import FEATURES
 from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.devices import features_of, sub_group_sizes, type_of
@@ -77,11 +76,9 @@ def ranges(entry: EntryPoint, groups: Range) -> tuple[Range, Range]:
 def workspace_bytes(source: Source, sizes: Mapping[str, int], device: cl.Device) -> dict[str, int]:
     """What each memory between kernels takes for a product.
 
-    Raises: SpecError where indices don't reach so far, DeviceError for more than a buffer can have.
+    Raises: DeviceError for more than a buffer can have.
     """
     elements = {w.name: max(1, evaluate(w.elements, dict(sizes))) for w in source.workspaces}
-    if too_long := [workspace_problem(name, count) for name, count in elements.items() if count >= 2**31]:
-        raise SpecError(too_long)
     taken = {w.name: elements[w.name] * w.dtype.size for w in source.workspaces}
     limit = device.max_mem_alloc_size if taken else 0
     if too_large := [

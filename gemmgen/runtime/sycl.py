@@ -13,10 +13,9 @@ import numpy.typing as npt
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
 from gemmgen.ir.dtypes import I64
-from gemmgen.ir.kernel import Workspace, workspace_problem
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
+from gemmgen.runtime.between import Between
 from gemmgen.runtime.call import scaler
 from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.runtime.lists import check_listed, each_matrix, is_nothing, labelled, regrouped, stacked
@@ -48,6 +47,7 @@ class SyclKernel:
 
     def __init__(self, source: Source, device: SyclDeviceLike = None) -> None:
         self.source = source
+        self._between = Between(source)
         self.wider: Callable[[], SyclKernel] | None = None
         self._wish = device
         self._info: SyclDeviceInfo | None = None
@@ -181,7 +181,7 @@ class SyclKernel:
         matrices, others = (known["a"], known["b"], known["c"]), {name: known[name] for name in operands}
         check = check_listed if spec.listed else check_gemm
         request = check(spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
-        return replace(request, given=c) if spec.listed else request
+        return self._between.checked(replace(request, given=c) if spec.listed else request)
 
     def _transposition(self, a: object, out: object) -> Request:
         self._expect("transpose")
@@ -205,7 +205,7 @@ class SyclKernel:
                 self._scaler = cast(SyclKernel, scaler(self.source, self._wish))
             return self._scaler._run(replace(request, k_is_fixed=False), iterations)
         kernels = self._own_kernels()
-        own, between = own_queue(self.device), _between(self.source, request)
+        own, between = own_queue(self.device), self._between.elements(request.sizes)
         with ExitStack() as stack:
             if request.on_device:
                 queue = stack.enter_context(queue_of(_resident(request), own))
@@ -323,14 +323,6 @@ def _in_place(request: Request, queue: SyclQueue) -> tuple[dict[str, object], ob
         return _values(request, {**places, name: (made.address, view)}), made
     matrix = cast(GpuMatrix, output)
     return _values(request, {**places, name: (matrix.pointer, view)}), request.given or matrix.array
-
-
-def _between(source: Source, request: Request) -> list[tuple[Workspace, int]]:
-    """The memory between kernels and the elements it has. Raises: SpecError."""
-    between = [(w, evaluate(w.elements, dict(request.sizes))) for w in source.workspaces]
-    if problems := [workspace_problem(w.name, elements) for w, elements in between if elements >= 2**31]:
-        raise SpecError(problems)
-    return between
 
 
 def _stands(request: Request) -> bool:

@@ -27,8 +27,6 @@ from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 
-import platformdirs
-
 from gemmgen.errors import DeviceError
 from gemmgen.runtime import icd
 
@@ -74,6 +72,9 @@ def version() -> str:
 
 def cache_folder(name: str) -> Path:
     """A folder of the user's cache. Raises: DeviceError if there can be none."""
+    # Here alone, so that devices can be asked for from a checkout, without what gemmgen brings along.
+    import platformdirs
+
     folder = platformdirs.user_cache_path("gemmgen") / "sycl" / name
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -16,13 +16,10 @@ from typing import cast
 from gemmgen.driver import emit
 from gemmgen.ir.target import Target
 from gemmgen.runtime.arrays import Request, pitch_problems
-from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.cuda_arrays import ALIGNMENT, GpuMatrix
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
-
-#: What twins are promised, in bytes: where lines begin, the first one's too.
-ALIGNMENT = 16
 
 
 class Variants:

@@ -125,9 +125,9 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
     const int k_begin = part * k_part;
     const int k_end = min(k, k_begin + k_part);
 
-    kernels_release();
     extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[8][32][68]>(shared);
+    __align__(16) float a_frag[2][8];
 
     const int a_row = local_index / 32;
     const int a_k = local_index % 32;
@@ -136,7 +136,6 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
     const int b_k_by1 = local_index / 64;
     const int b_col_by1 = local_index % 64;
 
-    __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[8][32][64]>(shared + 69632);
     __align__(16) float b_frag[2][8];
     float acc[8][8];
@@ -308,6 +307,7 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
         }
         mbarrier_arrive(&tiles_empty[(k_batch - k_begin) / 64 % 4]);
     }
+    kernels_release();
 
     // Every slice's sum to where the tiles were; then each one adds up a part of the block.
     __syncthreads();

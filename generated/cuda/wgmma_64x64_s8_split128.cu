@@ -96,6 +96,12 @@ __device__ __forceinline__ void mbarriers_ready()
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// Lets a map be on its way to where copies look for it.
+__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 // Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
 // barrier counts its bytes.
 __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, int along, int line,
@@ -176,7 +182,7 @@ __device__ __forceinline__ void wgmma_m64n64k16(float (*sums)[16], unsigned long
 
 extern "C" __global__ void __launch_bounds__(160)
 wgmma_64x64_s8_split128(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
-                        const __grid_constant__ CUtensorMap b_map, float *__restrict__ workspace)
+                        const __grid_constant__ CUtensorMap b_map, float *workspace)
 {
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -195,21 +201,24 @@ wgmma_64x64_s8_split128(int m, int n, int k, float alpha, const __grid_constant_
     const int k_end = min(k, k_begin + k_part);
     const int local_index = local_row * 4 + local_col;
 
-    kernels_release();
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared);
     auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared + 65536);
     auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 131072);
-    if (local_index < 8) {
-        mbarrier_init(&tiles_full[local_index], 1);
-        mbarriers_ready();
-    }
     auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 131136);
-    if (local_index < 8) {
-        mbarrier_init(&tiles_empty[local_index], 4);
+    if (local_index == 0) {
+        fetch_map(&a_map);
+        fetch_map(&b_map);
+        #pragma unroll
+        for (int slot = 0; slot < 8; ++slot) {
+            mbarrier_init(&tiles_full[slot], 1);
+            mbarrier_init(&tiles_empty[slot], 4);
+        }
         mbarriers_ready();
     }
     __syncthreads();
+    kernels_await();
+    kernels_release();
     if (local_row < 32) {
         // Those that multiply, and store C.
         float acc[2][16];
@@ -353,10 +362,13 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     const cuuint64_t strides[1] = {lines > 1 ? between : (extents[0] * size + 15) / 16 * 16};
     const cuuint32_t box[2] = {box_length, box_lines};
     const cuuint32_t steps[2] = {1, 1};
+    // Of lines that begin anywhere, more than they hold would come along with each part of a box.
+    const CUtensorMapL2promotion fetched = strides[0] % 256 == 0 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+                                                                 : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
         map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, fetched,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -396,9 +408,19 @@ extern "C" cudaError_t wgmma_64x64_s8_split128_launch(int m, int n, int k, float
         }
         const dim3 grid((m + 63) / 64 * ((n + 63) / 64) * 128, 1);
         const dim3 block(4, 40);
-        wgmma_64x64_s8_split128<<<grid, block, 131200, stream>>>(
+        // It may begin while the kernel before ends, which it awaits.
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = 131200;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        const cudaError_t launched = cudaLaunchKernelEx(&config, wgmma_64x64_s8_split128,
             m, n, k, alpha, a_map, b_map, workspace);
-        const cudaError_t launched = cudaGetLastError();
         if (launched != cudaSuccess) {
             return launched;
         }

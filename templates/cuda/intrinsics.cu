@@ -226,34 +226,21 @@ __device__ __forceinline__ float to_tf32(float value)
     return __uint_as_float(bits);
 }
 
-//: has_rest
-// Whether the nearest number with 10 bits after the point is finite.
-__device__ __forceinline__ bool has_rest(float value)
-{
-    return fabsf(value) < 0x1.ffep127f;
-}
-
 //: head_in_tf32
-// A number with 10 bits after the point, the nearest one; of two as near, the larger.
+// A number with 10 bits after the point; the others are cut off.
 __device__ __forceinline__ float head_in_tf32(float value)
 {
-    const unsigned bits = __float_as_uint(value);
-    return __uint_as_float(has_rest(value) ? (bits + 0x1000u) & 0xffffe000u : bits);
+    return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
 }
 
 //: rest_in_tf32
-// What a number has more than its head, with 10 bits after the point.
+// What a number has more than its head, and 2^-23 of it besides: of the number's sign, zero for zero
+// alone, so that infinite numbers make no NaN with it. What is not finite is its own rest: of Inf - Inf
+// and of what is as large as its number or smaller, bits as integers, the number is the least.
 __device__ __forceinline__ float rest_in_tf32(float value, float head)
 {
-    const unsigned bits = __float_as_uint(value - head);
-    return has_rest(value) ? __uint_as_float(bits & 0xffffe000u) : 0.0f;
-}
-
-//: finite_head
-// A number's head; 0 where it is not finite.
-__device__ __forceinline__ float finite_head(float value, float head)
-{
-    return has_rest(value) ? head : 0.0f;
+    const int rest = __float_as_int(fmaf(value, 0x1.000002p0f, -head));
+    return __int_as_float(min(rest, __float_as_int(value)));
 }
 
 //: mma
@@ -318,6 +305,13 @@ __device__ __forceinline__ void mbarriers_ready()
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+//: fetch_map
+// Lets a map be on its way to where copies look for it.
+__device__ __forceinline__ void fetch_map(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 //: copy_box
 // Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
 // barrier counts its bytes.
@@ -329,6 +323,68 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+}
+
+//: store_box
+// Begins the store of a box to a matrix; what lies outside of the matrix is left out.
+__device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,
+                                          const void *from)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(from));
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
+                 ::"l"(matrix), "r"(along), "r"(line), "r"(address) : "memory");
+}
+
+//: stores_fence
+// Lets stores of boxes see what this thread has written to shared memory.
+__device__ __forceinline__ void stores_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+//: stores_commit
+// Makes a group of the stores of boxes that this thread has begun since the last.
+__device__ __forceinline__ void stores_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+//: stores_wait
+// Waits until at most `pending` groups of this thread's stores, the newest, still read shared memory.
+template <int pending>
+__device__ __forceinline__ void stores_wait()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
+//: swizzled
+// Where a place in lines of 128 bytes that swizzle lies in shared memory: the number of its line, of
+// eight, says which parts of 16 bytes change places.
+__device__ __forceinline__ unsigned swizzled(const void *place)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(place));
+    return address ^ (address >> 3 & 112);
+}
+
+//: put_matrices
+// A warp's sums to lines that swizzle, as ELEMENT: each thread's of two rows, eight apart, two
+// neighbours and two more eight columns on. It names a line of one of four matrices, 8 x 8.
+__device__ __forceinline__ void put_matrices(ELEMENT *line, const SUM *upper, const SUM *lower)
+{
+    const PAIR pairs[4] = {MAKE(upper[0], upper[1]), MAKE(lower[0], lower[1]),
+                           MAKE(upper[2], upper[3]), MAKE(lower[2], lower[3])};
+    const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+}
+
+//: put2
+// Two neighbours to a line that swizzles.
+__device__ __forceinline__ void put2(ELEMENT *place, const ELEMENT *from)
+{
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};"
+                 ::"r"(swizzled(place)), "HOLD"(from[0]), "HOLD"(from[1]) : "memory");
 }
 
 //: registers_more
@@ -389,11 +445,11 @@ __device__ __forceinline__ void wgmma_wait()
 
 //: lane_sums
 // Four of a thread's sums, as instructions have them: two neighbours of a row, two of the other.
-#define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
+#define MACRO(j) "+HOLD"(sums[0][j]), "+HOLD"(sums[0][j + 1]), "+HOLD"(sums[1][j]), "+HOLD"(sums[1][j + 1])
 
 //: wgmma_wait_all
 // Waits until no matrix instruction is under way: from here on these sums may be read.
-__device__ __forceinline__ void wgmma_wait(float (*sums)[VALUES])
+__device__ __forceinline__ void wgmma_wait(TOTAL (*sums)[VALUES])
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;"
                  : OPERANDS
@@ -403,15 +459,15 @@ __device__ __forceinline__ void wgmma_wait(float (*sums)[VALUES])
 //: wgmma
 // sums += a * b by a warpgroup, 64 x DEPTH times DEPTH x COLS, of tiles in shared memory; it only
 // begins that. Of the sums a thread has two rows, eight apart.
-__device__ __forceinline__ void FUNCTION(float (*sums)[VALUES], unsigned long long a,
+__device__ __forceinline__ void FUNCTION(TOTAL (*sums)[VALUES], unsigned long long a,
                                                  unsigned long long b)
 {
     asm volatile("{\n"
                  ".reg .pred add;\n"
                  "setp.eq.u32 add, 0, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64nCOLSkDEPTH.f32.SHORT.SHORT {"
+                 "wgmma.mma_async.sync.aligned.m64nCOLSkDEPTH.KIND.SHORT.SHORT {"
                  NAMED
-                 "}, %A_PLACE, %B_PLACE, add, 1, 1ORDERS;\n"
+                 "}, %A_PLACE, %B_PLACE, addMODES;\n"
                  "}"
                  : OPERANDS
                  : "l"(a), "l"(b));

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.expr import Var, ceil_div
-from gemmgen.runtime.devices import DeviceInfo, devices
 from gemmgen.source import Argument, EntryPoint, Source
 from gemmgen.spec import GemmSpec, Order
+
+if TYPE_CHECKING:
+    from gemmgen.runtime.devices import DeviceInfo
 
 GEMM = """
 #define AT(row, col, ld, row_major) ((row_major) ? (row) * (ld) + (col) : (col) * (ld) + (row))
@@ -81,8 +84,10 @@ def with_entry(source: Source, **changes: object) -> Source:
 
 
 def found() -> list[DeviceInfo]:
-    """The devices of this machine."""
+    """The devices of this machine: none where pyopencl is not installed."""
     try:
+        from gemmgen.runtime.devices import devices
+
         return list(devices())
     except DeviceError:
         return []
@@ -92,3 +97,5 @@ def found() -> list[DeviceInfo]:
 DEVICES = [pytest.param(d, id=f"{d.platform}-{d.number}".replace(" ", "_")) for d in found()] or [
     pytest.param(None, marks=pytest.mark.skip(reason='no OpenCL device here: pip install "gemmgen[cpu]"'))
 ]
+
+needs_device = pytest.mark.skipif(not found(), reason='no OpenCL device here: pip install "gemmgen[cpu]"')

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,16 +14,23 @@ import pytest
 from gemmgen import driver
 from gemmgen.ir.dtypes import C64, C128, DType
 from gemmgen.methods import defaults
-from gemmgen.runtime.devices import DeviceInfo, target_of
-from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.cuda import CudaKernel
+from gemmgen.runtime.cuda_devices import pick, target_of
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
-from tests.device.naive import DEVICES
+from tests.device.naive import DEVICES, needs_device
+from tests.support.cuda import why_no_gpu
+from tests.support.opencl import compiled
 from tests.support.problems import Problem
-from tests.support.sycl import device_compile, host_check, needs_device
+from tests.support.sycl import device_compile, host_check
 from tests.support.sycl import devices as sycl_devices
+from tests.support.sycl import needs_device as needs_sycl
+
+if TYPE_CHECKING:
+    from gemmgen.runtime.devices import DeviceInfo
+    from gemmgen.runtime.opencl import CompiledKernel
 
 ALPHA, BETA = -2 + 0.5j, 3 - 1j
 #: Small, so that compilers are quick: single loads; local memory by vectors of every kind, through registers too.
@@ -38,6 +46,17 @@ SCHEDULES: dict[str, Schedule] = {
     ),
 }
 BOTH = [C64, C128]
+#: As CUDA has them: by copies of 8 or 16 bytes, and the parts of K added up by a second kernel.
+CUDA: dict[str, Schedule] = {
+    **SCHEDULES,
+    "asynchronous": replace(
+        SCHEDULES["slm"],
+        prefetch=False,
+        split=2,
+        a=Operand("local", 4, transposed=True, async_copy=True),
+        b=Operand("local", 4, async_copy=True),
+    ),
+}
 CASES = [("naive", C128), ("slm", C64), ("slm", C128)]
 
 
@@ -55,12 +74,14 @@ def test_opencl(name: str, dtype: DType, device: DeviceInfo, rng: np.random.Gene
     if (name, dtype) == CASES[-1] and "sub_groups" not in device.features:
         pytest.skip("both halves of it were seen on this device, which takes seconds to compile it")
     spec = GemmSpec(dtype=dtype, conj_a=dtype == C64, conj_b=True)
-    source = driver.emit(spec, SCHEDULES[name], target=target_of(device.handle))
-    check(CompiledKernel.from_source(source, device), spec, rng)
+    check(compiled(spec, SCHEDULES[name], device), spec, rng)
 
 
+@needs_device
 def test_arrays_that_stand_on_half_an_element_only(rng: np.random.Generator) -> None:
     """NumPy's unit of complex128 is 8 bytes; a kernel's loads are of 16, so that such arrays are copied."""
+    from gemmgen.runtime.opencl import CompiledKernel
+
     spec = GemmSpec(dtype=C128)
     gemm = CompiledKernel(driver.emit(spec, SCHEDULES["slm"]))
     problem = Problem.of(rng, spec, 12, 16, 8, 1.0, BETA)
@@ -76,6 +97,23 @@ def test_arrays_that_stand_on_half_an_element_only(rng: np.random.Generator) -> 
     problem.check(gemm(shifted(problem.a), shifted(problem.b), shifted(problem.c), beta=BETA))  # type: ignore[arg-type]
 
 
+@pytest.mark.skipif(why_no_gpu() is not None, reason=str(why_no_gpu()))
+@pytest.mark.parametrize("dtype", BOTH, ids=str)
+@pytest.mark.parametrize("name", CUDA)
+def test_cuda(name: str, dtype: DType, rng: np.random.Generator) -> None:
+    """Ragged and whole, of both orders; where K is in parts, through a workspace of complex numbers."""
+    import cupy
+
+    info = pick()
+    for spec in (GemmSpec(dtype=dtype, conj_b=True), GemmSpec(dtype=dtype, a_order="col", conj_a=True)):
+        gemm = CudaKernel.from_source(driver.emit(spec, CUDA[name], "cuda", target_of(info)), info)
+        for size, alpha, beta in (((33, 17, 9), ALPHA, BETA), ((64, 64, 32), 1.0, 0.0)):
+            problem = Problem.of(rng, spec, *size, alpha, beta)
+            a = cupy.array(problem.a, order="C" if spec.a_order == "row" else "F")
+            b, c = cupy.asarray(problem.b), cupy.asarray(problem.c)
+            problem.check(gemm(a, b, c, alpha=alpha, beta=beta).get())
+
+
 @pytest.mark.parametrize("device", sycl_devices())
 @pytest.mark.parametrize(("name", "dtype"), CASES[:2], ids=str)
 def test_sycl(name: str, dtype: DType, device: SyclDeviceInfo, rng: np.random.Generator) -> None:
@@ -83,7 +121,7 @@ def test_sycl(name: str, dtype: DType, device: SyclDeviceInfo, rng: np.random.Ge
     check(SyclKernel(driver.emit(spec, SCHEDULES[name], "sycl", form="kernel"), device), spec, rng)
 
 
-@needs_device
+@needs_sycl
 def test_sycl_headers_are_taken_without_warnings(tmp_path: Path) -> None:
     """By g++, both in one program; the device's side by DPC++, one of them."""
     sources = [
@@ -96,8 +134,11 @@ def test_sycl_headers_are_taken_without_warnings(tmp_path: Path) -> None:
     device_compile(sources[1])
 
 
+@needs_device
 def test_pyopencl_arrays() -> None:
     import pyopencl.array as cl_array
+
+    from gemmgen.runtime.opencl import CompiledKernel
 
     gemm = CompiledKernel(driver.emit(GemmSpec(dtype=C64, conj_a=True), SCHEDULES["naive"]))
     a, b = np.full((5, 6), 1 + 2j, np.complex64), np.full((6, 7), 3j, np.complex64)
@@ -125,12 +166,10 @@ def test_clang_takes_them_without_warnings(dtype: DType, needs_tool: Callable[[s
 def test_nvcc_takes_them_without_warnings_or_spills(
     dtype: DType, needs_tool: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """By vectors where two fit into one, by copies of 8 or 16 bytes, and the parts of K added up by a second kernel."""
+    """By vectors where two fit into one."""
     spec = GemmSpec(dtype=dtype, a_order="col", conj_a=True)
-    slm = replace(SCHEDULES["slm"], prefetch=False)
-    a, b = Operand("local", 4, transposed=True, async_copy=True), Operand("local", 4, async_copy=True)
     file = tmp_path / "x.cu"
-    both = (replace(SCHEDULES["slm"], name="plain"), replace(slm, name="asynchronous", a=a, b=b, split=2))
+    both = (replace(CUDA["slm"], name="plain"), replace(CUDA["asynchronous"], name="asynchronous"))
     texts = [driver.emit(spec, schedule, "cuda").text for schedule in both]
     assert "cp.async" in texts[1]
     flags = ["-std=c++17", "-O3", "-arch=sm_90", "-Werror", "all-warnings", "-Xptxas", "-v", "-cubin"]

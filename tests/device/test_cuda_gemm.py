@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import gemmgen
-from gemmgen.errors import DtypeError, SpecError
+from gemmgen.errors import DtypeError, ScheduleError, SpecError
 from tests.support import cuda
 
 SKIP = cuda.why_no_gpu()
@@ -105,3 +105,23 @@ def test_protocols(rng: np.random.Generator) -> None:
     assert np.array_equal(cupy.asnumpy(result), a @ b)
     half = gemmgen.gemm(Interface(cupy.asarray(a.astype(np.int16))), Interface(cupy.asarray(b)))
     assert np.array_equal(cupy.asnumpy(half), a @ b)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_what_copies_boxes(dtype: str) -> None:
+    """Aligned lines are promised unasked, so that a preset of tensor maps can be named; what breaks that is told so."""
+    import torch
+
+    torch.manual_seed(0)
+    kind = getattr(torch, dtype)
+    a, b = (torch.randint(-8, 9, (m, n), device="cuda").to(kind) for m, n in ((200, 128), (128, 264)))
+    expected = (a.double() @ b.double()).to(kind)
+    for schedule in ("wgmma_64x128_s6", None):
+        for left, right in ((a, b), (a.t().contiguous().t(), b), (a, b.t().contiguous().t())):
+            assert torch.equal(gemmgen.gemm(left, right, schedule=schedule), expected)
+        assert torch.equal(
+            gemmgen.gemm(a[:, :120], b[:120], schedule=schedule), (a[:, :120].double() @ b[:120].double()).to(kind)
+        )
+    assert torch.equal(gemmgen.gemm(a[:, 1:], b[1:]), (a[:, 1:].double() @ b[1:].double()).to(kind))
+    with pytest.raises(ScheduleError, match="multiples of 16 bytes"):
+        gemmgen.gemm(a[:, 1:], b[1:], schedule="wgmma_64x128_s6")

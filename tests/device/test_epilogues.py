@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,14 +14,16 @@ from gemmgen.ir.dtypes import I8
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import cuda_devices
 from gemmgen.runtime.cuda_devices import target_of as cuda_target
-from gemmgen.runtime.devices import DeviceInfo, target_of
-from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
 from tests.support import sycl
 from tests.support.cuda import why_no_gpu
 from tests.support.epilogues import Finished
+from tests.support.opencl import compiled
+
+if TYPE_CHECKING:
+    from gemmgen.runtime.devices import DeviceInfo
 
 #: The elements of a work-item are computed in text of their own each, which compilers take their time over.
 SMALL = replace(presets.load("lds_8x8_16x16_k8").schedule, tile=(1, 2), run=(1, 2), group=(8, 8), name=None)
@@ -55,14 +58,23 @@ def check(kernel: object, spec: GemmSpec, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("schedule", [replace(SMALL, c_width=2), replace(SMALL, split=3)], ids=["vectors", "split"])
 def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator) -> None:
     spec = GemmSpec(epilogue=EVERYTHING)
-    check(CompiledKernel.from_source(driver.emit(spec, schedule, target=target_of(device.handle)), device), spec, rng)
+    check(compiled(spec, schedule, device), spec, rng)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_places_are_compared_as_whole_numbers(device: DeviceInfo) -> None:
+    """Float32 has no 16,777,217: rows were told from each other up to 2^24 only."""
+    spec = GemmSpec(epilogue=("expr: acc if row == 16777217 else 0", "expr: acc if 2 * row - col > 33554433 else 0"))
+    kernel = compiled(spec, presets.load("naive").schedule, device)
+    result = kernel(np.ones((2**24 + 3, 1), np.float32), np.ones((1, 1), np.float32))
+    assert np.array_equal(np.flatnonzero(result), [2**24 + 1])
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_weights_in_int8(device: DeviceInfo, rng: np.random.Generator) -> None:
     """B is converted as it is loaded, by vectors and one by one."""
     spec = GemmSpec(b_dtype=I8, epilogue=("scale",))
-    kernel = CompiledKernel.from_source(driver.emit(spec, SMALL, target=target_of(device.handle)), device)
+    kernel = compiled(spec, SMALL, device)
     for size in SIZES:
         data = Finished.random(rng, spec, *size)
         data.check(kernel(data.problem.a, data.problem.b, scale=data.operands["scale"]))
@@ -75,7 +87,7 @@ def test_weights_in_int8(device: DeviceInfo, rng: np.random.Generator) -> None:
 def test_batches_share_vectors(device: DeviceInfo, rng: np.random.Generator) -> None:
     """A residual is one for each product, or one for all."""
     spec = GemmSpec(epilogue=("bias", "residual", "relu"), batched=True)
-    kernel = CompiledKernel.from_source(driver.emit(spec, presets.load("naive").schedule), device)
+    kernel = compiled(spec, presets.load("naive").schedule, device)
     a, b = rng.integers(-4, 5, (3, 17, 5)).astype(np.float32), rng.integers(-4, 5, (5, 9)).astype(np.float32)
     bias, each = np.arange(9, dtype=np.float32), rng.integers(-9, 10, (3, 17, 9)).astype(np.float32)
     for residual in (each, each[:1], each[1]):
@@ -88,7 +100,7 @@ def test_arrays_of_the_device(device: DeviceInfo, rng: np.random.Generator) -> N
     import pyopencl.array as cl_array
 
     spec = GemmSpec(epilogue=("bias", "residual"))
-    kernel = CompiledKernel.from_source(driver.emit(spec, presets.load("naive").schedule), device)
+    kernel = compiled(spec, presets.load("naive").schedule, device)
     data = Finished.random(rng, spec, 19, 13, 8)
     a, b = (cl_array.to_device(kernel.queue, x) for x in (data.problem.a, data.problem.b))
     operands = {name: cl_array.to_device(kernel.queue, x) for name, x in data.operands.items()}

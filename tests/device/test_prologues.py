@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,15 +14,17 @@ from gemmgen.ir.dtypes import BF16, F32, I8
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import cuda_devices
 from gemmgen.runtime.cuda_devices import target_of as cuda_target
-from gemmgen.runtime.devices import DeviceInfo, target_of
-from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from tests.device.naive import DEVICES
+from tests.device.naive import DEVICES, needs_device
 from tests.support import sycl
 from tests.support.cuda import why_no_gpu
 from tests.support.epilogues import Finished
+from tests.support.opencl import compiled
 from tests.support.problems import Matrix
+
+if TYPE_CHECKING:
+    from gemmgen.runtime.devices import DeviceInfo
 
 A = "(a - a_shift) * a_scale * a_scale_k + a_shift_k * a_factor + 0.1 * row - 0.2 * k"
 B = "b_factor * (b - b_shift_k) * b_scale / (1 + exp(-abs(b))) + b_scale_k - b_shift + 0.1 * col"
@@ -41,7 +44,7 @@ def check(kernel: object, spec: GemmSpec, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("schedule", [STAGED, replace(PACKED, split=2)], ids=["staged", "packed"])
 def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator) -> None:
-    check(CompiledKernel.from_source(driver.emit(BOTH, schedule, target=target_of(device.handle)), device), BOTH, rng)
+    check(compiled(BOTH, schedule, device), BOTH, rng)
 
 
 @sycl.needs_device
@@ -73,6 +76,7 @@ def weights(rng: np.random.Generator) -> tuple[Matrix, Matrix, Matrix]:
     return a, rng.integers(-128, 128, (30, 21)).astype(np.int8), 2.0 ** rng.integers(-3, 4, 21).astype(np.float32)
 
 
+@needs_device
 def test_gemm_multiplies_weights_as_they_are_stored(rng: np.random.Generator) -> None:
     a, b, scale = weights(rng)
     expected = a @ (b * scale)
@@ -84,6 +88,11 @@ def test_gemm_multiplies_weights_as_they_are_stored(rng: np.random.Generator) ->
     stack = np.stack([a, 2 * a])
     made = gemmgen.gemm(stack, b, prologue_b="b * b_scale", b_scale=scale, prologue_a="a * k")
     assert np.array_equal(made, (stack * np.arange(30, dtype=np.float32)) @ (b * scale))
+    # What one number is asked for may be one.
+    for factor in (2, np.float64(2), np.array(2.0), [2]):
+        assert np.array_equal(gemmgen.gemm(a, b, prologue_b="b * b_factor", b_factor=factor), 2 * (a @ b))
+    kernel = gemmgen.compile(GemmSpec(b_dtype=I8, prologue_b="b * b_factor"), "naive")
+    assert np.array_equal(kernel(a, b, b_factor=np.array(2, np.float32)), 2 * (a @ b))
     # Vectors are rows and columns.
     assert np.array_equal(gemmgen.gemm(a[0], b, prologue_b="b * b_scale", b_scale=scale), a[0] @ (b * scale))
     assert np.array_equal(gemmgen.gemm(a, b[:, 0], prologue_b="b * k"), a @ (b[:, 0] * np.arange(30)))
@@ -102,6 +111,12 @@ def test_gemm_of_arrays_of_the_device(device: DeviceInfo, rng: np.random.Generat
     assert np.array_equal(result.get(), a @ (b * scale))
     with pytest.raises(gemmgen.SpecError, match="b has dtype int8, not float32"):
         gemmgen.gemm(there[0], there[1])
+    for wrong, words in (
+        (2.0, r"b_factor is of type float, but a is pyopencl's: pass pyopencl.array.to_device\(queue, np.asarray"),
+        (cl_array.to_device(queue, np.ones(1)), r"b_factor has dtype float64, not float32: pass b_factor.astype"),
+    ):
+        with pytest.raises(gemmgen.SpecError, match=words):
+            gemmgen.gemm(there[0], there[1], prologue_b="b * b_factor", b_factor=wrong)
     del context
 
 
@@ -112,8 +127,10 @@ def multiply(a: Matrix, b: Matrix, **arguments: object) -> Matrix:
     return result
 
 
+@needs_device
 def test_what_gemm_refuses(rng: np.random.Generator) -> None:
     a, b, scale = weights(rng)
+    number = {"b_scale": 2, "prologue_b": "b * b_scale"}
     for words, arguments in (
         ("b_scale is missing, which the prologue_b b \\* b_scale takes", {"prologue_b": "b * b_scale"}),
         ("b_scale means nothing without a prologue_b that names it", {"b_scale": scale}),
@@ -121,6 +138,7 @@ def test_what_gemm_refuses(rng: np.random.Generator) -> None:
             "b_scale has 20 elements, not 21: pass one for each col",
             {"b_scale": scale[1:], "prologue_b": "b*b_scale"},
         ),
+        ("b_scale has shape \\(\\), not one dimension: pass an array with an element for each column of B", number),
         ("a_factor has 2 elements, not 1: pass one for all of a", {"a_factor": scale[:2], "prologue_a": "a*a_factor"}),
         ("b_scale means nothing to a kernel whose prologue_b", {"b_scale": scale, "prologue_b": "b * 2"}),
         ("prologue_b = 3 is of type int: give a text", {"prologue_b": 3}),

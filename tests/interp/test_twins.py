@@ -9,7 +9,7 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.ir.target import Target
-from gemmgen.runtime.variants import ALIGNMENT
+from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.schedule import Schedule
 from tests.support.cuda import names, vectors
 from tests.support.problems import Problem, interpret

@@ -15,8 +15,11 @@ from gemmgen.ir.interp import run
 from gemmgen.ir.target import TARGETS
 from gemmgen.module import render_module
 from gemmgen.options import read_document
+from gemmgen.runtime.between import Between
+from gemmgen.runtime.views import SpanError
 from gemmgen.spec import GemmSpec
 from tests.support.cli import printed
+from tests.support.problems import Problem, interpret
 
 #: Lines so far apart that the third one's places are no 32-bit integers; what lies between is never touched.
 FAR = 2**30 + 8
@@ -76,6 +79,38 @@ def test_every_preset_can_be_wide(name: str) -> None:
     assert source.span == 2**63
 
 
+PASSED_ON = ["smem_8x8_double_packed", "mbarrier_8x8_2x16_split8", "mbarrier_8x16_8x8_slices4_packed"]
+
+
+@pytest.mark.parametrize("name", PASSED_ON)
+@pytest.mark.parametrize("batched", [False, True])
+def test_memory_between_kernels(name: str, batched: bool) -> None:
+    """Packed matrices and sums of parts are reached as far as A, B and C are; vectors stand where they did."""
+    schedule, target = presets.load(name).schedule, TARGETS["sm_90"]
+    spec = GemmSpec(wide=True, batched=batched)
+    program = driver.lower_program(spec, schedule, target)
+    assert program.workspaces
+    assert {m.reach for kernel in program.kernels for m in kernel.matrices} == {2**63}
+    assert all(w.problem(2**40) is None for w in program.workspaces)
+    text, narrow = (driver.emit(s, schedule, "cuda", target).text for s in (spec, replace(spec, wide=False)))
+    assert ("Sizes      any m, n, k; matrices of any span\n" in text) and text.count("copy4(") == narrow.count("copy4(")
+    if not batched:
+        problem = Problem.random(np.random.default_rng(5), 9, 11, 21)
+        problem.check(interpret(program, spec, problem, 3))
+
+
+def test_the_workspaces_of_dpas_stay_narrow() -> None:
+    preset = presets.load("dpas_32x2_1x8")
+    program = driver.lower_program(replace(preset.spec, wide=True), preset.schedule, TARGETS["intel"])
+    said = [w.problem(2**31) for w in program.workspaces]
+    assert said[0] == (
+        "a_packed has 2,147,483,648 elements, more than 32-bit indices reach: multiply in parts, pack nothing, or (but "
+        "for dpas) use --wide"
+    )
+    text = driver.emit(replace(preset.spec, wide=True), preset.schedule).text
+    assert "matrices of any span; packed matrices less than 2^31 elements" in text
+
+
 def test_where_it_is_said() -> None:
     assert "long lda" in printed("emit", "--preset", "naive", "--wide")
     assert "int lda" in printed("emit", "--preset", "naive")
@@ -85,3 +120,14 @@ def test_where_it_is_said() -> None:
         read_document(text + "3\n", "it")
     with pytest.raises(ScheduleError, match="a Python module counts in 32 bits: leave out --wide"):
         render_module(driver.emit(GemmSpec(wide=True), presets.load("naive").schedule))
+
+
+def test_a_call_asks_for_the_wider_twin() -> None:
+    """As for matrices that span too much: of memory between kernels, whose sizes a call knows."""
+    source = driver.emit(GemmSpec(), presets.load("mbarrier_8x16_16x16_split7").schedule, "cuda")
+    fits, too_many = {"m": 16384, "n": 16384, "k": 9}, {"m": 17600, "n": 17600, "k": 9}
+    assert Between(source).elements(fits)[-1][1] == 7 * 2**28
+    with pytest.raises(SpanError, match="the workspace has 2,168,320,000 elements"):
+        Between(source).elements(too_many)
+    wider = driver.emit(GemmSpec(wide=True), presets.load("mbarrier_8x16_16x16_split7").schedule, "cuda")
+    assert Between(wider).elements(too_many)[-1][1] == 7 * 17600**2

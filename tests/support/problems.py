@@ -117,9 +117,11 @@ def interpret(
     problem: Problem,
     pad: int = 3,
     more: Mapping[str, int | float | Matrix] = MappingProxyType({}),
+    resident: int = 2,
 ) -> Matrix:
     """C as the interpreter computes it; the padding of C is checked to be untouched. `more` are other arguments. Lines
-    are `pad` elements longer than they need be, or more where the spec promises their length to be a multiple.
+    are `pad` elements longer than they need be, or more where the spec promises their length to be a multiple. A
+    persistent kernel has at most `resident` groups.
     """
     program = kernel if isinstance(kernel, Program) else Program((kernel,))
     (m, k), n = problem.a.shape, problem.b.shape[1]
@@ -141,7 +143,7 @@ def interpret(
         for p in one.matrices:
             if p.name in between:  # a kernel may read in words what another has written element by element
                 own_arguments[p.name] = np.asarray(known[p.name]).view(numpy_dtype(p.dtype))
-        run(one, own_arguments)
+        run(one, own_arguments, resident)
     pad = padding(problem.c, spec.c_order, pad, spec)
     lines = np.asarray(known["c"]).reshape(-1, pad + (n if spec.c_order == "row" else m))
     assert (lines[:, lines.shape[1] - pad :] == CANARY).all(), "the padding of C was written to"

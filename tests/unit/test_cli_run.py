@@ -23,7 +23,23 @@ def test_bad_runs(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", np.ones((5, 2), np.float64))
     (tmp_path / "c.npy").write_bytes(b"no array")
     text = refused(
-        *("run", "-k", "nave", "-i", "-1", "--seed", "x", "-o", tmp_path, "--target", "intel", "--tile", "0x1"),
+        *(
+            "run",
+            "-k",
+            "nave",
+            "-i",
+            "-1",
+            "--seed",
+            "x",
+            "-o",
+            tmp_path,
+            "--target",
+            "intel",
+            "--tile",
+            "0x1",
+            "-M",
+            "x",
+        ),
     )
     for part in (
         "did you mean naive",
@@ -32,6 +48,7 @@ def test_bad_runs(tmp_path: Path) -> None:
         f"such as {tmp_path}/C.npy",
         "--target",
         "rows = 0",
+        "M = 'x'",
     ):
         assert part in text, part
     assert "-i 0" not in text
@@ -81,6 +98,24 @@ def test_the_bound() -> None:
     wrong[8, 6] = np.nan
     assert not Check.of(data, spec, wrong).passed
     assert "FAILED" in str(Check.of(data, spec, wrong))
+
+
+def test_elements_without_an_answer_are_told_from_wrong_ones() -> None:
+    """Where a formula leaves its functions' domain, the verdict was an infinite error."""
+    one = np.array([[1.0, -1.0]], np.float32)
+    data = Matrices(np.ones((1, 1), np.float32), one, None)
+    spec = GemmSpec(epilogue=("expr: log(acc)",))
+    with np.errstate(invalid="ignore"):
+        check = Check.of(data, spec, np.log(one))
+    assert not check.passed and check.worst <= 1
+    said = (
+        "validation FAILED: 1 of 2 elements, the first at (0, 1), have no number for an answer, since expr: log(acc) "
+    )
+    assert str(check).startswith(said + "leaves where its functions have values: keep it there, as max(acc, 0.001)")
+    assert "give others" in str(Check.of(Matrices(np.full((1, 1), np.nan, np.float32), one, None), GemmSpec(), one))
+    # A NaN of ours, where there is an answer, is as far off as can be.
+    wrong = Check.of(data, GemmSpec(), np.array([[np.nan, -1]], np.float32))
+    assert not wrong.passed and not wrong.unknown and wrong.worst == np.inf
 
 
 def test_whole_numbers_allow_no_error() -> None:

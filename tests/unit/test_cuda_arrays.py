@@ -22,6 +22,8 @@ from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import build_failure, check_device, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
+from gemmgen.runtime.gpu_library import Gpu
+from gemmgen.runtime.matmul import Operand
 from gemmgen.spec import GemmSpec
 
 H200 = CudaDeviceInfo(0, "H200", (9, 0), 132, 232448, 1024, 1 << 37)
@@ -198,3 +200,31 @@ assert not {"cupy", "torch", "pyopencl"} & set(sys.modules)
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "pointer", "expected"),
+    [
+        ((64, 64), None, 1 << 20, True),
+        ((64, 60), None, 1 << 20, False),
+        ((64, 60), (128, 2), 1 << 20, True),
+        ((60, 64), (2, 128), 1 << 20, True),
+        ((64, 64), None, (1 << 20) + 8, False),
+        ((1, 60), None, 1 << 20, True),
+    ],
+)
+def test_lines_that_boxes_can_begin_at(
+    shape: tuple[int, int], strides: tuple[int, int] | None, pointer: int, expected: bool
+) -> None:
+    """A single line has no next one."""
+    interface: dict[str, object] = {
+        "shape": shape,
+        "typestr": "<f2",
+        "data": (pointer, False),
+        "strides": strides,
+        "version": 3,
+    }
+    matrix = as_matrix("a", Foreign(interface), Library(), [])
+    assert isinstance(matrix, GpuMatrix)
+    operand = Operand(matrix, matrix.shape, matrix.strides, matrix.dtype)
+    assert Gpu(is_torch=False).begins_lines(operand, 8) is expected

@@ -10,7 +10,7 @@ from gemmgen import driver, presets
 from gemmgen.errors import LoweringError
 from gemmgen.ir.expr import Load
 from gemmgen.ir.meetings import Handover
-from gemmgen.ir.stmt import Body, Move, Stmt
+from gemmgen.ir.stmt import Body, BoxCopy, Move, Stmt, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import exprs, walk, walk_expr
@@ -24,7 +24,7 @@ SEVERAL = [
 
 def touched(stmt: Stmt) -> Iterator[str]:
     """The buffers that a statement reads or writes."""
-    if isinstance(stmt, Move):
+    if isinstance(stmt, Move | BoxCopy):
         yield from (stmt.dst.name, stmt.src.name)
     for root in exprs(stmt):
         yield from (node.buffer.name for node in walk_expr(root) if isinstance(node, Load))
@@ -53,6 +53,21 @@ def test_nothing_of_the_kernels_before_is_touched_too_early(name: str) -> None:
     assert any(isinstance(s, Handover) and s.verb == "release" for s in walk(program.kernels[0].body))
 
 
+@pytest.mark.parametrize(
+    ("name", "early"),
+    [("mbarrier_8x8_2x16_split8", True), ("mbarrier_8x8_8x8_split128", False), ("mbarrier_8x16_16x16_split7", False)],
+)
+def test_where_memory_is_waited_for_the_sum_is_let_in_at_once(name: str, early: bool) -> None:
+    """Elsewhere when the arithmetic is over: measured, an early one cost what handing over had gained."""
+    preset = presets.load(name)
+    stmts = list(walk(driver.lower(preset.spec, preset.schedule, TARGETS["sm_90"]).body))
+    (released,) = (i for i, s in enumerate(stmts) if isinstance(s, Handover) and s.verb == "release")
+    multiplied = max(i for i, s in enumerate(stmts) if isinstance(s, Store) and s.buffer.name == "acc")
+    stored = min(i for i, s in enumerate(stmts) if isinstance(s, Move) and s.dst.name in ("partial", "workspace"))
+    assert released < stored
+    assert (released < multiplied) == early
+
+
 @pytest.mark.parametrize("name", SEVERAL)
 def test_text_and_launch(name: str) -> None:
     preset = presets.load(name)
@@ -64,6 +79,22 @@ def test_text_and_launch(name: str) -> None:
     for kernel in early:
         assert f"cudaLaunchKernelEx(&config, {kernel}," in source.text
         assert f"{kernel}<<<" not in source.text
+
+
+@pytest.mark.parametrize("name", [x for x in presets.names() if presets.load(x).schedule.by_warpgroups])
+def test_kernels_with_roles_await_whatever_ran_before(name: str) -> None:
+    """Also alone: with two calls behind one another, the second begins while the first ends."""
+    preset = presets.load(name)
+    source, program = driver.emit_program(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
+    main = program.kernels.index(program.main)
+    assert all(entry.early for entry in source.entry_points[main:]), "what lays out A or B comes first"
+    before, after = before_and_after(program.main.body)
+    given = {matrix.name for matrix in program.main.matrices}
+    assert not given & {x for stmt in before for x in touched(stmt)}
+    assert given <= {x for stmt in after for x in touched(stmt)}
+    handovers = [s for s in after if isinstance(s, Handover)]
+    assert [s.verb for s in handovers] == ["await", "release"]
+    assert {b.name for s in handovers for b in s.buffers} == given
 
 
 def test_elsewhere_one_kernel_follows_the_other() -> None:

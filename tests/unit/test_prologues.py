@@ -22,8 +22,8 @@ from gemmgen.names import name_problem
 from gemmgen.options import build_spec, read_document
 from gemmgen.passes.capacity import local_bytes
 from gemmgen.runtime.arrays import check_gemm
-from gemmgen.runtime.devices import devices
 from gemmgen.spec import GemmSpec
+from tests.device.naive import needs_device
 from tests.support.cli import printed, refused
 
 NAIVE = presets.load("naive").schedule
@@ -192,9 +192,8 @@ def test_options_and_files_say_the_same() -> None:
     assert "b_shared[0, 0] 8x128 <- stage x4 b[k0, col0] 8x128, made into (element - b_shift[element_line]) *" in tiles
 
 
+@needs_device
 def test_run_with_random_operands() -> None:
-    if not devices():
-        pytest.skip("no OpenCL device")
     options = ["--prologue-b", "(b - b_shift_k) * b_scale", "--b-dtype", "int8", "--prologue-a", "a * a_factor"]
     text = printed("run", "-k", "naive", "-M", "33", "-N", "21", "-K", "17", "-i", "1", "-v", *options)
     assert "validation passed" in text

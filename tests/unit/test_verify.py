@@ -225,6 +225,7 @@ def test_the_head() -> None:
 def test_facts_speak_of_names_at_the_top() -> None:
     named = replace(kernel(Let(X, M + 1)), facts=(X - 1,))
     verify(named, TARGETS["intel"])
+    verify(replace(kernel(For(Var("i"), Const(0), M, 1, (Let(X, M + 1),))), facts=(X - 1,)), TARGETS["intel"])
     inside = replace(kernel(If(M < K, (Let(X, M + 1),))), facts=(X - 1,))
     for broken in (replace(named, body=()), inside, replace(named, facts=(Bin("<", M, K),))):
         with pytest.raises(LoweringError, match="kernel broken, its facts: "):

@@ -57,9 +57,11 @@ def test_the_model_follows_what_was_measured(root: Path) -> None:
         ((512, 512, 512), "mbarrier_8x8_4x8_slices8"),
         ((1024, 1024, 1024), "mbarrier_8x16_8x8_slices4"),
         ((2048, 2048, 2048), "mbarrier_8x16_16x16_packed_a"),
-        ((8192, 8192, 8192), "mbarrier_8x16_16x16_packed_a"),
-        ((4095, 4095, 4095), "mbarrier_8x16_16x16_packed"),
-        ((128, 14336, 4096), "mbarrier_8x16_16x16_split7_packed_a"),
+        ((3072, 3072, 3072), "mbarrier_8x16_16x16_packed_a_stream132"),
+        ((8192, 8192, 8192), "mbarrier_8x16_16x16_packed_a_stream132"),
+        ((4224, 4096, 4096), "mbarrier_8x16_16x16_packed_a"),
+        ((4095, 4095, 4095), "mbarrier_8x16_16x16_packed_stream132"),
+        ((128, 14336, 4096), "mbarrier_8x16_16x16_packed_a_stream132"),
         ((16, 4096, 4096), "mbarrier_8x8_2x16_split8"),
     ],
 )
@@ -84,15 +86,18 @@ def test_what_is_chosen_can_be_emitted(target: object, dtype: DType | None, orde
         assert not schedule.atomic
 
 
-def test_nothing_that_indices_do_not_reach_is_chosen_or_emitted() -> None:
+def test_nothing_that_indices_do_not_reach_is_chosen() -> None:
     for shape in ((60000, 60000, 60000), (3, 5, 40000001)):
         spec = GemmSpec(m=shape[0], n=shape[1], k=shape[2])
         chosen = waves.choose_tiles(spec, None, SM_90)
         assert chosen is not None
         driver.lower_program(spec, chosen, SM_90)
     packed = presets.load("mbarrier_8x16_16x16_packed_a").schedule
-    with pytest.raises(ScheduleError, match="elements, more than 32-bit indices reach: multiply in parts"):
-        driver.lower_program(GemmSpec(m=60000, n=60000, k=60000), packed, SM_90)
+    wide = driver.lower_program(GemmSpec(m=60000, n=60000, k=60000), packed, SM_90)
+    assert wide.workspaces[0].reach == 2**63
+    # Sizes that need no 64 bits by themselves, but in whole tiles.
+    with pytest.raises(ScheduleError, match="reach: multiply in parts, pack nothing, or \\(but for dpas\\) use --wide"):
+        driver.lower_program(GemmSpec(m=1, n=1, k=2**31 - 2000), packed, SM_90)
 
 
 def test_where_there_is_no_model() -> None:

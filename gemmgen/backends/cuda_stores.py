@@ -1,0 +1,65 @@
+"""Stores of boxes in CUDA C++, and what puts sums down in shared memory before them: the statements, and the functions
+that they call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gemmgen.backends.clike import CLike
+from gemmgen.backends.files import section, sections
+from gemmgen.errors import LoweringError
+from gemmgen.ir.dtypes import BF16, F16
+from gemmgen.ir.meetings import StoreGroup
+from gemmgen.ir.stmt import Body, BoxCopy, Move
+from gemmgen.ir.visit import walk
+from gemmgen.source import map_name
+
+#: Two of these types together -> their type, and what makes one of two floats.
+_PAIRS = {F16: ("__half2", "__floats2half2_rn"), BF16: ("__nv_bfloat162", "__floats2bfloat162_rn")}
+#: The instruction of a work-item by itself.
+ALONE = "swizzled"
+
+
+def store_box(stmt: BoxCopy, printer: CLike) -> str:
+    """The statement that begins a store; PTX counts from the fast axis."""
+    slow, fast = map(printer.expr, stmt.dst_index)
+    return f"store_box(&{map_name(stmt.dst)}, {fast}, {slow}, {printer.address(stmt.src, stmt.src_index)});"
+
+
+def store_group(stmt: StoreGroup) -> str:
+    """The statement about stores under way."""
+    return f"stores_{stmt.verb}" + (f"<{stmt.pending}>();" if stmt.verb == "wait" else "();")
+
+
+def puts(move: Move) -> bool:
+    """Whether it goes to lines that swizzle."""
+    return bool(move.dst.layout.swizzle)
+
+
+def put(move: Move, printer: CLike) -> str:
+    """The statement that puts down a part of the sums."""
+    to, own = printer.address(move.dst, move.dst_index), printer.address(move.src, move.src_index)
+    if move.atom.name == ALONE:
+        return f"put2({to}, {own});"
+    row, col = move.src_index
+    return f"put_matrices({to}, {own}, {printer.address(move.src, (row + 1, col))});"
+
+
+def store_functions(body: Body, types: Mapping[str, str], source: str) -> list[str]:
+    """The functions that a kernel's statements call, each once."""
+    stmts = list(walk(body))
+    used = {f"stores_{s.verb}" for s in stmts if isinstance(s, StoreGroup)}
+    used |= {"store_box" for s in stmts if isinstance(s, BoxCopy) and s.tells is None}
+    moves = {(s.atom.name == ALONE, s.dst.dtype, s.src.dtype): s for s in stmts if isinstance(s, Move) and puts(s)}
+    lines = sections(source, used | ({"swizzled"} if moves else set()))
+    for alone, dtype, sums in moves:
+        element = types[dtype.name]
+        if alone:
+            lines += section(source, "put2", element=element, hold="f" if dtype.is_float else "r")
+            continue
+        if dtype not in _PAIRS:
+            raise LoweringError(f"CUDA makes no pairs of {dtype}")
+        pair, make = _PAIRS[dtype]
+        lines += section(source, "put_matrices", element=element, sum=types[sums.name], pair=pair, make=make)
+    return lines

@@ -1,0 +1,187 @@
+"""Expand the update of C by boxes: worked out in the accumulators, put down in local memory, stored by warps apart.
+
+Of each 64 rows of C that a warpgroup has, a warp has sixteen, which are the lines of a box. It puts them down in a
+slot that is its own, and one of its lanes begins the store. So no warp waits for another, and what lies past C is not
+stored; but whole parts of 16 bytes are, so that a box that C ends in goes element by element where it ends in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int, both, compare, convert, is_const, number
+from gemmgen.ir.meetings import Barrier, StoreGroup
+from gemmgen.ir.stmt import Alloc, Body, BoxCopy, Comment, If, Let, Move, Store, Update
+from gemmgen.ir.visit import walk_expr
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, PART_BYTES, WIDE, put_atom
+from gemmgen.passes.epilogue import applied
+from gemmgen.passes.loops import loop
+from gemmgen.passes.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW
+
+ROW, COL, ELEMENT, PART = Var("i"), Var("j"), Var("e"), Var("p")
+#: Which of the boxes of C's columns is stored, and of a warpgroup's rows if it has more than 64.
+BOX, TURN = Var("box"), Var("turn")
+C_ROW, C_COL = Var("c_row"), Var("c_col")
+#: Where a warp's lines begin, and where a lane puts down its own.
+FIRST_LINE, OWN_LINE, OWN_PART = Var("first_line"), Var("own_line"), Var("own_part")
+ZERO = Const(0)
+WARP = 32
+#: Whether a work-item is its warp's first. Said in another way than in the loop along K: compilers would keep what is
+#: known from there, and where there is no such loop set it apart, together with the sums' zeros; then ptxas has matrix
+#: instructions wait for each other (C7515).
+FIRST_OF_WARP = both(compare("==", LOCAL_COL, 0), compare("==", LOCAL_ROW % (WARP // 4), 0))
+#: A pair of neighbours, as work-items have them.
+PAIR = 2
+
+
+def update_by_boxes(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+    """All of it; `row` and `col` are where a work-item's part of C begins, `promises` what is known of C's columns."""
+    finished = (*_scaled(update), *_with_old(update, row, col), *_stepped(update, row, col))
+    return (*finished, *_stored(update, row, col, promises))
+
+
+# --- in the accumulators --------------------------------------------------------------------------
+
+
+def _scaled(update: Update) -> Body:
+    """acc = alpha * acc."""
+    if is_const(update.alpha, 1.0):
+        return ()
+    place = update.acc.at(ROW, COL)
+    scale = Store(update.acc.buffer, place, Bin("*", update.alpha, Load(update.acc.buffer, place)))
+    return _each(update, (scale,))
+
+
+def _each(update: Update, body: Body) -> Body:
+    fragment = update.acc.fragment
+    return loop(ROW, fragment.rows.values, loop(COL, fragment.cols.values, body))
+
+
+def _with_old(update: Update, row: Expr, col: Expr) -> Body:
+    """acc += beta * c where beta is not zero, by pairs where they are inside."""
+    beta, acc, c = update.beta, update.acc, update.dst.buffer
+    dtype, (rows, cols) = acc.buffer.dtype, c.shape
+    if is_const(beta, 0.0):
+        return ()
+    old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(PAIR))
+
+    def added(column: Expr, before: Expr) -> Store:
+        place = acc.at(ROW, column)
+        sum_ = Load(acc.buffer, place)
+        value = Bin("+", sum_, before) if is_const(beta, 1.0) else Call("fma", (beta, before, sum_), dtype)
+        return Store(acc.buffer, place, value)
+
+    pair = (
+        Alloc(old),
+        Move(old, (ZERO,), c, (C_ROW, C_COL), update.atom, PAIR),
+        *loop(ELEMENT, PAIR, (added(COL * PAIR + ELEMENT, Load(old, (ELEMENT,))),)),
+    )
+    single = added(COL * PAIR, convert(Load(c, (C_ROW, C_COL)), dtype))
+    fragment = acc.fragment
+    own: Body = (
+        Let(C_COL, col + fragment.cols.chunk_step(COL, PAIR)),
+        If(compare("<=", C_COL + PAIR, cols), pair, (If(compare("<", C_COL, cols), (single,)),)),
+    )
+    columns = loop(COL, fragment.cols.values // PAIR, own)
+    body = loop(
+        ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), If(compare("<", C_ROW, rows), columns))
+    )
+    return body if isinstance(beta, Const) else (If(compare("!=", beta, number(0, dtype)), body),)
+
+
+def _stepped(update: Update, row: Expr, col: Expr) -> Body:
+    """The functions on each element; what they read is read where the element is inside."""
+    if not update.steps:
+        return ()
+    acc, c, fragment = update.acc, update.dst.buffer, update.acc.fragment
+    place = acc.at(ROW, COL)
+    names, value = applied(update, Load(acc.buffer, place), Load(c, (C_ROW, C_COL)), C_ROW, C_COL)
+    body: Body = (*names, Store(acc.buffer, place, value))
+    reads = {node.buffer.name for step in update.steps for node in walk_expr(step.value) if isinstance(node, Load)}
+    named = {node for stmt in body for root in _values(stmt) for node in walk_expr(root)}
+    if reads or any(isinstance(node, Load) and node.buffer == c for node in named):
+        body = (If(all_of((compare("<", C_ROW, c.shape[0]), compare("<", C_COL, c.shape[1]))), body),)
+    columns = loop(COL, fragment.cols.values, (Let(C_COL, col + fragment.cols.step(COL)), *body))
+    return loop(ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), *columns))
+
+
+def _values(stmt: object) -> tuple[Expr, ...]:
+    return (stmt.value,) if isinstance(stmt, Let | Store) else ()
+
+
+# --- by way of local memory -----------------------------------------------------------------------
+
+
+def _stored(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+    """Box after box, each in the next slot, which has to be read before it is written to again."""
+    via, c = update.via, update.dst.buffer
+    if via is None or c.box is None:
+        raise LoweringError(f"{c.name} is not stored by boxes")
+    boxes, turns = update.dst.cols // c.box[1], update.acc.fragment.rows.values // 2
+    slots = as_int(via.shape[0]) or 1
+    free: Body = ()
+    if boxes * turns > slots:
+        say = Comment("A slot is free once the store that used it has read it.")
+        free = (say, StoreGroup("wait", slots - 1), Barrier(of_sub_group=True))
+    box: Body = (*free, *_one_box(update, via, (TURN * boxes + BOX) % slots))
+    if (ragged := _ragged(update, promises)) is not None:
+        say = Comment(f"C ends between the {PART_BYTES} bytes that stores of boxes write at least.")
+        box = (If(ragged, (say, *_singly(update, row, col)), box),)
+    own, part = _own(put_atom(via.dtype)[0].matrices is not None)
+    names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * BOX_ROWS), Let(OWN_LINE, own), Let(OWN_PART, part))
+    say = Comment("Each warp's rows box by box; what lies past the edges of C is not stored.")
+    # Each box counts as a group, stored so or not: the waits go by that.
+    return (say, *names, *loop(TURN, turns, loop(BOX, boxes, (*box, StoreGroup("commit")))))
+
+
+def _one_box(update: Update, via: Buffer, slot: Expr) -> Body:
+    """Put down in a slot, and its store begun."""
+    acc, c = update.acc, update.dst.buffer
+    atom, width = put_atom(via.dtype)
+    length = update.dst.cols if c.box is None else c.box[1]
+    at_once = atom.matrices is not None
+    # Of both rows a lane has as many, or has them one after the other.
+    values, wide = (width // 2, 2 * WIDE) if at_once else (width, WIDE)
+    at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (length // 4) + PART * values)
+    line = OWN_LINE if at_once else OWN_LINE + ROW * (BOX_ROWS // 2)
+    put: Body = (Move(via, (slot, line, OWN_PART + PART * wide), acc.buffer, at, atom, width),)
+    rows = acc.fragment.rows.lanes * 2
+    to = (update.dst.origin[-2] + TURN * rows + FIRST_LINE, update.dst.origin[-1] + BOX * length)
+    return (
+        *loop(PART, length // wide, put if at_once else loop(ROW, 2, put)),
+        StoreGroup("fence"),
+        Barrier(of_sub_group=True),
+        If(FIRST_OF_WARP, (BoxCopy(c, to, via, (slot, FIRST_LINE, ZERO)),)),
+    )
+
+
+def _ragged(update: Update, promises: Collection[Expr]) -> Expr | None:
+    """Whether C ends in a box, or before it, and in a part of what its store writes at least; None for never."""
+    c = update.dst.buffer
+    unit, cols = PART_BYTES // c.dtype.size, c.shape[1]
+    whole = compare("==", cols % unit, 0)
+    if whole in promises or is_const(whole, 1) or c.box is None:
+        return None
+    return both(compare("!=", cols % unit, 0), cols < update.dst.origin[-1] + BOX * c.box[1] + c.box[1])
+
+
+def _singly(update: Update, row: Expr, col: Expr) -> Body:
+    """A box from registers, element by element."""
+    acc, c = update.acc, update.dst.buffer
+    rows, length = acc.fragment.rows.lanes * 2, 0 if c.box is None else c.box[1]
+    own_row = row + TURN * rows + ROW * (BOX_ROWS // 2)
+    own_col = col + BOX * length + acc.fragment.cols.step(COL)
+    value = Load(acc.buffer, acc.at(TURN * 2 + ROW, BOX * (length // 4) + COL))
+    columns = loop(COL, length // 4, (Let(C_COL, own_col), Store(c, (C_ROW, C_COL), convert(value, c.dtype))))
+    return loop(ROW, 2, (Let(C_ROW, own_row), *columns))
+
+
+def _own(by_matrices: bool) -> tuple[Expr, Expr]:
+    """The line and the element where a lane's first part goes: for all of its warp where that puts down matrices, whose
+    lines lanes name for each other; else where its own first pair goes.
+    """
+    if by_matrices:
+        return FIRST_LINE + LOCAL_INDEX % BOX_ROWS, LOCAL_INDEX % WARP // BOX_ROWS * WIDE
+    return FIRST_LINE + LOCAL_INDEX % WARP // 4, LOCAL_INDEX % 4 * PAIR

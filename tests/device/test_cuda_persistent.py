@@ -1,0 +1,115 @@
+"""On a GPU of Hopper: groups that compute one block of C after the other, and kernels that begin while others end.
+
+A kernel that waits for what never comes hangs: run this file by itself, under a time limit
+(`timeout 120 pytest -x tests/device/test_cuda_persistent.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.ir.dtypes import BF16
+from gemmgen.methods import defaults
+from gemmgen.runtime.cuda_devices import pick
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from tests.device.test_cuda_wgmma import NAMES, SKIP, check, compiled, on_gpu
+
+pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
+SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
+SMALL = replace(defaults("wgmma", (2, 16), (32, 4)), producers=32, registers=(0, 0), persistent=True, c_width=2)
+LARGE = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=2)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        replace(SMALL, stages=2),
+        replace(SMALL, stages=5),
+        replace(SMALL, c_width=4),
+        LARGE,
+        replace(LARGE, tile=(4, 48), stages=3),
+        replace(LARGE, group=(96, 4), tile=(2, 48), registers=(160, 32)),
+    ],
+    ids=Schedule.slug,
+)
+def test_blocks_one_after_the_other(schedule: Schedule) -> None:
+    """Ragged sizes; then more blocks than run at once, of fewer steps of K than the ring has slots, as many, more."""
+    check(SPEC, schedule)
+    rng = np.random.default_rng(5)
+    rows, cols = ((28 if schedule.block_tile[0] == 64 else 12) * extent + 40 for extent in schedule.block_tile)
+    built = compiled(SPEC, schedule)
+    entry = driver.emit(SPEC, schedule, "cuda").entry_points[0]
+    at_once = built._kernels(pick().number, built.source).at_once[entry.name]
+    assert 0 < at_once < entry.groups({"m": rows, "n": cols, "k": 1})[2]
+    for k in (8, 64 * schedule.stages, 1000):
+        # A single element in each column of B, so that bfloat16 holds what comes out.
+        left, right = rng.integers(-1, 2, (rows, k)).astype(np.float32), np.zeros((k, cols), np.float32)
+        right[rng.integers(0, k, cols), np.arange(cols)] = rng.integers(1, 200, cols)
+        assert np.array_equal(on_gpu(SPEC, schedule, left, right), left @ right)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_to_add_up(name: str) -> None:
+    """With alpha = 0 there are no maps, which the kernel still asks to be fetched."""
+    import torch
+
+    preset = presets.load(name)
+    kernel = compiled(preset.spec, preset.schedule)
+    kind = getattr(torch, str(preset.spec.dtype))
+    a, b = (torch.full((264, 264), float("nan"), device="cuda").to(kind) for _ in range(2))
+    c = torch.randn((264, 264), device="cuda").to(getattr(torch, str(preset.spec.result)))
+    expected = (c.float() * 0.5).to(c.dtype)
+    kernel(a, b if preset.spec.b_order == "row" else b.T, c, alpha=0.0, beta=0.5)
+    assert torch.equal(c, expected)
+
+
+CHAINED = [
+    presets.load("wgmma_64x64_s8").schedule,
+    presets.load("wgmma_64x64_s8_split2").schedule,
+    presets.load("wgmma_128x256_s4").schedule,
+    SMALL,
+]
+
+
+@pytest.mark.parametrize("schedule", CHAINED, ids=Schedule.slug)
+@pytest.mark.parametrize("graphed", [False, True], ids=["queued", "a graph"])
+def test_each_product_is_of_the_one_before(schedule: Schedule, graphed: bool) -> None:
+    """Two matrices in turn, each the other times a permutation, so that what is read or written too early shows."""
+    import torch
+
+    size, times = 520, 200
+    kernel = compiled(SPEC, schedule)
+    rng = np.random.default_rng(7)
+    order = rng.permutation(size)
+    turn = torch.zeros((size, size), device="cuda", dtype=torch.bfloat16)
+    turn[torch.from_numpy(order).cuda(), torch.arange(size, device="cuda")] = 1
+    first = torch.randn((size, size), device="cuda").to(torch.bfloat16)
+    x, y = first.clone(), torch.full_like(first, float("nan"))
+
+    def both() -> None:
+        kernel(x, turn, y)
+        kernel(y, turn, x)
+
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        both()  # a graph holds a workspace that was there before, one for each stream
+        if graphed:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                for _ in range(times // 2):
+                    both()
+            graph.replay()
+        else:
+            for _ in range(times // 2):
+                both()
+    torch.cuda.synchronize()
+    column = np.arange(size)
+    for _ in range(times + 2):
+        column = order[column]
+    assert torch.equal(x, first[:, torch.from_numpy(column).cuda()])

@@ -1,0 +1,245 @@
+"""C of warpgroups stored by boxes: any size and width, functions on elements; and one thing wrong each, which shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.ir.dtypes import BF16, F16, F32, DType
+from gemmgen.ir.fault import FaultKind, KernelFault
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import Barrier, StoreGroup
+from gemmgen.ir.stmt import Body, BoxCopy, Comment, For, If, Stmt
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.verify import verify
+from gemmgen.ir.visit import map_body, walk
+from gemmgen.methods import defaults
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from tests.support.problems import Problem, interpret
+
+SM_90A = TARGETS["sm_90a"]
+SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
+#: Whose boxes are all stored as such.
+WHOLE = replace(SPEC, multiple_of=(1, 8, 1))
+
+
+def small(**changes: object) -> Schedule:
+    """64x128 of C a block, by one warpgroup: a warp stores two boxes by one slot."""
+    base = replace(defaults("wgmma", (2, 32), (32, 4)), stages=2, raster=0, producers=32, registers=(0, 0), c_stages=1)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: tuple[int, int, int]) -> None:
+    program = driver.lower_program(spec, schedule, SM_90A)
+    for m, n, k in sizes:
+        for alpha, beta in ((-2.0, 3.0), (1.0, 0.0)):
+            problem = Problem.random(rng, m, n, k, alpha, beta, spec)
+            problem.check(interpret(program, spec, problem, 8))
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=str)
+def test_any_size(dtype: DType, rng: np.random.Generator) -> None:
+    """Boxes that C cuts, along one axis and both, and boxes with nothing of it inside; nothing past it is touched."""
+    spec = replace(SPEC, c_dtype=dtype)
+    check(spec, small(), rng, (1, 1, 1), (63, 129, 70), (80, 65, 64))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"tile": (4, 16)}, {"group": (64, 4), "c_stages": 2}, {"tile": (2, 64), "c_stages": 3}, {"c_stages": 4}],
+    ids=["two turns", "two warpgroups", "slots that go around", "a slot for each"],
+)
+def test_slots_and_turns(changes: dict[str, object], rng: np.random.Generator) -> None:
+    check(replace(SPEC, dtype=F16), small(**changes), rng, (70, 200, 64))
+
+
+FOLDED = [replace(SPEC, alpha=1.0, beta=0.0), replace(SPEC, alpha=1.0, beta=1.0), replace(SPEC, wide=True)]
+
+
+@pytest.mark.parametrize("spec", FOLDED, ids=["beta 0", "beta 1", "wide"])
+def test_factors_folded_and_wide_lines(spec: GemmSpec, rng: np.random.Generator) -> None:
+    problem = Problem.random(rng, 65, 67, 64, 1.0, 2.0 if spec.beta is None else spec.beta, spec)
+    problem.check(interpret(driver.lower(spec, small(), SM_90A), spec, problem, 8))
+
+
+@pytest.mark.parametrize(("slots", "resident"), [(1, 1), (2, 2), (3, 1)])
+def test_slots_that_go_on_from_block_to_block(slots: int, resident: int, rng: np.random.Generator) -> None:
+    """By groups that compute one block after the other; copies for the next begin while C is stored."""
+    kernel = driver.lower(SPEC, small(persistent=True, tile=(2, 64), c_stages=slots), SM_90A)
+    problem = Problem.random(rng, 130, 200, 130, -2.0, 3.0, SPEC)
+    problem.check(interpret(kernel, SPEC, problem, 8, resident=resident))
+
+
+def test_functions_on_elements(rng: np.random.Generator) -> None:
+    """What they read, C itself among it, is read where elements are inside."""
+    spec = replace(SPEC, epilogue=("bias", "expr: acc + row * col - c", "relu"))
+    kernel, (m, n) = driver.lower(spec, small(), SM_90A), (65, 67)
+    problem = Problem.random(rng, m, n, 64, 1.0, 2.0, spec)
+    bias = problem.c[0].copy()
+    found = interpret(kernel, spec, problem, 8, {"bias": bias}).astype(np.float64)
+    rows, cols = np.indices((m, n))
+    a, b, c = (x.astype(np.float64) for x in (problem.a, problem.b, problem.c))
+    expected = np.maximum(a @ b + 2 * c + bias.astype(np.float64) + rows * cols - c, 0)
+    assert np.allclose(found, expected, rtol=2**-7, atol=1e-4)
+
+
+def test_what_is_certain_is_not_asked() -> None:
+    """Of whole blocks C is read without a guard, and none is stored with one: a lane's, and whether beta is zero."""
+    kernel = driver.lower(replace(SPEC, multiple_of=(64, 128, 64)), small(), SM_90A)
+    asked = [s for s in walk(kernel.body) if isinstance(s, If) and not s.roles]
+    assert len(asked) == 4, "one that copies, one of a warp that arrives, one that stores; and beta"
+
+
+# --- one thing wrong ------------------------------------------------------------------------------
+
+
+def expect(rewrite: Callable[[Stmt], Body], kind: FaultKind, detail: str) -> None:
+    """Two boxes by one slot of a kernel with statements rewritten: a fault."""
+    kernel = driver.lower(WHOLE, small(), SM_90A)
+    broken = replace(kernel, body=map_body(kernel.body, rewrite))
+    assert broken != kernel, "nothing was broken"
+    verify(broken, SM_90A)
+    with pytest.raises(KernelFault, match=detail) as fault:
+        run(broken)
+    assert fault.value.kind == kind
+
+
+def run(kernel: Kernel) -> None:
+    problem = Problem.random(np.random.default_rng(2), 64, 128, 64, 1.0, 2.0, WHOLE)
+    problem.check(interpret(kernel, WHOLE, problem, 8))
+
+
+def test_as_it_is_nothing_is_wrong() -> None:
+    run(driver.lower(WHOLE, small(), SM_90A))
+
+
+def in_loop(change: Callable[[Sequence[Stmt]], Sequence[Stmt]]) -> Callable[[Stmt], Body]:
+    """The loop over boxes with other statements."""
+
+    def rewrite(stmt: Stmt) -> Body:
+        if isinstance(stmt, For) and stmt.var.name == "box":
+            said = [s for s in stmt.body if not isinstance(s, Comment)]
+            return (replace(stmt, body=tuple(change(said))),)
+        return (stmt,)
+
+    return rewrite
+
+
+#: wait, meet, put, fence, meet, store, commit
+WAIT, MEET, PUT, FENCE, MEET_AGAIN, STORE, COMMIT = range(7)
+
+
+def order(*numbers: int) -> Callable[[Stmt], Body]:
+    return in_loop(lambda stmts: [stmts[i] for i in numbers])
+
+
+def test_stores_that_do_not_see_what_was_put_down() -> None:
+    expect(order(WAIT, MEET, PUT, MEET_AGAIN, STORE, COMMIT), "race", "no fence of the writer")
+
+
+def test_fences_that_others_have_not_met_since() -> None:
+    expect(order(WAIT, MEET, PUT, MEET_AGAIN, FENCE, STORE, COMMIT), "race", "no fence of the writer before they met")
+
+
+def test_stores_of_what_others_have_not_put_down() -> None:
+    expect(order(WAIT, MEET, PUT, FENCE, STORE, COMMIT), "race", "a store reads what .* writes in c_shared")
+
+
+def test_slots_written_to_while_a_store_reads_them() -> None:
+    expect(order(MEET, PUT, FENCE, MEET_AGAIN, STORE, COMMIT), "race", "a store still reads c_shared there")
+
+
+def test_slots_of_the_block_before() -> None:
+    """As many slots as a block has boxes: it is the next block that needs the wait."""
+    kernel = driver.lower(WHOLE, small(persistent=True, c_stages=2), SM_90A)
+    waits = [s for s in walk(kernel.body) if isinstance(s, StoreGroup) and s.verb == "wait"]
+    seen: list[Stmt] = []
+
+    def rewrite(stmt: Stmt) -> Body:
+        if isinstance(stmt, StoreGroup) and stmt.verb == "wait":
+            seen.append(stmt)
+            return () if len(seen) == 1 else (stmt,)
+        return (stmt,)
+
+    problem = Problem.random(np.random.default_rng(2), 128, 128, 64, 1.0, 0.0, WHOLE)
+    problem.check(interpret(kernel, WHOLE, problem, 8, resident=1))
+    with pytest.raises(KernelFault, match="a store still reads c_shared there"):
+        interpret(replace(kernel, body=map_body(kernel.body, rewrite)), WHOLE, problem, 8, resident=1)
+    assert len(waits) == 2, "before the next block, and at the end"
+
+
+def test_slots_written_to_by_those_who_did_not_wait() -> None:
+    """Only the lane that stores knows when the store is over."""
+    expect(order(WAIT, PUT, FENCE, MEET_AGAIN, STORE, COMMIT), "race", "writes what .* read")
+
+
+def test_waits_for_one_store_too_few() -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        is_first = isinstance(stmt, StoreGroup) and stmt.verb == "wait"
+        return (replace(stmt, pending=1),) if isinstance(stmt, StoreGroup) and is_first else (stmt,)
+
+    expect(rewrite, "race", "a store still reads c_shared there")
+
+
+def test_stores_that_no_group_holds() -> None:
+    expect(order(WAIT, MEET, PUT, FENCE, MEET_AGAIN, STORE), "race", "a store still reads c_shared there")
+
+
+def test_kernels_that_end_before_their_stores() -> None:
+    seen: list[Stmt] = []
+
+    def rewrite(stmt: Stmt) -> Body:
+        if isinstance(stmt, StoreGroup) and stmt.verb == "wait":
+            seen.append(stmt)
+            return () if len(seen) == 2 else (stmt,)
+        return (stmt,)
+
+    expect(rewrite, "race", "local memory ends while stores of boxes read it")
+
+
+def test_boxes_that_two_lanes_store() -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        alone = isinstance(stmt, If) and isinstance(stmt.then[0], BoxCopy) and stmt.then[0].tells is None
+        return stmt.then if isinstance(stmt, If) and alone else (stmt,)
+
+    expect(rewrite, "race", "a store reads what|the store of a box writes")
+
+
+def test_boxes_that_begin_between_lines_that_swizzle_together() -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        if isinstance(stmt, BoxCopy) and stmt.tells is None:
+            line, element = stmt.src_index
+            return (replace(stmt, src_index=(line - line % 16 + 1, element)),)
+        return (stmt,)
+
+    expect(rewrite, "alignment", "can't begin at byte")
+
+
+def test_edges_within_what_a_store_writes_at_least() -> None:
+    """Sixteen bytes: with 65 columns of two bytes, all lines would be written to their 72nd element."""
+
+    def rewrite(stmt: Stmt) -> Body:
+        asks = isinstance(stmt, If) and isinstance(stmt.then[0], Comment) and "at least" in stmt.then[0].text
+        return stmt.orelse if isinstance(stmt, If) and asks else (stmt,)
+
+    kernel = driver.lower(SPEC, small(), SM_90A)
+    broken = replace(kernel, body=map_body(kernel.body, rewrite))
+    assert broken != kernel
+    problem = Problem.random(np.random.default_rng(2), 20, 65, 64, 1.0, 0.0, SPEC)
+    problem.check(interpret(kernel, SPEC, problem, 8))
+    with pytest.raises(AssertionError, match="padding"):
+        interpret(broken, SPEC, problem, 8)
+
+
+def test_parts_of_a_warp_do_not_meet() -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        if isinstance(stmt, If) and isinstance(stmt.then[0], BoxCopy) and stmt.then[0].tells is None:
+            return (replace(stmt, then=(Barrier(of_sub_group=True), *stmt.then)),)
+        return (stmt,)
+
+    expect(rewrite, "divergent sub-group operation", "does not take part")

@@ -1,0 +1,167 @@
+"""Groups that compute one block of C after the other: rings that go on; and one thing wrong each, which shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.ir.dtypes import BF16, F32
+from gemmgen.ir.expr import Const, Var
+from gemmgen.ir.fault import FaultKind, KernelFault
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import Barrier, Mbarrier
+from gemmgen.ir.stmt import Alloc, Body, For, If, Stmt
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.verify import verify
+from gemmgen.ir.visit import map_body, map_body_exprs, substitute, walk, walk_expr
+from gemmgen.methods import defaults
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from tests.support.problems import Problem, interpret
+
+SM_90A = TARGETS["sm_90a"]
+SPEC = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=8)
+
+
+def staying(**changes: object) -> Schedule:
+    """64x64 of C at a time, by one warpgroup."""
+    base = replace(defaults("wgmma", (2, 16), (32, 4)), producers=32, registers=(0, 0), persistent=True)
+    return replace(base, **{"stages": 3, "raster": 2, "c_width": 2, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("resident", [1, 2, 3, 20])
+@pytest.mark.parametrize("stages", [2, 3, 5])
+def test_every_ring_and_number_of_groups(stages: int, resident: int, rng: np.random.Generator) -> None:
+    """Six blocks, whose steps of K are fewer than the slots, as many, more, and no multiple; by one group to six."""
+    kernel = driver.lower(SPEC, staying(stages=stages), SM_90A)
+    for k in (1, 128, 320):
+        problem = Problem.of(rng, SPEC, 130, 100, k, -2.0, 3.0)
+        problem.check(interpret(kernel, SPEC, problem, 8, resident=resident))
+
+
+@pytest.mark.parametrize(
+    ("changes", "resident"),
+    [
+        ({"c_width": 4, "raster": 0}, 1),
+        ({"c_width": 8, "stages": 2}, 2),
+        ({"group": (64, 4), "producers": 128, "registers": (232, 40)}, 2),
+        ({"tile": (4, 16)}, 1),
+    ],
+    ids=["sums put down", "in eights", "two warpgroups", "two turns of rows"],
+)
+def test_sums_and_roles(changes: dict[str, object], resident: int, rng: np.random.Generator) -> None:
+    kernel = driver.lower(SPEC, staying(**changes), SM_90A)
+    problem = Problem.of(rng, SPEC, 200, 136, 330, -2.0, 3.0)
+    problem.check(interpret(kernel, SPEC, problem, 8, resident=resident))
+
+
+def test_nothing_along_k_leaves_beta_times_c(rng: np.random.Generator) -> None:
+    problem = Problem.of(rng, SPEC, 130, 70, 0, 2.0, 0.5)
+    problem.check(interpret(driver.lower(SPEC, staying(), SM_90A), SPEC, problem, 8))
+
+
+def test_alpha_of_zero_reads_nothing_where_k_is_no_argument(rng: np.random.Generator) -> None:
+    spec = replace(SPEC, k=192)
+    problem = Problem.of(rng, spec, 130, 70, 192, 0.0, 0.5)
+    problem = replace(problem, a=np.full_like(problem.a, np.nan))
+    result = interpret(driver.lower(spec, staying(), SM_90A), spec, problem, 8)
+    assert np.array_equal(result, (problem.c * np.float32(0.5)).astype(np.float32))
+
+
+def test_whole_blocks_ask_nothing(rng: np.random.Generator) -> None:
+    spec = replace(SPEC, multiple_of=(64, 64, 64), alpha=1.0, beta=0.0)
+    kernel = driver.lower(spec, staying(), SM_90A)
+    asked = [s for s in walk(kernel.body) if isinstance(s, If) and not s.roles]
+    assert len(asked) == 3, "the one that copies, and the lane of a warp that arrives, also for the last step"
+    problem = replace(Problem.integers(rng, 256, 128, 320), spec=spec).typed(spec)
+    assert np.array_equal(interpret(kernel, spec, problem, 8), problem.expected)
+
+
+# --- one thing wrong ------------------------------------------------------------------------------
+
+
+def expect(rewrite: Callable[[Body], Body], kind: FaultKind, detail: str, k: int = 320, **changes: object) -> None:
+    """A kernel rewritten so that it still looks like one; four blocks of `k` along K by one group."""
+    kernel = driver.lower(SPEC, staying(**changes), SM_90A)
+    broken = replace(kernel, body=rewrite(kernel.body))
+    assert broken.body != kernel.body, "nothing was broken"
+    verify(broken, SM_90A)
+    run(kernel, k)
+    with pytest.raises(KernelFault, match=detail) as fault:
+        run(broken, k)
+    assert fault.value.kind == kind
+
+
+def run(kernel: Kernel, k: int) -> None:
+    problem = Problem.of(np.random.default_rng(2), SPEC, 128, 128, k, 1.0, 0.0)
+    problem.check(interpret(kernel, SPEC, problem, 8, resident=1))
+
+
+def without(gone: Callable[[Stmt], bool]) -> Callable[[Body], Body]:
+    return lambda body: map_body(body, lambda stmt: () if gone(stmt) else (stmt,))
+
+
+def arrives_after_all_steps(stmt: Stmt) -> bool:
+    arrives = isinstance(stmt, If) and any(isinstance(s, Mbarrier) and s.verb == "arrive" for s in stmt.then)
+    return arrives and isinstance(stmt, If) and Var("steps") in {*walk_expr(stmt.condition)}
+
+
+def test_the_last_slot_of_a_block_is_never_given_back() -> None:
+    expect(without(arrives_after_all_steps), "pipe", "waits for a phase of tiles_empty.* that never ends")
+
+
+@pytest.mark.parametrize("role", [0, 1], ids=["those that multiply", "the one that copies"])
+def test_slots_that_begin_anew_with_each_block(role: int) -> None:
+    """On one side only: there they are those of the first block again."""
+
+    def rewrite(body: Body) -> Body:
+        def side(stmt: Stmt) -> Body:
+            if not isinstance(stmt, If) or not stmt.roles:
+                return (stmt,)
+            both = [stmt.then, stmt.orelse]
+            both[role] = map_body_exprs(both[role], substitute({Var("steps"): Const(0)}))
+            return (replace(stmt, then=both[0], orelse=both[1]),)
+
+        return map_body(body, side)
+
+    expect(rewrite, "pipe", "never ends")
+
+
+def test_sums_put_down_while_others_take_up_the_last() -> None:
+    """Nobody meets before the sums of the next block are put down."""
+
+    def rewrite(body: Body) -> Body:
+        first = next(s for s in walk(body) if isinstance(s, Barrier) and s.role_items)
+        seen: list[Stmt] = []
+
+        def drop(stmt: Stmt) -> Body:
+            if stmt == first:
+                seen.append(stmt)
+                return () if len(seen) == 1 else (stmt,)
+            return (stmt,)
+
+        return map_body(body, drop)
+
+    # With more steps than slots, a step of the next block would be enough of a meeting.
+    expect(rewrite, "race", "sums", k=64, c_width=4)
+
+
+def test_sums_put_down_where_the_next_tiles_come() -> None:
+    def rewrite(body: Body) -> Body:
+        def onto(stmt: Stmt) -> Body:
+            return (replace(stmt, reuses=True),) if isinstance(stmt, Alloc) and stmt.buffer.name == "sums" else (stmt,)
+
+        return map_body(body, onto)
+
+    expect(rewrite, "race", "in whose place something else lies", c_width=4)
+
+
+def test_a_group_goes_over_its_blocks_and_no_more() -> None:
+    kernel = driver.lower(SPEC, staying(), SM_90A)
+    loops = [s for s in walk(kernel.body) if isinstance(s, For) and s.var.name == "wave"]
+    assert len(loops) == 2, "one of each role"
+    assert kernel.persistent

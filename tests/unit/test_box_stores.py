@@ -1,0 +1,209 @@
+"""Stores of C by boxes: what is refused, what a host is told, what is printed, and what the compiler makes of it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import LoweringError, ScheduleError, ToolError
+from gemmgen.explain import explain
+from gemmgen.inspect.tools import find
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.dtypes import BF16, F32, F64
+from gemmgen.ir.expr import Const, Var
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.lanes import Lanes
+from gemmgen.ir.races import Accesses
+from gemmgen.ir.show import show_stmt
+from gemmgen.ir.stmt import Alloc, BoxCopy
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.verify import verify
+from gemmgen.ir.warpgroup_matrix import put_atom
+from gemmgen.methods import defaults
+from gemmgen.runtime import cuda_maps
+from gemmgen.schedule import Schedule
+from gemmgen.source import Source, tensor_maps
+from gemmgen.spec import GemmSpec
+
+SM_90A = TARGETS["sm_90a"]
+SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
+BOXES = replace(defaults("wgmma"), c_stages=1)
+WHOLE = replace(SPEC, alpha=1.0, beta=0.0, multiple_of=(1, 8, 1))
+
+
+def emitted(spec: GemmSpec = SPEC, schedule: Schedule = BOXES) -> Source:
+    return driver.emit(spec, schedule, "cuda", SM_90A)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "said"),
+    [
+        (replace(SPEC, c_order="col"), {}, "C is column-major: use c_stages 0, by which work-items store it, with c_"),
+        (SPEC, {"split": 2}, "split = 2 leaves sums of its parts: use c_stages 0"),
+        (replace(SPEC, b_order="col"), {"tile": (2, 24), "c_width": 2}, "96 columns of C, stored by boxes of 64"),
+        (SPEC, {"c_stages": 3}, "245,824 B > 232,448 B on this target: use 2 c_stages instead of 3, or 3 stages inste"),
+        (SPEC, {"c_stages": 1, "stages": 5}, "use 4 stages instead of 5, or a smaller tile"),
+        (
+            replace(SPEC, ld_multiple=4),
+            {},
+            "lines of bfloat16 that begin on multiples of 16 bytes, but leading dimensi",
+        ),
+    ],
+    ids=["columns", "parts of K", "part of a box", "slots", "stages", "lines"],
+)
+def test_what_is_refused(spec: GemmSpec, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        emitted(spec, replace(BOXES, **changes))  # type: ignore[arg-type]
+    assert said in "\n".join(error.value.problems)
+
+
+def test_only_warpgroups_store_boxes() -> None:
+    with pytest.raises(ScheduleError, match="c_stages means something to atom wgmma alone"):
+        driver.emit(GemmSpec(), Schedule(c_stages=1))
+
+
+def test_no_instruction_puts_down_wider_elements() -> None:
+    with pytest.raises(LoweringError, match="nothing puts down float64"):
+        put_atom(F64)
+
+
+@pytest.mark.parametrize(
+    ("box", "lines", "said"),
+    [((16, 64), 24, "is not what c_shared is made of"), ((16, 32), 64, "not what"), (None, 64, "c has no boxes")],
+)
+def test_the_verifier_knows_boxes(box: tuple[int, int] | None, lines: int, said: str) -> None:
+    m, n, pitch = Var("m"), Var("n"), Var("ldc")
+    c = Buffer("c", BF16, Space.GLOBAL, Layout.pitched(m, n, pitch), box=box)
+    shared = Buffer("c_shared", BF16, Space.LOCAL, replace(Layout.packed(lines, 64), swizzle=128))
+    zero = Const(0)
+    store = BoxCopy(c, (zero, zero), shared, (zero, zero))
+    kernel = Kernel("kk", (m, n, c, pitch), (Alloc(shared), store), (32, 4), (Const(1), Const(1)), 32)
+    assert show_stmt(store) == "c[0, 0] <- box c_shared[0, 0]"
+    with pytest.raises(LoweringError, match=said):
+        verify(kernel, SM_90A)
+    with pytest.raises(LoweringError, match="needs tensor_maps, which sm_80 lacks"):
+        verify(kernel, TARGETS["sm_80"])
+
+
+# --- what a host is told --------------------------------------------------------------------------
+
+
+def test_a_map_of_c_and_c_itself_where_it_is_addressed() -> None:
+    (entry,) = emitted().entry_points
+    assert [x.name for x in entry.arguments][-4:] == ["beta", "c_map", "c", "ldc"]
+    c = entry.maps[-1]
+    assert (c.name, c.operand, c.box, c.pitch, c.swizzle) == ("c_map", "c", (16, 64), Var("ldc"), 128)
+    (entry,) = emitted(WHOLE).entry_points
+    assert [x.name for x in entry.arguments] == ["m", "n", "k", "a_map", "b_map", "c_map"]
+
+
+@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.by_warpgroups])
+def test_the_runtime_knows_every_maps_type(name: str) -> None:
+    """Those of sums in whole numbers, too."""
+    preset = presets.load(name)
+    kernels = driver.lower_program(preset.spec, preset.schedule, SM_90A).kernels
+    assert {x.dtype.name for kernel in kernels for x in tensor_maps(kernel)} <= cuda_maps.TYPES.keys()
+
+
+def test_a_launcher_makes_the_map_of_c_whatever_k_is() -> None:
+    text = emitted().text
+    assert "k > 0 ? make_map(&b_map" in text
+    assert (
+        "const cudaError_t c_map_made =\n        make_map(&c_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, c, m, n," in text
+    )
+
+
+def test_the_head_says_how_c_is_stored() -> None:
+    assert "stores of boxes, by way of a slot in" in " ".join(emitted().text.replace("//", "").split())
+    two = emitted(schedule=replace(BOXES, c_stages=2))
+    assert "by way of 2 slots in shared memory" in " ".join(two.text.replace("//", "").split())
+
+
+def test_explain_tells_the_way_out() -> None:
+    two = explain(SPEC, replace(BOXES, tile=(4, 32), c_stages=2), SM_90A)
+    assert "registers acc ──> local c_shared ──> global c: 4 stores of a box of 16x64, by 2 slots" in two
+    assert "the way of C" not in explain(SPEC, replace(BOXES, c_stages=0), SM_90A)
+
+
+# --- what is printed ------------------------------------------------------------------------------
+
+
+def test_nothing_but_what_is_used() -> None:
+    """Of whole parts of 16 bytes no store but the boxes'; one slot for one box needs no wait but the last."""
+    text = emitted(replace(WHOLE, multiple_of=(1, 64, 1)), replace(BOXES, tile=(2, 16))).text
+    assert text.count("stores_wait<") == 1
+    assert "ldc" not in text[text.index("__global__") : text.index("#ifndef", text.index("__global__"))]
+    assert "copy2" not in text
+
+
+@pytest.mark.parametrize("spec", [WHOLE, replace(SPEC, c_dtype=F32)], ids=["folded", "float32"])
+def test_what_the_compiler_makes_of_it(spec: GemmSpec, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    """No spills, no matrix instructions that wait for each other (C7510, C7515), and the stores that were meant."""
+    (tmp_path / "kernel.cu").write_text(emitted(spec).text)
+    flags = [
+        "-std=c++17",
+        "-O3",
+        "-gencode",
+        "arch=compute_90a,code=sm_90a",
+        "-Werror",
+        "all-warnings",
+        "-Xptxas",
+        "-v",
+    ]
+    command = [needs_tool("nvcc"), *flags, "-Xcompiler", "-Wall,-Wextra,-Werror", "-cubin", "kernel.cu"]
+    result = subprocess.run([*command, "-o", "kernel.cubin"], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "0 bytes spill stores" in result.stderr
+    assert "C75" not in result.stderr
+    listing = disassembled(tmp_path)
+    boxes = 256 * spec.result.size // 128
+    assert listing.count("UTMASTG.2D") == boxes
+    assert listing.count("FENCE.VIEW.ASYNC") >= boxes, "and those for mbarriers"
+    assert listing.count("STSM.16.M88.4") == (16 if spec.result == BF16 else 0)
+    assert listing.count(" STG.E") == (0 if spec == WHOLE else 128)
+
+
+def disassembled(folder: Path) -> str:
+    try:
+        command = [find("nvdisasm"), "-c", "kernel.cubin"]
+    except ToolError as missing:
+        pytest.skip(str(missing))
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.c_stages])
+def test_presets_leave_slots_as_large_as_they_say(name: str) -> None:
+    preset = presets.load(name)
+    kernel = driver.lower(preset.spec, preset.schedule, SM_90A)
+    slots = next(s.buffer for s in kernel.body if isinstance(s, Alloc) and s.buffer.name == "c_shared")
+    assert slots.bytes == 16 * preset.schedule.group[0] * 4 * 128 // 32
+
+
+# --- who met whom ---------------------------------------------------------------------------------
+
+
+def test_sub_groups_that_met_are_in_order_with_themselves_alone() -> None:
+    """What lane 3 wrote, lane 5 of its four may read; lane 1 of the other four may not, and is told of lane 0."""
+    accesses = Accesses(2)
+    place, everyone = np.array([0]), np.ones(8, np.bool_)
+    assert accesses.write(place, np.array([3]), 7) is None
+    conflict = accesses.read(place, np.array([2]), 8)
+    assert conflict is not None and conflict.lane == 3
+    accesses.meet(everyone, 4)
+    assert accesses.read(place, np.array([2]), 8) is None
+    conflict = accesses.read(place, np.array([5]), 8)
+    assert conflict is not None and (conflict.lane, conflict.wrote) == (0, True)
+
+
+def test_all_work_items_are_counted() -> None:
+    kernel = driver.lower(SPEC, BOXES, SM_90A)
+    assert Lanes(kernel, (1, 2, 3)).grid_items == 6 * 384

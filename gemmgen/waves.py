@@ -112,6 +112,8 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target, products: int) -> 
             laid = max(laid, _whole(n, plain.block_tile[1]) * _whole(k, plain.k_step) * b_packed)
             if wanted and deep and max(sums, laid) < REACHED:
                 yield tile, changed(tile, parts, a_packed, b_packed)
+                if parts == 1 and _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:
+                    yield tile, changed(tile, parts, a_packed, b_packed, target.cores)
 
 
 def _runs(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
@@ -122,15 +124,24 @@ def _runs(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
     return True
 
 
+def _deals(s: Schedule) -> bool:
+    """Whether its blocks can be dealt out in parts: by a ring that mbarriers hand over, to blocks that are alone."""
+    return s.mbarrier > 0 and s.slices == 1 and s.split == 1
+
+
 @cache
-def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool) -> Schedule:
-    """A tile's preset with K in parts, and with packed operands; named as a preset would be."""
+def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool, stream: int = 0) -> Schedule:
+    """A tile's preset with K in parts, or dealt out, and with packed operands; named as a preset would be. Parts are no
+    C, and where operands are packed C's lines may begin anywhere, too: neither can be stored by boxes.
+    """
     plain = presets.load(tile.preset).schedule
     name = tile.preset.partition("_split")[0] + (f"_split{parts}" if parts > 1 else "")
     which = "" if a_packed and b_packed else "_a" if a_packed else "_b"
     name += f"_packed{which}" if a_packed or b_packed else ""
+    name += f"_stream{stream}" if stream else ""
     a, b = (replace(o, packed=True, pad=0) if p else o for o, p in ((plain.a, a_packed), (plain.b, b_packed)))
-    return replace(plain, split=parts, a=a, b=b, name=name)
+    boxes = plain.c_stages if parts == 1 and not (a_packed or b_packed) else 0
+    return replace(plain, split=parts, stream=stream, a=a, b=b, c_stages=boxes, name=name)
 
 
 def tile_of(schedule: Schedule) -> Tile | None:
@@ -148,7 +159,8 @@ def account(
 ) -> dict[str, float]:
     """The microseconds of a product, by what they go to."""
     c, (m, n, k), (rows, cols) = costs(), shape, s.block_tile
-    each = -(-_blocks(s, shape, products) * s.split // target.cores)
+    blocks = _blocks(s, shape, products)
+    each = -(-blocks * s.split // target.cores)
     together = min(each, tile.resident)
     speed = 1.0 if tile.resident == 1 else (together - 1) / (tile.resident - 1)
     rate = tile.alone + (tile.rate - tile.alone) * speed
@@ -159,16 +171,21 @@ def account(
     parts = products * m * n * of_sums * s.split if s.split > 1 else 0
     written = parts or products * m * n * spec.result.size
     laid = _whole(k, s.k_step) * (_whole(m, rows) * s.a.packed + _whole(n, cols) * s.b.packed)
-    multiplied = each * rows * cols * depth / rate / c.cycles_per_us
-    copied = each * depth * copies / rate / c.cycles_per_us
+    if s.stream:
+        # Two planes of sums for each group at most; of a block a share of its batches.
+        parts = 2 * min(s.stream, blocks) * rows * cols * of_sums
+        written += parts
+    even, begun = (blocks / target.cores, each + 1) if s.stream else (each, each)
+    multiplied = even * rows * cols * depth / rate / c.cycles_per_us
+    copied = even * depth * copies / rate / c.cycles_per_us
     busy, memory = multiplied + copied, (read + written) / c.bytes_per_us
     return {
         "multiply-adds": multiplied,
         "copies to shared memory": copied,
         "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
-        "beginnings and ends of blocks": each * (c.block + c.element * rows * cols) / together / c.cycles_per_us,
+        "beginnings and ends of blocks": begun * (c.block + c.element * rows * cols) / together / c.cycles_per_us,
         "packing": (c.another + products * laid / c.packed_per_us) * (s.a.packed or s.b.packed),
-        "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.split > 1),
+        "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.split > 1 or s.stream > 0),
         "the launch": c.launch,
     }
 

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import gemmgen
 from gemmgen import presets
+from gemmgen.ir.warp_matrix import product_error
 from gemmgen.runtime.api import cuda_kernel
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
@@ -73,23 +74,26 @@ def check_matrices(name: str) -> str:
     spec, kernel = preset.spec, gemmgen.compile(preset.spec, preset.schedule, backend="cuda")
     dtype, result = (getattr(torch, str(x)) for x in (spec.dtype, spec.result))
     for m, n, k in cuda.SMALL_SIZES:
-        a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n)))
-        left, right = (_lines(torch.from_numpy(x).to(dtype)) for x in (a, b))
-        c = _lines(torch.full((m, n), -1, dtype=result))
-        kernel(left, right, c)
-        exact = torch.from_numpy((a.astype(np.float64) @ b).astype(np.float32)).to(result)
-        assert torch.equal(c.cpu(), exact), f"{m}x{n}x{k}"
+        a, b = (torch.from_numpy(rng.integers(-4, 5, shape).astype(np.float64)) for shape in ((m, k), (k, n)))
+        c = _lines(torch.full((m, n), -1.0).to(result), spec.c_order)
+        kernel(_lines(a.to(dtype), spec.a_order), _lines(b.to(dtype), spec.b_order), c)
+        # Exact, but where each float32 is multiplied by way of several of TF32.
+        off = (c.cpu().double() - (a @ b).to(result).double()).abs()
+        most = product_error(preset.schedule.atom, spec.dtype) * (a.abs() @ b.abs())
+        assert bool((off <= most).all()), f"{m}x{n}x{k}: off by {float(off.max())}"
     return "registers " + " + ".join(str(used.registers) for used in kernel.resources)
 
 
-def _lines(matrix: torch.Tensor) -> torch.Tensor:
+def _lines(matrix: torch.Tensor, order: str) -> torch.Tensor:
     """On the GPU, its lines as far apart as boxes must be; what lies between is written, too, since boxes read it."""
     import torch
 
-    rows, cols = matrix.shape
-    whole = torch.zeros((rows, -(-cols // 16) * 16), dtype=matrix.dtype)
-    whole[:, :cols] = matrix
-    return whole.cuda()[:, :cols]
+    given = matrix if order == "row" else matrix.T
+    lines, length = given.shape
+    whole = torch.zeros((lines, -(-length // 16) * 16), dtype=matrix.dtype)
+    whole[:, :length] = given
+    there = whole.cuda()[:, :length]
+    return there if order == "row" else there.T
 
 
 def repeat(name: str, gpu: CudaDeviceInfo, times: int) -> str:

@@ -19,6 +19,8 @@ from gemmgen.spec import GemmSpec
 Doubles = NDArray[np.float64]
 #: Units in the last place by which a device's function may be off: what OpenCL allows `erf`, more than any other here.
 FUNCTION_ULPS = 16
+#: Functions whose values are never below zero, so that a root of them has one.
+NOT_NEGATIVE = ("abs", "exp", "sqrt", "rsqrt")
 #: Of a sum, a product or a quotient; OpenCL allows a quotient 2.5.
 OPERATION_ULPS = 3
 #: What rounding loses below the normal numbers of a type at most.
@@ -27,10 +29,11 @@ LEAST = {F16: 2.0**-25, BF16: 2.0**-134}
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """Numbers, and how far from them those of a device may be."""
+    """Numbers, and how far from them those of a device may be; but none is below `least`."""
 
     value: Doubles
     error: Doubles
+    least: float = -np.inf
 
 
 def finished(spec: GemmSpec, product: Bounded, c: Doubles | None, operands: Mapping[str, Doubles]) -> Bounded:
@@ -112,7 +115,8 @@ class _Reader:
     def expr(self, node: Expr, known: Mapping[str, Bounded]) -> Bounded:
         match node:
             case Const(int() | float() as value):
-                return self._rounded(np.asarray(float(value)), np.zeros(()), 1)
+                number = self._rounded(np.asarray(float(value)), np.zeros(()), 1)
+                return number if value < 0 else replace(number, least=0.0)
             case Var(name):
                 return known[name]
             case Bin(op, a, b):
@@ -126,7 +130,9 @@ class _Reader:
                 product = self._operation("*", self.expr(a, known), self.expr(b, known))
                 return self._operation("+", product, self.expr(c, known))
             case Call(name, args):
-                return self._function(name, [self.expr(arg, known) for arg in args])
+                of = [self.expr(arg, known) for arg in args]
+                least = max(arg.least for arg in of) if name == "max" else 0.0 if name in NOT_NEGATIVE else -np.inf
+                return replace(self._function(name, of), least=least)
         raise LoweringError(f"no bound for a {type(node).__name__}")
 
     def _rounded(self, value: Doubles, error: Doubles, ulps: int) -> Bounded:
@@ -158,7 +164,9 @@ class _Reader:
         error = np.zeros(())
         for i, arg in enumerate(args):
             for sign in (-1, 1):
-                moved = [x.value + sign * x.error if i == j else x.value for j, x in enumerate(args)]
+                moved = [
+                    np.maximum(x.value + sign * x.error, x.least) if i == j else x.value for j, x in enumerate(args)
+                ]
                 away = np.abs(meaning(*moved).astype(np.float64) - value)
                 error = np.maximum(error, np.where(arg.error == 0, 0, away))
         # `min` and `max` of two are off by no more than the worse of the two.

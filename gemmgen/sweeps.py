@@ -33,9 +33,8 @@ MANY_REGISTERS = 64
 DOWN, ACROSS = (4, 11, 22, 43, 86, 171, 342, 683), (1, 2, 4)
 #: The same where tiles go down in blocks of so many, for sweeps much longer than those.
 M_BLOCKS, DOWN_IN_BLOCKS, ACROSS_IN_BLOCKS = (8, 16), (86, 171, 342, 683), (4, 8)
-#: How deep blocks of K are, without a copy up to the next number; all of a K up to that goes at once. What is shallow
-#: is copied only to be turned.
-DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024, 2048), 1024, 32
+#: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be turned.
+DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
 LONG, FEW_TILES, MOST_PARTS = 8192, 16, 16
 
@@ -157,7 +156,7 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Ite
             sweeps += product(M_BLOCKS, *long)
         for (m_block, down, across), even, depth in product(sweeps, _evens(cores), depths):
             fits = not copied or depth * across * plain.tile[1] * spec.dtype.size <= target.private_bytes
-            if fits and (depth if copied else depth < max(1, k) and depth <= AT_ONCE):
+            if fits and (depth if copied else depth < max(1, k)):
                 yield plain._replace(sweep=(down, across), even=even, k_block=depth, m_block=m_block)
 
 

@@ -166,7 +166,9 @@ class CLike(Expressions, ABC):
         numbers are such vectors. Tensor maps of given matrices ask for as much as the widest.
         """
         moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.aligned]
-        touched = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
+        # What one kernel lays out for another begins where vectors may stand.
+        given = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
+        touched = [(m, b) for m, b in given if not (b == m.dst and b.name.endswith("_packed"))]
         elements = [p.dtype.size for p in self.kernel.matrices if p.dtype.real is not None]
         boxes = [MAP_BYTES for p in self.kernel.matrices if p.box is not None and not p.name.endswith("_packed")]
         return max([1, *(m.width * b.dtype.size for m, b in touched), *elements, *boxes])

@@ -103,11 +103,11 @@ def runs(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], m
 
 
 def _ways(body: Body) -> Iterator[Stmt]:
-    """The statements of a body, and those of each role."""
+    """The statements of a body, and of what stands in it on a condition: of each role, or where alpha is not zero."""
     for stmt in body:
         yield stmt
-        if isinstance(stmt, If) and stmt.roles:
-            yield from (*stmt.then, *stmt.orelse)
+        if isinstance(stmt, If):
+            yield from _ways((*stmt.then, *stmt.orelse))
 
 
 def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], group: int) -> tuple[int, ...]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both, ceil_div, convert, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier
-from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stmt, Store
+from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Move, Stmt, Store
 from gemmgen.passes import prologue
 from gemmgen.passes.loops import loop
 from gemmgen.passes.plan import Plan
@@ -20,7 +21,7 @@ from gemmgen.passes.positions import BATCH, BATCH_COUNT, BLOCK, LOCAL_COL, LOCAL
 
 #: A group moves blocks of this many rows and columns, so many rows at a time.
 SIDE, ROWS = 32, 8
-#: Bytes of each row that a work-item moves at least, in elements a block's side apart, so that enough is under way.
+#: Bytes that a work-item writes of each row at least, where it can, so that enough is under way.
 WORD = 4
 _PART, _PIECE = Var("i"), Var("j")
 
@@ -103,8 +104,9 @@ class _Job:
 
     @property
     def pieces(self) -> int:
-        """Of a block, each as wide as it is high."""
-        return 1 if self.turned else max(1, WORD // self.target.dtype.size)
+        """Elements of a line that a work-item moves together."""
+        vectors = "unaligned_vectors" not in self.plan.target.features
+        return max(1, WORD // self.target.dtype.size) if vectors and not self.turned else 1
 
     def count(self, slow: Expr, fast: Expr) -> Expr:
         """Blocks of a matrix of such a shape."""
@@ -122,12 +124,14 @@ class _Job:
         across = ceil_div(self.named[1], wide)
         starts: Body = (Let(slow0, BLOCK // across * SIDE), Let(fast0, BLOCK % across * wide))
         down = _PART * ROWS + LOCAL_ROW
-        at = (slow0 + down, fast0 + (_PIECE * SIDE if self.pieces > 1 else 0) + LOCAL_COL)
+        own = LOCAL_COL * self.pieces if self.pieces > 1 else LOCAL_COL
+        at = (slow0 + down, fast0 + own)
         to = at if self.plan.in_terms is None else (at[0], fast0 * 2 + LOCAL_COL)
+        if self.pieces > 1:
+            return (*starts, _parts(self._inside(to, self._word(to))))
         if not self.turned:
             names, value = self._element(at)
-            body = self._inside(to, (*names, *self._kept(to, value)))
-            return (*starts, _parts(loop(_PIECE, self.pieces, body)))
+            return (*starts, _parts(self._inside(to, (*names, *self._kept(to, value)))))
         tile = self.tile
         names, value = self._element((fast0 + down, slow0 + LOCAL_COL))
         return (
@@ -138,10 +142,19 @@ class _Job:
             _parts(self._inside(to, self._kept(to, Load(tile, (LOCAL_COL, down))))),
         )
 
+    def _word(self, to: tuple[Expr, Expr]) -> Body:
+        """Neighbours, read one by one, since lines may begin anywhere, and written together."""
+        word = Buffer("word", self.target.dtype, Space.PRIVATE, Layout.packed(self.pieces))
+        names, value = self._element((to[0], to[1] + _PIECE))
+        elements = loop(_PIECE, self.pieces, (*names, Store(word, (_PIECE,), value)))
+        return (Alloc(word), *elements, Move(self.target, to, word, (Const(0),), ALIGNED_VECTOR, self.pieces))
+
     def _inside(self, at: tuple[Expr, Expr], body: Body) -> Body:
         """What the last blocks have beyond whole tiles is not there."""
         slow, fast = self.named
-        inside = at[1] < fast if self.plan.in_terms is None else at[1] + SIDE < fast * 2
+        inside = at[1] < fast if self.pieces == 1 else at[1] + self.pieces <= fast
+        if self.plan.in_terms is not None:
+            inside = at[1] + SIDE < fast * 2
         return (If(both(at[0] < slow, inside), body),)
 
     def _element(self, at: tuple[Expr, Expr]) -> tuple[Body, Expr]:

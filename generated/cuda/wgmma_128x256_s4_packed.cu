@@ -33,6 +33,12 @@ struct alignas(64) CUtensorMap
 #endif
 #include <cuda_bf16.h>
 
+// 2 neighbouring elements; both addresses are multiples of 4 bytes.
+__device__ __forceinline__ void copy2(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+{
+    *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
+}
+
 // 2 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy2(float *to, const float *from)
 {
@@ -264,14 +270,17 @@ wgmma_128x256_s4_packed_pack(int m, int n, int k, const __nv_bfloat16 *__restric
         const int a_fast = block % ((k_whole + 63) / 64) * 64;
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (a_slow + i * 8 + local_row < m_whole && a_fast + j * 32 + local_col < k_whole) {
-                    a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast + j * 32 + local_col] =
-                        a_slow + i * 8 + local_row < m && a_fast + j * 32 + local_col < k
-                            ? a[(a_slow + i * 8 + local_row) * lda + a_fast + j * 32 + local_col]
+            if (a_slow + i * 8 + local_row < m_whole && a_fast + local_col * 2 + 2 <= k_whole) {
+                __align__(16) __nv_bfloat16 word[2];
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    word[j] =
+                        a_slow + i * 8 + local_row < m && a_fast + local_col * 2 + j < k
+                            ? a[(a_slow + i * 8 + local_row) * lda + a_fast + local_col * 2 + j]
                             : __nv_bfloat16();
                 }
+                copy2(&a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast + local_col * 2],
+                    word);
             }
         }
     } else {
@@ -279,14 +288,17 @@ wgmma_128x256_s4_packed_pack(int m, int n, int k, const __nv_bfloat16 *__restric
         const int b_fast = block % ((n_whole + 63) / 64) * 64;
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (b_slow + i * 8 + local_row < k_whole && b_fast + j * 32 + local_col < n_whole) {
-                    b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + j * 32 + local_col] =
-                        b_slow + i * 8 + local_row < k && b_fast + j * 32 + local_col < n
-                            ? b[(b_slow + i * 8 + local_row) * ldb + b_fast + j * 32 + local_col]
+            if (b_slow + i * 8 + local_row < k_whole && b_fast + local_col * 2 + 2 <= n_whole) {
+                __align__(16) __nv_bfloat16 word[2];
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    word[j] =
+                        b_slow + i * 8 + local_row < k && b_fast + local_col * 2 + j < n
+                            ? b[(b_slow + i * 8 + local_row) * ldb + b_fast + local_col * 2 + j]
                             : __nv_bfloat16();
                 }
+                copy2(&b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + local_col * 2],
+                    word);
             }
         }
     }

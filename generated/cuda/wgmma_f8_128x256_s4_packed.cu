@@ -55,6 +55,12 @@ __device__ __forceinline__ void copy4(float *to, const float *from)
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
+// 4 neighbouring elements; both addresses are multiples of 4 bytes.
+__device__ __forceinline__ void copy4(__nv_fp8_e4m3 *to, const __nv_fp8_e4m3 *from)
+{
+    *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
+}
+
 // 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
 __device__ __forceinline__ void copy4(float *to, const __nv_bfloat16 *from)
 {
@@ -269,14 +275,17 @@ wgmma_f8_128x256_s4_packed_pack(int m, int n, int k, const __nv_fp8_e4m3 *__rest
         const int a_fast = block % ((k_whole + 127) / 128) * 128;
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                if (a_slow + i * 8 + local_row < m_whole && a_fast + j * 32 + local_col < k_whole) {
-                    a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast + j * 32 + local_col] =
-                        a_slow + i * 8 + local_row < m && a_fast + j * 32 + local_col < k
-                            ? a[(a_slow + i * 8 + local_row) * lda + a_fast + j * 32 + local_col]
+            if (a_slow + i * 8 + local_row < m_whole && a_fast + local_col * 4 + 4 <= k_whole) {
+                __align__(16) __nv_fp8_e4m3 word[4];
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    word[j] =
+                        a_slow + i * 8 + local_row < m && a_fast + local_col * 4 + j < k
+                            ? a[(a_slow + i * 8 + local_row) * lda + a_fast + local_col * 4 + j]
                             : __nv_fp8_e4m3();
                 }
+                copy4(&a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast + local_col * 4],
+                    word);
             }
         }
     } else {

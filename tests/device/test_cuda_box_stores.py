@@ -14,7 +14,7 @@ from gemmgen.spec import GemmSpec
 from tests.device.test_cuda_wgmma import NAMES, SKIP, check, compiled, request
 
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
-WHOLE = tuple(name for name in NAMES if request(name)[1].split == 1)
+WHOLE = tuple(name for name in NAMES if request(name)[1].c_stages)
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 
 

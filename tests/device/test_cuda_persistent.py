@@ -17,7 +17,7 @@ from gemmgen.methods import defaults
 from gemmgen.runtime.cuda_devices import pick
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from tests.device.test_cuda_wgmma import SKIP, check, compiled, on_gpu
+from tests.device.test_cuda_wgmma import NAMES, SKIP, check, compiled, on_gpu
 
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -53,7 +53,7 @@ def test_blocks_one_after_the_other(schedule: Schedule) -> None:
         assert np.array_equal(on_gpu(SPEC, schedule, left, right), left @ right)
 
 
-@pytest.mark.parametrize("name", [x for x in presets.names() if presets.load(x).schedule.by_warpgroups])
+@pytest.mark.parametrize("name", NAMES)
 def test_nothing_to_add_up(name: str) -> None:
     """With alpha = 0 there are no maps, which the kernel still asks to be fetched."""
     import torch

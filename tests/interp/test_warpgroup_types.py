@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import driver
+from gemmgen import driver, presets
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
+from gemmgen.runtime.cuda_maps import TYPES
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret
@@ -66,6 +67,13 @@ def test_other_orders_are_packed(rng: np.random.Generator) -> None:
 
 def test_lines_that_begin_anywhere_go_through_registers(rng: np.random.Generator) -> None:
     check(GemmSpec(dtype=F8_E4M3), schedule("mma", "f8"), rng)
+
+
+@pytest.mark.parametrize("name", [x for x in presets.names() if presets.load(x).schedule.by_warpgroups])
+def test_hosts_make_maps_of_every_type(name: str) -> None:
+    preset = presets.load(name)
+    maps = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"]).entry_points
+    assert {x.dtype.name for entry in maps for x in entry.maps} <= TYPES.keys()
 
 
 def test_scales_of_rows_and_columns(rng: np.random.Generator) -> None:

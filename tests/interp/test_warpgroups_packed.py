@@ -13,6 +13,7 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
+from gemmgen.waves import changed, costs
 from tests.support.problems import Problem, interpret
 
 SM_90A = TARGETS["sm_90a"]
@@ -65,6 +66,14 @@ def test_a_prologue_is_applied_where_it_is_packed(rng: np.random.Generator) -> N
     program = driver.lower_program(spec, packed("wgmma", "ab"), SM_90A)
     problem = Problem.of(rng, spec, 65, 70, 130, 1.0, 0.0)
     problem.check(interpret(program, spec, problem, 3))
+
+
+@pytest.mark.parametrize(("parts", "packed"), [(1, True), (3, True), (3, False)])
+def test_what_the_chooser_makes_of_a_preset_is_taken(parts: int, packed: bool) -> None:
+    tile = replace(costs().tiles[0], preset="wgmma_128x256_s4")
+    schedule = changed(tile, parts, packed, packed)
+    spec = GemmSpec(dtype=BF16, ld_multiple=1 if packed else 8)
+    assert not driver.refusals(spec, schedule, "cuda", SM_90A)
 
 
 def test_callers_give_matrices_at_any_address() -> None:

@@ -47,6 +47,22 @@ def test_a_residual_of_listed_matrices_is_looked_for_in_a_list() -> None:
     check(Case(spec, NAIVE, (3, 4, 5), "sycl", "sycl", count=3), Place.named("sycl", "sycl"))
 
 
+def test_a_root_of_what_is_not_negative_has_a_bound() -> None:
+    """That of zero had none, as a little less has no root: a right result was said to be wrong."""
+    spec = GemmSpec(epilogue=("expr: sqrt(abs(tanh(acc)))", "bias"))
+    nothing, bias = np.zeros((1, 0), np.float32), np.full(1, 0.5, np.float32)
+    right = answer(spec, (nothing, nothing.T, None), operands={"bias": bias})
+    assert right.holds(np.full((1, 1), 0.5, np.float32)).all() and np.isfinite(right.error).all()
+    assert not right.holds(np.full((1, 1), 0.5001, np.float32)).any()
+
+
+def test_groups_with_parts_of_other_lengths_count_their_own_copies() -> None:
+    """The interpreter ran them together where the loop stands on a condition, as it does where K is folded."""
+    a, b = Operand("local", async_copy=True), Operand("local", async_copy=True)
+    schedule = Schedule((2, 4), (4, 8), run=(2, 4), k_step=2, a=a, b=b, stages=2, split=2)
+    check(Case(GemmSpec(k=1), schedule, (1, 1, 1), "cuda", "sm_80"), Place.named("cuda", "sm_80"))
+
+
 @pytest.mark.parametrize("far", [-100.0, -300.0, -2000.0])
 def test_what_is_too_large_on_the_way_is_no_error(far: float) -> None:
     """exp(90) is infinite in float32, so that -90 / (1 + exp(90)) is -0, not -7e-38; exp(2000) is, in float64."""

@@ -26,8 +26,9 @@ from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.warpgroup_matrix import put_atom
 from gemmgen.methods import defaults
+from gemmgen.runtime import cuda_maps
 from gemmgen.schedule import Schedule
-from gemmgen.source import Source
+from gemmgen.source import Source, tensor_maps
 from gemmgen.spec import GemmSpec
 
 SM_90A = TARGETS["sm_90a"]
@@ -103,6 +104,14 @@ def test_a_map_of_c_and_c_itself_where_it_is_addressed() -> None:
     assert (c.name, c.operand, c.box, c.pitch, c.swizzle) == ("c_map", "c", (16, 64), Var("ldc"), 128)
     (entry,) = emitted(WHOLE).entry_points
     assert [x.name for x in entry.arguments] == ["m", "n", "k", "a_map", "b_map", "c_map"]
+
+
+@pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.by_warpgroups])
+def test_the_runtime_knows_every_maps_type(name: str) -> None:
+    """Those of sums in whole numbers, too."""
+    preset = presets.load(name)
+    kernels = driver.lower_program(preset.spec, preset.schedule, SM_90A).kernels
+    assert {x.dtype.name for kernel in kernels for x in tensor_maps(kernel)} <= cuda_maps.TYPES.keys()
 
 
 def test_a_launcher_makes_the_map_of_c_whatever_k_is() -> None:

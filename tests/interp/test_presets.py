@@ -158,7 +158,11 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
         # How much of that a group has.
         named += tuple(f"const int {x} = " for x in ("whole_blocks", "first_batch", "last_batch"))
         lines = body[body.index("for (int segment") :].splitlines()
-        lines = [line.strip() for line in lines if not re.search(r"segment < own|const int share = ", line)]
+        lines = [
+            line.strip()
+            for line in lines
+            if not re.search(r"segment < own|const int share = |last_batch - |whole_blocks + ", line)
+        ]
     assert not [line for line in lines if "min(" in line and not line.startswith(named)]
     # Which way a row of multiply-adds goes, and around the ring.
     turns = r"const int turn = i % 2 == 0 \? j : |slot = last \? 0 : slot \+ 1;|[ab]_tile \+= last \? "

@@ -40,7 +40,7 @@ def before_and_after(body: Body) -> tuple[list[Stmt], list[Stmt]]:
 @pytest.mark.parametrize("name", SEVERAL)
 def test_nothing_of_the_kernels_before_is_touched_too_early(name: str) -> None:
     preset = presets.load(name)
-    program = driver.lower_program(preset.spec, preset.schedule, TARGETS["sm_90"])
+    program = driver.lower_program(preset.spec, preset.schedule, TARGETS["sm_90a"])
     last = program.kernels[-1]
     before, after = before_and_after(last.body)
     awaited = {b.name for s in after if isinstance(s, Handover) for b in s.buffers}
@@ -71,7 +71,7 @@ def test_where_memory_is_waited_for_the_sum_is_let_in_at_once(name: str, early: 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_text_and_launch(name: str) -> None:
     preset = presets.load(name)
-    source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90"])
+    source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
     early = [entry.name for entry in source.entry_points if entry.early]
     assert early
     assert source.entry_points[0].name not in early

@@ -210,6 +210,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         b=_operand(flat, "b"),
         stages=_int(flat["stages"]),
         mbarrier=_int(flat["mbarrier"]),
+        boxes=bool(flat["boxes"]),
         slices=_int(flat["slices"]),
         split=_int(flat["split"]),
         stream=_int(flat["stream"]),

@@ -96,6 +96,8 @@ class Schedule:
             and A's as it is needed.
         stages: slots of the ring in local memory.
         mbarrier: tiles of that ring that a pair of mbarriers hands over at a time; 0 where barriers of the group do.
+        boxes: whether one of the producers begins the copies to that ring, of boxes by tensor maps, a batch of tiles at
+            once; if not, all work-items copy a share of each tile.
         slices: parts of each step of K, each with work-items of its own, whose sums meet in local memory.
         split: parts of all of K, each with groups of its own, whose sums a second kernel adds up.
         stream: groups that all of C's blocks and K's batches are dealt out to evenly, as many as a device runs at once:
@@ -158,6 +160,7 @@ class Schedule:
     b_step: int = 0
     stages: int = 1
     mbarrier: int = 0
+    boxes: bool = False
     slices: int = 1
     split: int = 1
     stream: int = 0

@@ -11,8 +11,9 @@ from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.kernel import Kernel, Workspace
 from gemmgen.ir.meetings import Handover
-from gemmgen.ir.stmt import Move
+from gemmgen.ir.stmt import BoxCopy, Move
 from gemmgen.ir.visit import addressed, evaluate, walk
+from gemmgen.ir.warpgroup_matrix import LINE_BYTES
 from gemmgen.spec import GemmSpec
 
 ArgumentKind = Literal["buffer", "image", "int", "scalar", "map"]
@@ -47,11 +48,7 @@ class TensorMap:
     length: Expr
     pitch: Expr
     box: tuple[int, int]
-
-    @property
-    def swizzle(self) -> int:
-        """Bytes of a line of a box."""
-        return self.box[1] * self.dtype.size
+    swizzle: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +174,13 @@ def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The maps that a kernel is given in the place of matrices."""
     out: list[TensorMap] = []
+    swizzles = {s.src.name: s.dst.layout.swizzle for s in walk(kernel.body) if isinstance(s, BoxCopy)}
+    swizzles = {name: swizzle for name, swizzle in swizzles.items() if not swizzle}
     for p in kernel.matrices:
         if p.box is not None:
             lines, length = p.shape
-            out.append(TensorMap(map_name(p), p.name, p.dtype, lines, length, p.layout.strides[0], p.box))
+            swizzle = swizzles.get(p.name, LINE_BYTES)
+            out.append(TensorMap(map_name(p), p.name, p.dtype, lines, length, p.layout.strides[0], p.box, swizzle))
     return tuple(out)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemmgen.backends.clike import CLike
-from gemmgen.backends.files import sections
+from gemmgen.backends.files import section, sections
 from gemmgen.backends.lines import fold_line, wrapped
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.kernel import Kernel
@@ -45,7 +45,7 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
     skips, what = file.no_product(), what + (" and the arrays of their addresses" if file.spec.listed else "")
     lines = [
         "#ifndef __CUDACC_RTC__",
-        *sections(HOST, {name for p in printers for name in _functions(p.kernel)}),
+        *_functions([p.kernel for p in printers]),
         f"// Queues {what} are in the device's memory.",
         *wrapped(f'extern "C" cudaError_t {file.kernel.name}_launch(', params),
         "{",
@@ -63,9 +63,12 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
     return "\n".join([*lines, "}", "#endif"]) + "\n"
 
 
-def _functions(kernel: Kernel) -> list[str]:
-    """The functions that the launch of a kernel calls."""
-    return ["tensor_map"] * bool(tensor_maps(kernel)) + ["blocks_at_once"] * kernel.persistent
+def _functions(kernels: Sequence[Kernel]) -> list[str]:
+    """The functions that the launches of kernels call."""
+    maps = [tensor_map for kernel in kernels for tensor_map in tensor_maps(kernel)]
+    how = "SWIZZLE_128B" if any(tensor_map.swizzle for tensor_map in maps) else "SWIZZLE_NONE"
+    counted = {"blocks_at_once"} if any(kernel.persistent for kernel in kernels) else set()
+    return [*(section(HOST, "tensor_map", swizzling=how) if maps else []), *sections(HOST, counted)]
 
 
 def _launching(printer: CLike, file: CLike, last: bool) -> list[str]:

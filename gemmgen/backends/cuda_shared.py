@@ -7,7 +7,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Mbarrier
-from gemmgen.ir.stmt import Alloc
+from gemmgen.ir.stmt import Alloc, BoxCopy
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.source import map_name
 
@@ -96,7 +96,8 @@ def _shared(kernel: Kernel) -> list[Alloc]:
 
 
 def _swizzles(kernel: Kernel) -> bool:
-    return any(s.buffer.layout.swizzle for s in _shared(kernel))
+    boxes = any(isinstance(s, BoxCopy) for s in walk(kernel.body))
+    return boxes or any(s.buffer.layout.swizzle for s in _shared(kernel))
 
 
 def _mbarriers(kernel: Kernel) -> list[Mbarrier]:

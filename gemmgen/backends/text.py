@@ -127,8 +127,8 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     read = replace(read, width=schedule.vector) if by_lines else read
     return [
         ("Schedule", wrap(text, WIDTH)),
-        ("A", wrap(_way(a, spec.a_order, spec.read("a", a.packed), target, words), WIDTH)),
-        ("B", wrap(_way(read, spec.b_order, spec.read("b", read.packed), target, words), WIDTH)),
+        ("A", wrap(_way(a, schedule, spec.a_order, spec.read("a", a.packed), target, words), WIDTH)),
+        ("B", wrap(_way(read, schedule, spec.b_order, spec.read("b", read.packed), target, words), WIDTH)),
         ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
         *_formulas(spec),
         *unread,
@@ -198,12 +198,14 @@ def _by_boxes(operand: Operand, words: Words) -> list[str]:
     return wrap(f"packed into whole tiles by a kernel before; {how}", WIDTH) if operand.packed else [how]
 
 
-def _way(operand: Operand, order: Order, dtype: DType, target: Target, words: Words) -> str:
+def _way(operand: Operand, schedule: Schedule, order: Order, dtype: DType, target: Target, words: Words) -> str:
     """How an operand reaches registers."""
     if operand.memory == "image":
         text = f"image, block reads of {operand.width} rows"
     elif operand.block and target.reads_blocks(dtype):
         text = f"{words.buffer}, block reads" + (f" of {operand.width} segments" if operand.width > 1 else "")
+    elif schedule.boxes:
+        text = f"{words.buffer}, by tensor maps: boxes of {schedule.round_depth} lines"
     else:
         width = 1 if operand.block else operand.width
         if "unaligned_vectors" not in target.features:

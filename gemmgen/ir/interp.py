@@ -49,8 +49,8 @@ from gemmgen.ir.stmt import (
     Store,
 )
 from gemmgen.ir.store_meaning import barrier_step, put_step, store_group_step, store_step
-from gemmgen.ir.tile_memory import BoxedMatrix, TileMemory
-from gemmgen.ir.visit import evaluate
+from gemmgen.ir.tile_memory import BoxedMatrix, RingMemory, TileMemory
+from gemmgen.ir.visit import evaluate, walk
 from gemmgen.ir.warp_meaning import load_step
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 from gemmgen.ir.warpgroup_meaning import Multiplications, box_step
@@ -170,7 +170,8 @@ class _Run:
         if buffer.space is Space.LOCAL:
             # One for the whole kernel, wherever it is declared.
             before = tuple(self._group.memories) if reuses else ()
-            kind = TileMemory if buffer.layout.swizzle else LocalMemory
+            filled = any(isinstance(s, BoxCopy) and s.dst == buffer for s in walk(self._kernel.body))
+            kind = TileMemory if buffer.layout.swizzle else RingMemory if filled else LocalMemory
             memory = kind(self._lanes, buffer, self._sizes, self._sites)
             self._group.memories.append(memory)
             scope.memories[buffer.name] = memory

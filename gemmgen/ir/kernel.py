@@ -91,9 +91,11 @@ def together(program: Program) -> Kernel:
     names: dict[str, Buffer | Var] = {}
     for kernel in program.kernels:
         for param in kernel.params:
-            # What one kernel reads another has written.
-            if param.name not in names or (isinstance(param, Buffer) and param.writable):
-                names[param.name] = param
+            known = names.get(param.name, param)
+            if isinstance(known, Buffer) and isinstance(param, Buffer):
+                # What one kernel reads, in boxes it may be, another has written.
+                param = replace(param if param.writable else known, box=known.box or param.box)
+            names[param.name] = param
     body = (*program.main.body, *(stmt for kernel in others for stmt in kernel.body))
     params = sorted(names.values(), key=lambda p: _ORDER.index(p.name) if p.name in _ORDER else len(_ORDER))
     return replace(program.main, params=tuple(params), body=body)

@@ -62,6 +62,10 @@ def box_problems(stmt: BoxCopy, target: Target) -> Iterator[str]:
         yield f"{matrix.name} has no boxes"
         return
     lines, length = map(as_int, tile.shape[-2:])
+    if not tile.layout.swizzle and stmt.tells is not None:
+        if matrix.box[0] % (lines or 1) or matrix.box[1] != length or as_int(tile.layout.strides[-2]) != length:
+            yield f"a box of {matrix.box[0]}x{matrix.box[1]} is not made of tiles of {tile.name}, or has gaps there"
+        return
     # A box that comes fills lines that are there for it; one that goes may be a part of them.
     if length != matrix.box[1] or (lines or 0) % matrix.box[0] or (stmt.tells is not None and lines != matrix.box[0]):
         yield f"a box of {matrix.box[0]}x{matrix.box[1]} is not what {tile.name} is made of"

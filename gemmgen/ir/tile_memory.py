@@ -27,6 +27,8 @@ UNDER_WAY = 2**62
 
 def swizzled(place: Ints, swizzle: int) -> Ints:
     """Where the byte of a place lies, in lines of `swizzle` bytes: its part of 16 is another on each of eight lines."""
+    if not swizzle:
+        return place
     parts = swizzle // 16
     return cast(Ints, place ^ ((place // swizzle % parts) * 16))
 
@@ -164,6 +166,17 @@ class TileMemory(LocalMemory):
         verb = "writes" if conflict.wrote else "reads"
         where = f" in `{self._sites[conflict.site].text}`" if conflict.site is not None else ""
         raise KernelFault("race", site.text, f"{now} what {other} {verb} in {self._name}{where}, with no order between")
+
+
+class RingMemory(TileMemory):
+    """Tiles in plain lines that box copies fill, and single work-items read."""
+
+    def read_at(self, address: Index, index: Sequence[Index], active: Active, site: Site) -> Value:
+        return LocalMemory.read_at(self, address, index, active, site)
+
+    def peek_at(self, address: Index, index: Sequence[Index], active: Active, site: Site) -> Value:
+        """What nobody needs may be overwritten meanwhile."""
+        return active.spread(self._data[address + self._base[active.lanes]])
 
 
 class BoxedMatrix(GlobalMemory):

@@ -242,7 +242,7 @@ def box_step(
         if group.lanes.each_group(active) != 1:
             fault("not one work-item of each group begins it")
         which = agreed(barrier(active), active)
-        if not isinstance(which, int):
+        if isinstance(which, np.ndarray):
             fault("work-items mean different barriers")
         if problem := phases.problem(which):
             fault(problem)

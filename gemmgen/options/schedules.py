@@ -51,6 +51,7 @@ FIELDS: dict[str, Field] = {
     "sub_group": Field("lanes", "8", 128),
     "stages": Field("int", "2", 64),
     "mbarrier": Field("int", "4", 32, least=0),
+    "boxes": Field("bool", "true"),
     "slices": Field("int", "4", 32),
     "split": Field("int", "8", 1024),
     "stream": Field("int", "132", 4096, least=0),

@@ -21,8 +21,9 @@ from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, compare, minimum, se
 from gemmgen.ir.meetings import Barrier, Mbarrier, MbarrierVerb
 from gemmgen.ir.stmt import Advance, Alloc, Body, Comment, Copy, For, If, Let, Pipe, Point, Stmt, Store
 from gemmgen.ir.visit import map_body, map_body_exprs, map_expr, substitute
+from gemmgen.passes.boxes import boxes_of
 from gemmgen.passes.positions import LOCAL_INDEX, SLICE
-from gemmgen.passes.slots import Across, Parts, across_in, in_slot, whole_or_part
+from gemmgen.passes.slots import Across, Parts, across_in, in_slot, split, whole_or_part
 
 BATCH, TILE = Var("k_batch"), Var("t")
 #: The slot that is read.
@@ -30,8 +31,25 @@ SLOT = Buffer("slot", I32, Space.PRIVATE, Layout.packed())
 
 
 def lower_batches(loop: For, pipe: Pipe, parts: Parts) -> Body:
-    """A loop over single slots as one over batches of them."""
+    """A loop over single slots as one over batches of them; of roles, what those that compute do."""
     return _Batches(loop, pipe, parts).body()
+
+
+def made_ready(pipe: Pipe) -> Body:
+    """The mbarriers of a ring that one work-item fills, and others read."""
+    places, consumers = pipe.stages // pipe.batch, pipe.roles.consumers if pipe.roles else 0
+    full = Mbarrier("init", f"{pipe.name}_full", places, LOCAL_INDEX, arrivals=1)
+    return (full, replace(full, name=f"{pipe.name}_empty", arrivals=consumers), Barrier())
+
+
+def copy_batches(loop: For, pipe: Pipe) -> For:
+    """The same loop of the one that copies, ahead of the others as far as there is room."""
+    batches = _Batches(loop, pipe, split(loop.body, pipe))
+    freed = batches._mbarrier("wait", "empty", BATCH, 1)
+    begun = map_body_exprs(batches.parts.produce, substitute({loop.var: BATCH}))
+    full = batches._mbarrier("expect", "full", BATCH)
+    copies = boxes_of(in_slot(begun, pipe, batches._slot(BATCH)), full, pipe.batch)
+    return replace(loop, var=BATCH, step=batches.depth, body=(freed, *copies))
 
 
 def _ahead(stmt: Stmt) -> Body:
@@ -109,21 +127,23 @@ class _Batches:
     def body(self) -> Body:
         """Prologue and rounds."""
         loop, ahead = self.loop, (self.places - 2) * self.depth
-        ready = (self._mbarrier("init", "full"), self._mbarrier("init", "empty"), Barrier())
+        ready: Body = (self._mbarrier("init", "full"), self._mbarrier("init", "empty"), Barrier())
         end = minimum(loop.start + ahead, loop.stop)
-        prologue = For(BATCH, loop.start, end, self.depth, self._produce(BATCH), exact=loop.exact)
+        prologue: Body = (For(BATCH, loop.start, end, self.depth, self._produce(BATCH), exact=loop.exact),)
         later = BATCH + ahead
         freed = self._mbarrier("wait", "empty", later, 1)
-        following = If(self._reached(later), (freed, *self._produce(later)))
+        following: Body = (If(self._reached(later), (freed, *self._produce(later))),)
         release = self._mbarrier("arrive", "empty", BATCH)
         inner = across_in(self.parts.consume)
+        if self.pipe.roles is not None:
+            ready, prologue, following = (), (), ()
         if inner is None:
             consume = self._tiles(in_slot(self.parts.consume, self.pipe, self._slot(loop.var)))
-            body: Body = (following, self._mbarrier("wait", "full", BATCH), consume, release)
-            return (*ready, prologue, replace(loop, var=BATCH, step=self.depth, body=body))
+            body: Body = (*following, self._mbarrier("wait", "full", BATCH), consume, release)
+            return (*ready, *prologue, replace(loop, var=BATCH, step=self.depth, body=body))
         first, consume, next_full = self._across(inner)
-        body = (following, next_full, consume, release)
-        return (*ready, prologue, *first, replace(loop, var=BATCH, step=self.depth, body=body))
+        body = (*following, next_full, consume, release)
+        return (*ready, *prologue, *first, replace(loop, var=BATCH, step=self.depth, body=body))
 
     def _across(self, inner: For) -> tuple[Body, For, If]:
         """What comes before the first round, the tiles of a round, and the wait for the batch after it.

@@ -23,6 +23,7 @@ from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier
 from gemmgen.ir.stmt import Body, Copy, For, If, Let, Mma, Pipe, PipeOp, Registers, Stage, Stmt
 from gemmgen.ir.visit import map_body, map_body_exprs, substitute
 from gemmgen.passes.batches import lower_batches
+from gemmgen.passes.ring_roles import ring_of_roles, share_out
 from gemmgen.passes.roles import part_ways, role_pipe
 from gemmgen.passes.slots import Across, Parts, across_in, by_elements, in_slot, pipe_of, split, whole_or_part
 
@@ -31,6 +32,8 @@ def pipeline(kernel: Kernel) -> Kernel:
     """The kernel without pipe verbs."""
     if (pipe := role_pipe(kernel.body)) is not None:
         return replace(kernel, body=part_ways(kernel.body, pipe))
+    if (pipe := ring_of_roles(kernel.body)) is not None:
+        return replace(kernel, body=map_body(share_out(kernel.body, pipe), _lower_loop))
     body = _ready_once(map_body(kernel.body, _lower_loop))
     return replace(kernel, body=_awaited_late(_serialise_all(body)))
 

@@ -21,11 +21,12 @@ from gemmgen.ir.atoms import (
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, compare, number, select
-from gemmgen.ir.meetings import Handover
+from gemmgen.ir.meetings import Handover, Roles
 from gemmgen.ir.stmt import Advance, Body, Comment, If, Pipe, Registers, Sync, Tile
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, WIDE, line_atom
 from gemmgen.passes.between import Between
+from gemmgen.passes.boxes import boxed
 from gemmgen.passes.positions import BATCH, BATCH_COUNT, LANE, SUM_COL, SUM_ROW, WARP_COL
 from gemmgen.passes.stream import BEFORE
 from gemmgen.schedule import Operand, Schedule
@@ -76,6 +77,9 @@ class Plan(Between):
         sync: Sync = "mbarrier" if schedule.mbarrier else "async_group" if schedule.asynchronous else "barrier"
         self.pipe = Pipe("tiles", schedule.stages, sync, schedule.prefetch, batch=max(1, schedule.mbarrier))
         self.pipe = replace(self.pipe, before=BEFORE) if schedule.stream else self.pipe
+        high, wide = schedule.group
+        roles = Roles(high * wide, high, schedule.registers)
+        self.pipe = replace(self.pipe, roles=roles) if schedule.boxes else self.pipe
         self.register_pipe = Pipe("fragments", schedule.register_stages, "none", across=schedule.across)
 
     @cached_property
@@ -135,7 +139,8 @@ class Plan(Between):
 
     def source(self, name: str) -> Buffer:
         """An operand as the product reads it."""
-        return self.packed_matrix(name, writable=False) if name in self.packed else self.given(name)
+        matrix = self.packed_matrix(name, writable=False) if name in self.packed else self.given(name)
+        return boxed(matrix, name, self.schedule)
 
     @cached_property
     def a(self) -> Path:

@@ -105,12 +105,12 @@ def _copying(body: Body, pipe: Pipe, before: Expr) -> Body:
     inner = _copy_step(loop, pipe, split(loop.body, pipe), before) if own else _copying(loop.body, pipe, before)
     out: Body = (replace(loop, body=inner),)
     for stmt in reversed(body[:at]):
-        if isinstance(stmt, Let) and stmt.var in _used(out):
+        if isinstance(stmt, Let) and stmt.var in used_in(out):
             out = (stmt, *out)
     return out
 
 
-def _used(body: Body) -> set[Expr]:
+def used_in(body: Body) -> set[Expr]:
     """All that expressions are made of."""
     return {node for stmt in walk(body) for root in exprs(stmt) for node in walk_expr(root)}
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
+from gemmgen.passes.boxes import box_problems
 from gemmgen.passes.capacity import capacity_problems
 from gemmgen.passes.matrices import matrix_problems, warp_problems
 from gemmgen.passes.prologue import prologue_problems
@@ -39,7 +40,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += vector_problems(spec, schedule, target)
     elif not problems:
         problems += without_vectors(schedule)
-        problems += without_roles(schedule)
+        problems += () if schedule.boxes else without_roles(schedule)
         problems += _shape(schedule, target)
         problems += _stores(spec, schedule)
         problems += _large(schedule)
@@ -53,6 +54,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += alignment_problems(schedule, target)
         problems += _async(schedule, target)
         problems += stream_problems(spec, schedule) if schedule.stream else ()
+        problems += box_problems(spec, schedule, target) if schedule.boxes else ()
         problems += _depths(spec, schedule)
         problems += type_problems(spec, schedule, target)
         problems += prologue_problems(spec, schedule)

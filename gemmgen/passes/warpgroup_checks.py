@@ -60,7 +60,7 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
         if value != plain[key] and key not in CHOSEN and not _shapes_packed(key, s):
             yield f"{key} means nothing to atom {s.atom}: leave it out"
     yield from _tiles(spec, s, atom)
-    yield from _roles(s, target)
+    yield from role_problems(s, target)
     yield from _room(spec, s, atom, target)
 
 
@@ -184,7 +184,7 @@ def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"{rows}x{cols} of C in runs of {s.c_width} can't be dealt out evenly to {consumers}: use c_width 2"
 
 
-def _roles(s: Schedule, target: Target) -> Iterator[str]:
+def role_problems(s: Schedule, target: Target) -> Iterator[str]:
     """Who copies, and the registers of both: more than the launch has would be waited for without end."""
     consumers = s.group[0] * s.group[1]
     work_items = consumers + s.producers

@@ -19,6 +19,8 @@ def copy_boxes(stage: Stage) -> Body:
     dst, src = stage.dst.buffer, stage.src.buffer
     if stage.tells is None or src.box is None:
         raise LoweringError(f"{src.name} is copied by boxes that nobody counts")
+    if not dst.layout.swizzle:
+        return (BoxCopy(dst, (stage.dst.origin[0], ZERO, ZERO), src, stage.src.origin, stage.tells),)
     boxes, line = as_int(dst.shape[1]) or 1, src.box[1]
     slow, fast = stage.src.origin
     place = (stage.dst.origin[0], BOX, ZERO, ZERO)

@@ -57,6 +57,7 @@ _ORDER = (
     "mbarrier_8x16_16x16",
     "mbarrier_8x16_16x16_packed_a",
     "mbarrier_8x16_16x16_stream",
+    "mbarrier_8x16_16x16_boxes",
     "mbarrier_8x16_16x16_packed",
     "mbarrier_8x16_16x16_odd",
     "mbarrier_8x16_16x16_split7",

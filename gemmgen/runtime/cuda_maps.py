@@ -63,7 +63,7 @@ def _encoded(tensor_map: TensorMap, address: int, lines: int, length: int, pitch
         (ctypes.c_uint * 2)(wide, high),
         (ctypes.c_uint * 2)(1, 1),
         ctypes.c_int(_NONE),
-        ctypes.c_int(_SWIZZLE),
+        ctypes.c_int(_SWIZZLE if tensor_map.swizzle else _NONE),
         ctypes.c_int(_PROMOTIONS[128 if pitch * size % 256 else 256]),
         ctypes.c_int(_NONE),
     )

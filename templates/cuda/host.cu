@@ -29,7 +29,7 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
                                                                  : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
         map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, fetched,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLING, fetched,
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }

@@ -40,7 +40,7 @@ def before_and_after(body: Body) -> tuple[list[Stmt], list[Stmt]]:
 @pytest.mark.parametrize("name", SEVERAL)
 def test_nothing_of_the_kernels_before_is_touched_too_early(name: str) -> None:
     preset = presets.load(name)
-    program = driver.lower_program(preset.spec, preset.schedule, TARGETS["sm_90"])
+    program = driver.lower_program(preset.spec, preset.schedule, TARGETS["sm_90a"])
     last = program.kernels[-1]
     before, after = before_and_after(last.body)
     awaited = {b.name for s in after if isinstance(s, Handover) for b in s.buffers}
@@ -71,7 +71,7 @@ def test_where_memory_is_waited_for_the_sum_is_let_in_at_once(name: str, early: 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_text_and_launch(name: str) -> None:
     preset = presets.load(name)
-    source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90"])
+    source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
     early = [entry.name for entry in source.entry_points if entry.early]
     assert early
     assert source.entry_points[0].name not in early
@@ -81,14 +81,27 @@ def test_text_and_launch(name: str) -> None:
         assert f"{kernel}<<<" not in source.text
 
 
-@pytest.mark.parametrize("name", [x for x in presets.names() if presets.load(x).schedule.by_warpgroups])
+WITH_ROLES = [x for x in presets.names() if presets.load(x).schedule.by_warpgroups]
+PACKED = [x for x in WITH_ROLES if presets.load(x).schedule.a.packed]
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_what_packs_begins_when_all_before_is_over(name: str) -> None:
+    """And lets the product in early, which alone reads what it writes."""
+    preset = presets.load(name)
+    source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
+    assert [entry.early for entry in source.entry_points] == [False, True]
+
+
+@pytest.mark.parametrize("name", sorted({*WITH_ROLES} - {*PACKED}))
 def test_kernels_with_roles_await_whatever_ran_before(name: str) -> None:
     """Also alone: with two calls behind one another, the second begins while the first ends."""
     preset = presets.load(name)
     source, program = driver.emit_program(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
-    assert all(entry.early for entry in source.entry_points)
-    before, after = before_and_after(program.kernels[0].body)
-    given = {matrix.name for matrix in program.kernels[0].matrices}
+    main = program.kernels.index(program.main)
+    assert all(entry.early for entry in source.entry_points[main:]), "what lays out A or B comes first"
+    before, after = before_and_after(program.main.body)
+    given = {matrix.name for matrix in program.main.matrices}
     assert not given & {x for stmt in before for x in touched(stmt)}
     assert given <= {x for stmt in after for x in touched(stmt)}
     handovers = [s for s in after if isinstance(s, Handover)]

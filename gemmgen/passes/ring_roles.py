@@ -1,0 +1,76 @@
+"""Rings that a warpgroup of its own fills by boxes, for work-items that multiply by themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.buffer import Space
+from gemmgen.ir.expr import compare
+from gemmgen.ir.meetings import Barrier, Handover, RegisterShare
+from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Pipe, Stmt
+from gemmgen.ir.visit import map_body, walk
+from gemmgen.passes.batches import copy_batches, lower_batches, made_ready
+from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
+from gemmgen.passes.roles import used_in
+from gemmgen.passes.slots import pipe_of, split
+
+
+def ring_of_roles(body: Body) -> Pipe | None:
+    """The pipe of such a ring, if there is one."""
+    pipes = (pipe_of(stmt.body) for stmt in walk(body) if isinstance(stmt, For))
+    return next((p for p in pipes if p is not None and p.sync == "mbarrier" and p.roles is not None), None)
+
+
+def share_out(body: Body, pipe: Pipe) -> Body:
+    """The body of a kernel, behind names and local memory, as those that multiply have it, and the one that copies."""
+    roles = pipe.roles
+    if roles is None:
+        raise LoweringError(f"pipe {pipe.name} has no roles")
+    first = next(i for i, stmt in enumerate(body) if isinstance(stmt, For) and _has(stmt, pipe))
+    common = tuple(s for s in body[:first] if _is_for_all(s))
+    own = tuple(s for s in body[:first] if not _is_for_all(s) and not isinstance(s, Handover))
+    handover = tuple(s for s in body[:first] if isinstance(s, Handover))
+    more, fewer = roles.registers
+    shares = (RegisterShare(more, True),), (RegisterShare(fewer, False),)
+
+    def multiplying(stmt: Stmt) -> Body:
+        if isinstance(stmt, For) and pipe_of(stmt.body) == pipe:
+            return lower_batches(stmt, pipe, split(stmt.body, pipe))
+        # Those that multiply wait for nobody but for copies.
+        return () if stmt == Barrier() else (stmt,)
+
+    consume: Body = (
+        Comment("Those that multiply, and store C."),
+        *(shares[0] if more else ()),
+        *own,
+        *map_body(body[first:], multiplying),
+    )
+    copies = _copying(body[first], pipe)
+    produce: Body = (
+        Comment("One that copies, ahead of them as far as there is room."),
+        *(shares[1] if more else ()),
+        If(compare("==", LOCAL_INDEX, roles.consumers), copies),
+    )
+    return (*common, *made_ready(pipe), *handover, If(roles.rows > LOCAL_ROW, consume, produce, roles=True))
+
+
+def _has(loop: For, pipe: Pipe) -> bool:
+    return any(isinstance(s, For) and pipe_of(s.body) == pipe for s in walk((loop,)))
+
+
+def _is_for_all(stmt: Stmt) -> bool:
+    return isinstance(stmt, Let) or (isinstance(stmt, Alloc) and stmt.buffer.space is Space.LOCAL)
+
+
+def _copying(stmt: Stmt, pipe: Pipe) -> Body:
+    """Of a loop, the names and the loops that lead to the copies."""
+    if not isinstance(stmt, For):
+        raise LoweringError(f"pipe {pipe.name} has no loop")
+    if pipe_of(stmt.body) == pipe:
+        return (copy_batches(stmt, pipe),)
+    inner = next(s for s in stmt.body if isinstance(s, For) and _has(s, pipe))
+    body = _copying(inner, pipe)
+    for name in reversed([s for s in stmt.body if isinstance(s, Let)]):
+        body = (name, *body) if name.var in used_in(body) else body
+    return (replace(stmt, body=body),)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from dataclasses import dataclass, replace
@@ -22,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gemmgen import presets, waves
 from gemmgen.ir.target import TARGETS
@@ -34,7 +34,8 @@ from gemmgen.spec import GemmSpec
 SHARED = ("launch", "another", "lone", "unhidden", "bytes_per_us", "packed_per_us")
 OWN = ("rate", "alone", "block", "line", "single")
 #: A constant's distance from where it was counts like so large an error, for each factor of e.
-TRUST = 0.15
+TRUST = {"rate": 1.0, "alone": 0.15, "block": 0.15, "line": 0.5, "single": 0.5}
+OF_SHARED = 1.0
 #: Multiply-adds of a cycle and multiprocessor: float32 has no more lanes, and reaches 0.95 of them.
 MOST_F32 = 121.0
 
@@ -90,7 +91,8 @@ def points(folder: Path) -> list[Point]:
 def to_numbers(costs: waves.Costs) -> Numbers:
     """The constants' logarithms; those that may be zero are moved by one."""
     own = [getattr(tile, key) + (key in ("line", "single")) for tile in costs.tiles for key in OWN]
-    return np.log(np.array([*(getattr(costs, key) for key in SHARED), *own]))
+    values: list[float] = [*(getattr(costs, key) for key in SHARED), *own]
+    return np.array([math.log(x) for x in values], dtype=np.float64)
 
 
 def to_costs(numbers: Numbers, like: waves.Costs) -> waves.Costs:
@@ -101,8 +103,9 @@ def to_costs(numbers: Numbers, like: waves.Costs) -> waves.Costs:
         at = len(SHARED) + i * len(OWN)
         own = {key: x - (key in ("line", "single")) for key, x in zip(OWN, values[at:], strict=False)}
         own["alone"] = own["rate"] if tile.resident == 1 else min(own["alone"], own["rate"])
-        tiles.append(replace(tile, **own))
-    return replace(like, **dict(zip(SHARED, values, strict=False)), tiles=tuple(tiles))
+        tiles.append(waves.Tile(preset=tile.preset, resident=tile.resident, **own))
+    shared = dict(zip(SHARED, values, strict=False))
+    return waves.Costs(cycles_per_us=like.cycles_per_us, **shared, tiles=tuple(tiles))
 
 
 def account(costs: waves.Costs, point: Point) -> float:
@@ -126,11 +129,13 @@ def fit(measured: list[Point], start: waves.Costs) -> waves.Costs:
             at = len(SHARED) + i * len(OWN)
             most[at : at + 2] = np.log(MOST_F32)
     first = np.minimum(first, most - 0.01)
+    own = [TRUST[key] for _ in start.tiles for key in OWN]
+    trust = np.array([OF_SHARED for _ in SHARED] + own)
 
     def errors(numbers: Numbers) -> Numbers:
         costs = to_costs(numbers, start)
         off = np.array([np.log(account(costs, x) / x.us) for x in measured])
-        return np.concatenate([off * weights, TRUST * (numbers - first)])
+        return np.concatenate([off * weights, trust * (numbers - first)])
 
     solved = least_squares(errors, first, loss="soft_l1", f_scale=0.1, bounds=(first - 2.5, most))
     return to_costs(solved.x, start)
@@ -176,7 +181,7 @@ def main() -> None:
     measured, start = points(parser.parse_args().folder), waves.costs()
     found = fit(measured, start)
     report(found, measured)
-    print(rewritten((ROOT / "gemmgen/waves.toml").read_text(encoding="utf-8"), found), end="")
+    print(rewritten(Path(waves.__file__).with_suffix(".toml").read_text(encoding="utf-8"), found), end="")
 
 
 if __name__ == "__main__":

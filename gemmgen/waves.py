@@ -182,12 +182,16 @@ def account(
     even, begun = (blocks / target.cores, each + 1) if s.stream else (each, each)
     multiplied = even * rows * cols * depth / rate / c.cycles_per_us
     copied = even * depth * copies / rate / c.cycles_per_us
+    of_block = tile.block + (c.lone * rows * cols if lone else 0.0)
     busy, memory = multiplied + copied, (read + written) / c.bytes_per_us
     return {
         "multiply-adds": multiplied,
         "copies to shared memory": copied,
         "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
-        "beginnings and ends of blocks": begun * (tile.block + c.lone * lone * rows * cols) / together / c.cycles_per_us,
+        "beginnings and ends of blocks": begun * of_block / together / c.cycles_per_us,
+        * (tile.block + c.lone * lone * rows * cols)
+        / together
+        / c.cycles_per_us,
         "packing": (c.another + products * laid / c.packed_per_us) * (s.a.packed or s.b.packed),
         "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.split > 1 or s.stream > 0),
         "the launch": c.launch,

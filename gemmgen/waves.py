@@ -189,9 +189,6 @@ def account(
         "copies to shared memory": copied,
         "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
         "beginnings and ends of blocks": begun * of_block / together / c.cycles_per_us,
-        * (tile.block + c.lone * lone * rows * cols)
-        / together
-        / c.cycles_per_us,
         "packing": (c.another + products * laid / c.packed_per_us) * (s.a.packed or s.b.packed),
         "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.split > 1 or s.stream > 0),
         "the launch": c.launch,

@@ -32,7 +32,7 @@ MANY_REGISTERS = 64
 #: Tiles that a work-item sweeps at most, downwards and across.
 DOWN, ACROSS = (4, 11, 22, 43, 86, 171, 342, 683), (1, 2, 4)
 #: The same where tiles go down in blocks of so many, for sweeps much longer than those.
-M_BLOCKS, DOWN_IN_BLOCKS, ACROSS_IN_BLOCKS = (8, 16), (86, 171, 342, 683), (4, 8)
+M_BLOCKS, DOWN_IN_BLOCKS, ACROSS_IN_BLOCKS = (8, 16), (86, 171, 342, 683), (4,)
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be turned.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.

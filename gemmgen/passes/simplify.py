@@ -214,7 +214,7 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
 
 def _shape_names(buffer: Buffer) -> tuple[Var, ...]:
     """What an element's address is made of, besides its coordinates."""
-    return tuple(stride for stride in buffer.layout.strides if isinstance(stride, Var))
+    return tuple(x for stride in buffer.layout.strides for x in walk_expr(stride) if isinstance(x, Var))
 
 
 def _drop_unused(body: Body) -> Body:

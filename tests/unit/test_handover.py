@@ -81,7 +81,19 @@ def test_text_and_launch(name: str) -> None:
         assert f"{kernel}<<<" not in source.text
 
 
-@pytest.mark.parametrize("name", [x for x in presets.names() if presets.load(x).schedule.by_warpgroups])
+WITH_ROLES = [x for x in presets.names() if presets.load(x).schedule.by_warpgroups]
+PACKED = [x for x in WITH_ROLES if presets.load(x).schedule.a.packed]
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_what_packs_begins_when_all_before_is_over(name: str) -> None:
+    """And lets the product in early, which alone reads what it writes."""
+    preset = presets.load(name)
+    source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
+    assert [entry.early for entry in source.entry_points] == [False, True]
+
+
+@pytest.mark.parametrize("name", sorted({*WITH_ROLES} - {*PACKED}))
 def test_kernels_with_roles_await_whatever_ran_before(name: str) -> None:
     """Also alone: with two calls behind one another, the second begins while the first ends."""
     preset = presets.load(name)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gemmgen import GemmSpec, Operand, Schedule, ScheduleError, SpecError, driver
+from gemmgen.cli.request import DTYPES, METHODS_TEXT
+from gemmgen.ir.dtypes import MATRIX_DTYPES
+from gemmgen.methods import METHODS
 from gemmgen.presets import load, names
 
 
@@ -69,3 +73,8 @@ def test_every_preset_is_made_of_the_right_types() -> None:
 def test_a_transpose_of_no_name() -> None:
     with pytest.raises(ScheduleError, match="no identifier"):
         driver.emit_transpose(GemmSpec(), 16, name="a b")
+
+
+def test_the_help_names_every_method_and_type() -> None:
+    assert set(re.findall(r"\w+", METHODS_TEXT)) >= set(METHODS)
+    assert set(re.findall(r"\w+", DTYPES)) >= set(MATRIX_DTYPES)

@@ -166,7 +166,7 @@ def _costs(kernel: Kernel, spec: GemmSpec) -> _Costs:
                 how = f"{'vectors of ' + str(stmt.width) if stmt.width > 1 else 'single loads'}, the group together"
                 loads = share / stmt.width
                 if src.buffer.box is not None:
-                    boxes = as_int(dst.buffer.shape[1]) or 1
+                    boxes = (as_int(dst.buffer.shape[1]) or 1) if dst.buffer.layout.swizzle else 1
                     how, loads = f"{'one box' if boxes == 1 else f'{boxes} boxes'}, by one work-item for all", 0.0
                 hops.append(_Hop(src.buffer.name, src.buffer, dst.buffer, share, loads, how))
             case Copy(dst, src):

@@ -12,8 +12,8 @@
 // Takes      b_factor: an element for all of B
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     gated_packed_half_pack: block (32, 8), grid (((k + 7) / 8 * 8 + 31) / 32 * (((m + 31)
-//                / 32 * 32 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 31) /
-//                32), 1)
+//                / 32 * 32 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 63) /
+//                64), 1)
 //            gated_packed_half: block (8, 8), grid ((n + 31) / 32, (m + 31) / 32)
 // Needs      2,112 bytes of shared memory
 //            a_packed of (k + 7) / 8 * 8 * ((m + 31) / 32 * 32) elements, aligned to 8 bytes
@@ -25,6 +25,12 @@
 #include <cuda_runtime.h>
 #endif
 #include <cuda_fp16.h>
+
+// 2 neighbouring elements; both addresses are multiples of 4 bytes.
+__device__ __forceinline__ void copy2(__half *to, const __half *from)
+{
+    *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
+}
 
 // 4 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy4(__half *to, const __half *from)
@@ -82,16 +88,22 @@ gated_packed_half_pack(int m, int n, int k, const __half *__restrict__ a, int ld
             }
         }
     } else {
-        const int b_slow = block / ((n_whole + 31) / 32) * 32;
-        const int b_fast = block % ((n_whole + 31) / 32) * 32;
+        const int b_slow = block / ((n_whole + 63) / 64) * 32;
+        const int b_fast = block % ((n_whole + 63) / 64) * 64;
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            if (b_slow + i * 8 + local_row < k_whole && b_fast + local_col < n_whole) {
-                b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + local_col] =
-                    b_slow + i * 8 + local_row < k && b_fast + local_col < n
-                        ? __half(float(b[(b_slow + i * 8 + local_row) * ldb + b_fast
-                            + local_col]) * b_factor[0])
-                        : __half();
+            if (b_slow + i * 8 + local_row < k_whole && b_fast + local_col * 2 + 2 <= n_whole) {
+                __align__(16) __half word[2];
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    word[j] =
+                        b_slow + i * 8 + local_row < k && b_fast + local_col * 2 + j < n
+                            ? __half(float(b[(b_slow + i * 8 + local_row) * ldb + b_fast
+                                + local_col * 2 + j]) * b_factor[0])
+                            : __half();
+                }
+                copy2(&b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + local_col * 2],
+                    word);
             }
         }
     }
@@ -181,7 +193,7 @@ extern "C" cudaError_t gated_packed_half_launch(int m, int n, int k, float alpha
         k = 0; // so that A and B are not read
     }
     if (k > 0) {
-        const dim3 grid(((k + 7) / 8 * 8 + 31) / 32 * (((m + 31) / 32 * 32 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 31) / 32), 1);
+        const dim3 grid(((k + 7) / 8 * 8 + 31) / 32 * (((m + 31) / 32 * 32 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 63) / 64), 1);
         const dim3 block(32, 8);
         gated_packed_half_pack<<<grid, block, 0, stream>>>(
             m, n, k, a, lda, b, ldb, a_packed, b_packed, b_factor);

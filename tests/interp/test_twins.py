@@ -20,8 +20,9 @@ SIZES = ((1, 4, 4), (7, 132, 12), (130, 140, 24), (256, 128, 32))
 
 
 def light(preset: presets.Preset) -> Schedule:
-    """The preset with K in a few parts where it has many: groups of different parts run one after the other here."""
-    return replace(preset.schedule, split=min(preset.schedule.split, 3))
+    """The preset with K in a few parts, or dealt out to a few groups: they run one after the other here."""
+    own = preset.schedule
+    return replace(own, split=min(own.split, 3), stream=min(own.stream, 5))
 
 
 def target_of(name: str) -> Target:

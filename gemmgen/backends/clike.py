@@ -168,9 +168,9 @@ class CLike(Expressions, ABC):
         moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.aligned]
         # What one kernel lays out for another begins where vectors may stand.
         given = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
-        touched = [(m, b) for m, b in given if not (b == m.dst and b.name.endswith("_packed"))]
+        touched = [(m, b) for m, b in given if not (b == m.dst and b.is_packed)]
         elements = [p.dtype.size for p in self.kernel.matrices if p.dtype.real is not None]
-        boxes = [MAP_BYTES for p in self.kernel.matrices if p.box is not None and not p.name.endswith("_packed")]
+        boxes = [MAP_BYTES for p in self.kernel.matrices if p.box is not None and not p.is_packed]
         return max([1, *(m.width * b.dtype.size for m, b in touched), *elements, *boxes])
 
     @abstractmethod

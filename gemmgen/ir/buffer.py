@@ -91,6 +91,11 @@ class Buffer:
     box: tuple[int, int] | None = None
 
     @property
+    def is_packed(self) -> bool:
+        """Whether it is a matrix that one kernel lays out for another: those are called after the operand."""
+        return self.name.endswith("_packed")
+
+    @property
     def shape(self) -> tuple[Expr, ...]:
         return self.layout.shape
 

@@ -69,7 +69,7 @@ class Kernel:
     def lays_out(self) -> bool:
         """Whether all that it does is to lay out A and B for the kernel that multiplies them."""
         written = [p for p in self.matrices if p.writable]
-        return bool(written) and all(p.name in ("a_packed", "b_packed") for p in written)
+        return bool(written) and all(p.is_packed for p in written)
 
     @property
     def extents(self) -> tuple[Var, ...]:

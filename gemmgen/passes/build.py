@@ -37,6 +37,9 @@ from gemmgen.passes.warpgroups import build_warpgroups
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Multiply-adds that take as long as an element of A or B from global memory (on an H200 26 of float32).
+FED = 25
+
 
 def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     """The kernels of a validated request, in statements on tiles."""
@@ -62,10 +65,6 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
         start = () if spec.beta == 1 else (build_start(gemm),)
         return Program((*before, *start, gemm.kernel()), between)
     return Program((*before, gemm.kernel(), build_total(gemm)), between)
-
-
-#: Multiply-adds that take as long as an element of A or B from global memory (on an H200 26 of float32).
-FED = 25
 
 
 class _Gemm(Plan):
@@ -285,7 +284,7 @@ class _Gemm(Plan):
         names: Body = self.positions()
         if s.stream:
             of_each, names = depending(names, BLOCK)
-            awaited = self.awaited(*(x for x, _ in self.workspaces() if x.name in ("a_packed", "b_packed")))
+            awaited = self.awaited(*(x for x, _ in self.workspaces() if x.is_packed))
             say = Comment("Whole blocks first, then an equal piece of all that is left.")
             body = (*awaited, For(SEGMENT, Const(0), SEGMENTS, 1, (say, *of_each, *body)), *self.released())
         early = self.released() if self.result != self.c and self._waits_for_memory else ()

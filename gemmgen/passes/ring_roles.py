@@ -6,13 +6,11 @@ from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Space
-from gemmgen.ir.expr import compare
-from gemmgen.ir.meetings import Barrier, Handover, RegisterShare
-from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Pipe, Stmt
+from gemmgen.ir.meetings import Barrier, Handover
+from gemmgen.ir.stmt import Alloc, Body, For, Let, Pipe, Stmt
 from gemmgen.ir.visit import map_body, walk
 from gemmgen.passes.batches import copy_batches, lower_batches, made_ready
-from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
-from gemmgen.passes.roles import used_in
+from gemmgen.passes.roles import behind_names, parted
 from gemmgen.passes.slots import pipe_of, split
 
 
@@ -31,8 +29,6 @@ def share_out(body: Body, pipe: Pipe) -> Body:
     common = tuple(s for s in body[:first] if _is_for_all(s))
     own = tuple(s for s in body[:first] if not _is_for_all(s) and not isinstance(s, Handover))
     handover = tuple(s for s in body[:first] if isinstance(s, Handover))
-    more, fewer = roles.registers
-    shares = (RegisterShare(more, True),), (RegisterShare(fewer, False),)
 
     def multiplying(stmt: Stmt) -> Body:
         if isinstance(stmt, For) and pipe_of(stmt.body) == pipe:
@@ -40,19 +36,8 @@ def share_out(body: Body, pipe: Pipe) -> Body:
         # Those that multiply wait for nobody but for copies.
         return () if stmt == Barrier() else (stmt,)
 
-    consume: Body = (
-        Comment("Those that multiply, and store C."),
-        *(shares[0] if more else ()),
-        *own,
-        *map_body(body[first:], multiplying),
-    )
-    copies = _copying(body[first], pipe)
-    produce: Body = (
-        Comment("One that copies, ahead of them as far as there is room."),
-        *(shares[1] if more else ()),
-        If(compare("==", LOCAL_INDEX, roles.consumers), copies),
-    )
-    return (*common, *made_ready(pipe), *handover, If(roles.rows > LOCAL_ROW, consume, produce, roles=True))
+    multiply = (*own, *map_body(body[first:], multiplying))
+    return (*common, *made_ready(pipe), *handover, parted(roles, multiply, _copying(body[first], pipe)))
 
 
 def _has(loop: For, pipe: Pipe) -> bool:
@@ -70,7 +55,4 @@ def _copying(stmt: Stmt, pipe: Pipe) -> Body:
     if pipe_of(stmt.body) == pipe:
         return (copy_batches(stmt, pipe),)
     inner = next(s for s in stmt.body if isinstance(s, For) and _has(s, pipe))
-    body = _copying(inner, pipe)
-    for name in reversed([s for s in stmt.body if isinstance(s, Let)]):
-        body = (name, *body) if name.var in used_in(body) else body
-    return (replace(stmt, body=body),)
+    return (replace(stmt, body=behind_names(stmt.body, _copying(inner, pipe))),)

@@ -49,13 +49,10 @@ def part_ways(body: Body, pipe: Pipe) -> Body:
     shared = next(i for i, stmt in enumerate(body) if not _is_for_all(stmt))
     handover = tuple(stmt for stmt in body[:shared] if isinstance(stmt, Handover))
     common = tuple(stmt for stmt in body[:shared] if stmt not in handover)
-    rest, (more, fewer) = body[shared:], _shares(roles)
+    rest = body[shared:]
     blocks, loop = _loops(rest, pipe)
     before = Const(0) if blocks is None else blocks.var * STEPS
     named = () if blocks is None else (Let(STEPS, ceil_div(loop.stop - loop.start, loop.step)),)
-    own = If(compare("==", LOCAL_INDEX, roles.consumers), _copying(rest, pipe, before))
-    consume: Body = (Comment("Those that multiply, and store C."), *more, *_multiplying(rest, pipe, before))
-    produce: Body = (Comment("One that copies, ahead of them as far as there is room."), *fewer, own)
     ready = (
         replace(_mbarrier("init", "full", pipe), index=LOCAL_INDEX, arrivals=1),
         replace(_mbarrier("init", "empty", pipe), index=LOCAL_INDEX, arrivals=roles.consumers // WARP),
@@ -64,17 +61,22 @@ def part_ways(body: Body, pipe: Pipe) -> Body:
         *handover,
     )
     first = next(i for i, stmt in enumerate(common) if isinstance(stmt, Alloc))
-    return (*common[:first], *named, *common[first:], *ready, If(roles.rows > LOCAL_ROW, consume, produce, roles=True))
+    sides = parted(roles, _multiplying(rest, pipe, before), _copying(rest, pipe, before))
+    return (*common[:first], *named, *common[first:], *ready, sides)
+
+
+def parted(roles: Roles, multiply: Body, copy: Body) -> If:
+    """Both sides of a kernel in roles, with what is said of registers to each."""
+    more, fewer = roles.registers
+    taken, given = ((RegisterShare(more, True),), (RegisterShare(fewer, False),)) if more else ((), ())
+    own = If(compare("==", LOCAL_INDEX, roles.consumers), copy)
+    consume: Body = (Comment("Those that multiply, and store C."), *taken, *multiply)
+    produce: Body = (Comment("One that copies, ahead of them as far as there is room."), *given, own)
+    return If(roles.rows > LOCAL_ROW, consume, produce, roles=True)
 
 
 def _is_for_all(stmt: Stmt) -> bool:
     return isinstance(stmt, Let | Handover) or (isinstance(stmt, Alloc) and stmt.buffer.space is Space.LOCAL)
-
-
-def _shares(roles: Roles) -> tuple[Body, Body]:
-    """What is said of registers, to those that multiply and to those that copy."""
-    more, fewer = roles.registers
-    return ((RegisterShare(more, True),), (RegisterShare(fewer, False),)) if more else ((), ())
 
 
 def _mbarrier(verb: MbarrierVerb, which: str, pipe: Pipe, slot: Expr = SLOT) -> Mbarrier:
@@ -103,11 +105,15 @@ def _copying(body: Body, pipe: Pipe, before: Expr) -> Body:
     at, loop = next((i, s) for i, s in enumerate(body) if isinstance(s, For) and role_pipe((s,)) == pipe)
     own = pipe_of(loop.body) == pipe
     inner = _copy_step(loop, pipe, split(loop.body, pipe), before) if own else _copying(loop.body, pipe, before)
-    out: Body = (replace(loop, body=inner),)
-    for stmt in reversed(body[:at]):
-        if isinstance(stmt, Let) and stmt.var in used_in(out):
-            out = (stmt, *out)
-    return out
+    return behind_names(body[:at], (replace(loop, body=inner),))
+
+
+def behind_names(before: Body, body: Body) -> Body:
+    """A body behind those names of what stands before it that it uses."""
+    for stmt in reversed(before):
+        if isinstance(stmt, Let) and stmt.var in used_in(body):
+            body = (stmt, *body)
+    return body
 
 
 def used_in(body: Body) -> set[Expr]:

@@ -28,7 +28,7 @@ WAYS = {
     "async_4x4_8x16": "cuda",
     "mma_4x8_16x8": "cuda",
     "mbarrier_8x8_4x8_slices8": "cuda",
-    "wgmma_64x128_s6": "cuda",
+    "wgmma_64x128_s4": "cuda",
     "mbarrier_8x8_2x16_split8": "cuda",
     "mbarrier_8x8_2x16_atomic8": "cuda",
     "mbarrier_8x16_16x16_packed_a": "cuda",

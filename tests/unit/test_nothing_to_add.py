@@ -104,7 +104,7 @@ def test_alpha_of_zero_is_a_kernel_of_c_alone() -> None:
 
 def test_compilers_take_it_without_warnings(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     zero = GemmSpec(dtype=C64, alpha=0.0)
-    boxes = presets.load("wgmma_64x128_s6")
+    boxes = presets.load("wgmma_64x128_s4")
     cases = [("f", zero, NAIVE), ("b", replace(zero, beta=0.0, batched=True), NAIVE), ("k", GemmSpec(k=19), PACKED)]
     cases += [("w", replace(boxes.spec, k=64), boxes.schedule)]
     for name, spec, schedule in cases:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, as_int
 from gemmgen.ir.stmt import For, Move, Store
+from gemmgen.ir.vectors import place_in
 from gemmgen.ir.visit import map_expr, substitute, walk_expr
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def vector_name(printer: CLike, buffer: Buffer, index: tuple[Expr, ...]) -> str:
 def vector_element(printer: CLike, buffer: Buffer, index: tuple[Expr, ...]) -> str:
     """A single element of an array of vectors, which lie one after the other."""
     *outer, last = index
+    if (number := as_int(last)) is not None:
+        return f"{vector_name(printer, buffer, index)}.s{number % buffer.vector:x}"
     name = buffer.name + "".join(f"[{printer.expr(place)}]" for place in outer)
     only = "" if buffer.extents[-1] > buffer.vector else "&"
     return f"(({printer.types[buffer.dtype.name]} *){only}{name})[{printer.expr(last)}]"
@@ -77,6 +80,11 @@ class _Spelling:
         match node:
             case Load(buffer, index) if buffer.vector == self.width:
                 return vector_name(self.printer, buffer, self._first(index)), _POSTFIX
+            case Load(buffer, index) if buffer.vector == 2 * self.width:
+                first = self._first(index)
+                into = place_in(first[-1], buffer.vector) or 0
+                whole = vector_name(self.printer, buffer, (*first[:-1], first[-1] - into))
+                return f"{whole}.{'hi' if into else 'lo'}", _POSTFIX
             case Load(buffer, index) if buffer.space is not Space.IMAGE:
                 return f"vload{self.width}(0, {self.printer.address(buffer, self._first(index))})", _POSTFIX
             case Call("fma", args, dtype):

@@ -69,6 +69,7 @@ FIELDS: dict[str, Field] = {
     "c_width": Field("int", "4", 16),
     "c_stages": Field("int", "2", 8, least=0),
     "vector": Field("int", "16", 16),
+    "along_k": Field("bool", "true"),
     "sweep": Field("pair", "22x2 (rows x columns of tiles per work-item)", 4096),
     "even": Field("pair", "2x1 (what groups along rows x columns are multiples of)", 1024),
     "k_block": Field("int", "512", 1 << 20, least=0),

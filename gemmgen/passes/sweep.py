@@ -173,23 +173,24 @@ class Sweep(Plan):
         return first
 
     def _fill_copy(self) -> Body:
-        """B's block to private memory, a panel at a time; past the last column whatever the edge holds."""
+        """B's block to private memory; past the last column whatever the edge holds."""
         block, s = self.copy, self.schedule
         if block is None:
             return ()
-        by_lines = self.spec.b_order == "row" and not s.along_k
-        width = s.vector if by_lines else 1
-        col = COL0 + J * width
-        place = (K_BLOCK + K0, col) if self.spec.b_order == "row" else (col, K_BLOCK + K0)
-        at = (PANEL, J, K0) if s.along_k else (PANEL, K0, J * width)
-        move = Move(block, at, self.given("b"), place, VECTOR if by_lines else SCALAR, width)
-        count = s.tile[1] // width
-        line = loop(J, count, (move,)) if by_lines else (For(J, Const(0), Const(count), 1, (move,), exact=True),)
         say = Comment(f"A block of B, up to {s.k_block} deep, in the order that it is read in.")
-        if not by_lines:
-            # Intel's compiler (2026.2) crashes on the other order where there is but one panel.
-            return say, *self._panels((For(K0, Const(0), K_DEPTH, 1, line),))
-        return say, For(K0, Const(0), K_DEPTH, 1, self._panels(line))
+        by_rows = self.spec.b_order == "row"
+        if by_rows and not s.along_k:
+            place, at = (K_BLOCK + K0, COL0 + J * s.vector), (PANEL, K0, J * s.vector)
+            move = Move(block, at, self.given("b"), place, VECTOR, s.vector)
+            line = loop(J, s.tile[1] // s.vector, (move,))
+            return say, For(K0, Const(0), K_DEPTH, 1, self._panels(line))
+        # A column after the other, whose lines would else drive each other from the cache. Intel's compiler (2026.2)
+        # crashes where panels stand inside and there is but one.
+        place = (K_BLOCK + K0, COL0 + J) if by_rows else (COL0 + J, K_BLOCK + K0)
+        at = (PANEL, J, K0) if s.along_k else (PANEL, K0, J)
+        move = Move(block, at, self.given("b"), place, SCALAR, 1)
+        column = For(K0, Const(0), K_DEPTH, 1, (move,))
+        return say, *self._panels((For(J, Const(0), Const(s.tile[1]), 1, (column,), exact=True),))
 
     def _tiles(self, start: Expr, stop: Expr, beta: Expr) -> Body:
         """All tiles of the block, a column of them at a time: its part of B stays in the cache."""

@@ -7,7 +7,6 @@ found now.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,12 @@ from gemmgen import presets
 from gemmgen.inspect import baseline
 from gemmgen.inspect.baseline import Figures, Kept
 from gemmgen.inspect.jobs import Failure, Job
+from tests.support.inspect import figures, kept
 
 VENDORS = tuple(baseline.TOOLS)
 #: Those that are compiled whatever is kept, one for each vendor: that the tools here still make these figures.
 ALWAYS = {"intel": "block_read_32x2_1x8", "nvidia": "async_8x8_16x16", "amd": "lds_8x8_16x16_k8"}
 GOOD: Figures = {"scratch": 0, "share": 0.9, "occupancy": 7.0, "registers": 128}
-
-
-@cache
-def kept(root: Path, vendor: str) -> Kept:
-    return baseline.read(root, vendor)
 
 
 @pytest.mark.parametrize("name", presets.names())
@@ -40,9 +35,9 @@ def test_no_worse(vendor: str, name: str, root: Path, request: pytest.FixtureReq
     if reason := baseline.why_not(before, vendor):
         pytest.skip(reason)
     assert name in before.presets, "a new preset: python benchmarks/check_static.py --update"
-    kernels = baseline.made(name, vendor)
-    if name == ALWAYS[vendor] or before.sources.get(name) != baseline.fingerprint(kernels):
-        assert not baseline.worse(name, before.presets[name], baseline.collect(kernels))
+    always = name == ALWAYS[vendor]
+    now = baseline.collect(baseline.made(name, vendor)) if always else figures(root, name, vendor)
+    assert not baseline.worse(name, before.presets[name], now)
 
 
 def test_what_stands_for_a_kernel() -> None:

@@ -28,7 +28,8 @@ def box_copy(stmt: BoxCopy, tells: Mbarrier, printer: CLike) -> str:
     to = printer.address(stmt.dst, stmt.dst_index)
     slow, fast = map(printer.expr, stmt.src_index)
     barrier = f"&{tells.name}[{printer.expr(tells.index)}]"
-    return f"copy_box({to}, &{map_name(stmt.src)}, {fast}, {slow}, {barrier});"
+    function = "copy_box" if stmt.src.shared == 1 else "copy_box_to_all"
+    return f"{function}({to}, &{map_name(stmt.src)}, {fast}, {slow}, {barrier});"
 
 
 def point(stmt: Point, printer: CLike) -> str:
@@ -97,11 +98,13 @@ def _plain(body: Body) -> Iterator[str]:
     for stmt in walk(body):
         match stmt:
             case BoxCopy(tells=Mbarrier()):
-                yield "copy_box"
+                yield "copy_box" if stmt.src.shared == 1 else "copy_box_to_all"
             case Point(view) if view.layout.swizzle:
                 yield "matrix_tile"
             case Barrier(role_items=items) if items:
                 yield "role_barrier"
+            case Barrier(groups=groups) if groups > 1:
+                yield "cluster_barrier"
             case RegisterShare():
                 yield "registers_more" if stmt.more else "registers_fewer"
             case MultiplyGroup() if stmt.sums is None:

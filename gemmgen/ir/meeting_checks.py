@@ -62,8 +62,9 @@ def box_problems(stmt: BoxCopy, target: Target) -> Iterator[str]:
         yield f"{matrix.name} has no boxes"
         return
     lines, length = map(as_int, tile.shape[-2:])
-    # A box that comes fills lines that are there for it; one that goes may be a part of them.
-    if length != matrix.box[1] or (lines or 0) % matrix.box[0] or (stmt.tells is not None and lines != matrix.box[0]):
+    # A box that comes fills lines that are there for it, or others bring the rest; one that goes may be a part of them.
+    alone = stmt.tells is not None and matrix.shared == 1
+    if length != matrix.box[1] or (lines or 0) % matrix.box[0] or (alone and lines != matrix.box[0]):
         yield f"a box of {matrix.box[0]}x{matrix.box[1]} is not what {tile.name} is made of"
     elif matrix.box[1] * matrix.dtype.size != LINE_BYTES or tile.layout.swizzle != LINE_BYTES:
         yield f"the lines of {tile.name} are not {LINE_BYTES} bytes that swizzle"

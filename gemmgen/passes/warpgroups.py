@@ -8,7 +8,7 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Var, compare, number
+from gemmgen.ir.expr import Const, Expr, Var, as_int, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Let, Pipe, PipeOp, Stage, Tile, TileMma, Update
@@ -42,7 +42,8 @@ class _Warpgroups(Plan):
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(spec, schedule, target)
         high, wide = schedule.group
-        self.pipe = Pipe("tiles", schedule.stages, "roles", roles=Roles(high * wide, high, schedule.registers))
+        roles = Roles(high * wide, high, schedule.registers, self.clustered)
+        self.pipe = Pipe("tiles", schedule.stages, "roles", roles=roles)
 
     @cached_property
     def rows(self) -> Spread:
@@ -73,8 +74,12 @@ class _Warpgroups(Plan):
         return (self.schedule.k_step, outer) if self._is_turned(name) else (outer, self.schedule.k_step)
 
     def boxed(self, name: str) -> Buffer:
-        """An operand as tensor maps have it: boxes as wide as a line of the tile."""
-        return replace(self.given(name), box=(self._extents(name)[0], self.atom.line))
+        """An operand as tensor maps have it: boxes as wide as a line of the tile. Where groups share a tile each brings
+        some of its boxes, or of the lines of every box.
+        """
+        lines, shared = self._extents(name)[0], self.schedule.cluster[1 if name == "a" else 0]
+        by_boxes = (as_int(self.tile(name).buffer.shape[1]) or 1) % shared == 0
+        return replace(self.given(name), box=(lines if by_boxes else lines // shared, self.atom.line), shared=shared)
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
@@ -212,4 +217,5 @@ class _Warpgroups(Plan):
             facts=self.facts(),
             promises=self.promises(),
             persistent=self.schedule.persistent,
+            cluster=self.clustered,
         )

@@ -416,6 +416,41 @@ __device__ __forceinline__ void registers_fewer()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
+//: copy_box_to_all
+// The same to both blocks of a cluster, to the same place in each. The barriers there count its
+// bytes.
+__device__ __forceinline__ void copy_box_to_all(void *to, const CUtensorMap *matrix, int along, int line,
+                                                unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter),
+                   "h"((unsigned short)(3)) : "memory");
+}
+
+//: cluster_barrier
+// All threads of the cluster's blocks meet. It orders no memory, but mbarriers were fenced.
+__device__ __forceinline__ void cluster_barrier()
+{
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+//: mbarrier_arrive_at
+// This thread has come, to a block of the cluster that has this barrier at the same place. It says
+// nothing of other memory, which would cost a wait for all of it.
+__device__ __forceinline__ void mbarrier_arrive_at(unsigned long long *barrier, int rank)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("{\n"
+                 ".reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+                 "}" ::"r"(address), "r"(rank) : "memory");
+}
+
 //: role_barrier
 // These threads meet, and not the others of the block; barrier 0 is that of all.
 template <int threads>

@@ -5,28 +5,38 @@
     compute-sanitizer --tool racecheck python benchmarks/check_cuda.py --small
     compute-sanitizer --tool synccheck python benchmarks/check_cuda.py --small
     compute-sanitizer --tool initcheck python benchmarks/check_cuda.py --small
+    python benchmarks/check_cuda.py --repeats 300                       # the same bits each time
 
-With --small each array has memory of its own (no pool), so that a step past its end is seen.
+With --small each array has memory of its own (no pool), so that a step past its end is seen; and kernels of matrix
+instructions, which have tests of their own, are run as well, on whole numbers that come out exactly (torch's tensors,
+since CuPy has no bfloat16). With --part 2/8 every eighth preset, from the third one on: for processes side by side.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import traceback
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import gemmgen
 from gemmgen import presets
+from gemmgen.runtime.api import cuda_kernel
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
 from tests.support import cuda
 from tests.support.problems import Problem
+
+if TYPE_CHECKING:
+    import torch
 
 
 def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
@@ -55,6 +65,43 @@ def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
     return f"{' + '.join(str(u.registers) for u in used)} registers, {spilled} B spilled, {shared:,} B shared"
 
 
+def check_matrices(name: str) -> str:
+    """Of a preset whose warps multiply as one: small whole numbers, under, around and over a block."""
+    import torch
+
+    rng, preset = np.random.default_rng(0), presets.load(name)
+    spec, kernel = preset.spec, gemmgen.compile(preset.spec, preset.schedule, backend="cuda")
+    dtype, result = (getattr(torch, str(x)) for x in (spec.dtype, spec.result))
+    for m, n, k in cuda.SMALL_SIZES:
+        a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+        left, right = (_lines(torch.from_numpy(x).to(dtype)) for x in (a, b))
+        c = _lines(torch.full((m, n), -1, dtype=result))
+        kernel(left, right, c)
+        exact = torch.from_numpy((a.astype(np.float64) @ b).astype(np.float32)).to(result)
+        assert torch.equal(c.cpu(), exact), f"{m}x{n}x{k}"
+    return "registers " + " + ".join(str(used.registers) for used in kernel.resources)
+
+
+def _lines(matrix: torch.Tensor) -> torch.Tensor:
+    """On the GPU, its lines as far apart as boxes must be; what lies between is written, too, since boxes read it."""
+    import torch
+
+    rows, cols = matrix.shape
+    whole = torch.zeros((rows, -(-cols // 16) * 16), dtype=matrix.dtype)
+    whole[:, :cols] = matrix
+    return whole.cuda()[:, :cols]
+
+
+def repeat(name: str, gpu: CudaDeviceInfo, times: int) -> str:
+    """One preset as often, whose sums come in a fixed order."""
+    if not cuda.same_bits(name):
+        return "adds in no fixed order"
+    preset = presets.load(name)
+    kernel = cuda_kernel(preset.spec, preset.schedule, gpu)
+    cuda.check_repeats(kernel, np.random.default_rng(0), (513, 517, 301), times)
+    return f"{times} repeats of 513x517x301 bit-identical"
+
+
 def _without_guards(kernel: CudaKernel, rng: np.random.Generator, m: int, n: int, k: int) -> None:
     """A product of arrays each with memory of its own: guards around them would hide a step past the end."""
     import cupy
@@ -64,10 +111,17 @@ def _without_guards(kernel: CudaKernel, rng: np.random.Generator, m: int, n: int
     problem.check(kernel(a, b, c).get())
 
 
+def _by_warps(name: str) -> bool:
+    schedule = presets.load(name).schedule
+    return schedule.by_warps or schedule.by_warpgroups
+
+
 def main() -> int:
     """Check and say what came of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="small sizes, one allocation an array")
+    parser.add_argument("--repeats", type=int, default=0, metavar="N", help="so many products, nothing else")
+    parser.add_argument("--part", default="0/1", metavar="I/N", help="every N-th preset, from the I-th on")
     parser.add_argument("names", nargs="*", help="presets; all that CUDA can express if none is named")
     arguments = parser.parse_args()
     gpu = pick()
@@ -76,11 +130,19 @@ def main() -> int:
         import cupy
 
         cupy.cuda.set_allocator(None)
+        os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+    by_warps = [name for name in presets.names() if _by_warps(name)] if arguments.small else []
+    first, step = map(int, arguments.part.split("/"))
     failed = 0
-    for name in arguments.names or cuda.names():
+    for name in (arguments.names or [*cuda.names(), *by_warps])[first::step]:
         begin = time.perf_counter()
         try:
-            verdict = "ok     " + check(name, gpu, arguments.small)
+            if arguments.repeats:
+                verdict = "ok     " + repeat(name, gpu, arguments.repeats)
+            elif _by_warps(name):
+                verdict = "ok     " + check_matrices(name)
+            else:
+                verdict = "ok     " + check(name, gpu, arguments.small)
         except Exception:  # noqa: BLE001  (told, and the next one is checked)
             failed += 1
             verdict = "FAILED " + traceback.format_exc().strip()

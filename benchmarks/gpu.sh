@@ -4,6 +4,7 @@
 #     benchmarks/gpu.sh FOLDER PART...        parts: tests wgmma matrices fp32 choose repeats sanitizer
 #
 # Each part is bounded, so that a kernel that hangs costs no more than its part. CuPy, torch and pytest-xdist are needed.
+# TOOLS, NAMES (of presets) and SECONDS_EACH narrow down what the sanitizer does.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD PYTHONUNBUFFERED=1
@@ -21,7 +22,7 @@ tests() {
 
 wgmma() {
     # What waits for a copy that never comes hangs: nothing is timed before all is right.
-    checked 200 -x -p no:xdist tests/device/test_cuda_wgmma.py | tail -20 || return
+    checked 200 -x -p no:xdist tests/device/test_cuda_{wgmma,box_stores}.py | tail -20 || return
     bench --preset wgmma_128x256_s4,wgmma_128x128_s4,wgmma_64x128_s6,mma_8x16_16x16 --sizes 512,1024,2048,4096,8192 \
         --json "$out/wgmma_bf16.json"
 }
@@ -34,7 +35,7 @@ matrices() {
 
 fp32() {
     local ring=mbarrier_8x16_16x16
-    local presets=$ring,${ring}_packed_a,${ring}_packed,${ring}_odd,${ring}_split7,async_8x8_8x16,async_8x4_8x16
+    local presets=$ring,${ring}_packed_a,${ring}_stream,${ring}_packed,${ring}_odd,${ring}_split7,async_8x8_8x16,async_8x4_8x16
     presets+=,mbarrier_8x16_8x8_slices4,mbarrier_8x16_8x8_slices4_packed,mbarrier_8x8_4x8_slices8
     presets+=,mbarrier_8x8_8x8_split128,mbarrier_8x8_2x16_split8
     bench --best --preset "$presets" --sizes 512,1024,2048,4096,8192,16384,4095,1000x999x1001,128x14336x4096,64x64x65536 \
@@ -49,26 +50,27 @@ choose() {
     timeout 150 python3 benchmarks/choose_cuda.py --shapes 20 --seed 8 --dtype bfloat16
 }
 
-repeats() {
-    timeout 120 python3 - <<'PYTHON'
-import numpy as np
-from tests.support import cuda
-from gemmgen import presets
-from gemmgen.runtime.api import cuda_kernel
-from gemmgen.runtime.cuda_devices import pick
+# Eight processes, each with every eighth preset: compiling is most of the work. side_by_side SECONDS COMMAND...
+side_by_side() {
+    local part
+    for part in 0 1 2 3 4 5 6 7; do
+        timeout "$1" "${@:2}" python3 benchmarks/check_cuda.py $how --part "$part/8" >"$out/part$part.txt" 2>&1 &
+    done
+    wait
+    grep -h "FAILED\|SUMMARY\|Error\|hazard" "$out"/part?.txt | sort | uniq -c | head -40
+    echo "$(cat "$out"/part?.txt | grep -c ' ok ') presets, $(cat "$out"/part?.txt | grep -c ' failed$') of 8 parts done"
+    rm -f "$out"/part?.txt
+}
 
-names = [name for name in cuda.names() if cuda.same_bits(name)]
-for name in names:
-    preset = presets.load(name)
-    cuda.check_repeats(cuda_kernel(preset.spec, preset.schedule, pick()), np.random.default_rng(0), (513, 517, 301), 300)
-print(len(names), "presets: 300 repeats of 513x517x301 bit-identical")
-PYTHON
+repeats() {
+    how="--repeats 300" side_by_side 100 env
 }
 
 sanitizer() {
     local tool
-    for tool in memcheck racecheck synccheck initcheck; do
-        timeout 150 compute-sanitizer --tool "$tool" python3 benchmarks/check_cuda.py --small | tail -3
+    for tool in ${TOOLS:-memcheck racecheck synccheck initcheck}; do
+        echo "-- $tool"
+        how="--small ${NAMES:-}" side_by_side "${SECONDS_EACH:-90}" compute-sanitizer --tool "$tool"
     done
 }
 

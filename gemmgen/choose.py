@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gemmgen import presets
 from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import warp_atom
 from gemmgen.passes.validate import validate
@@ -20,6 +21,8 @@ BLOCK_PRESET = "L3_SIMD_32x2_1x8"
 ASYNC_PRESET = "async_8x8_8x16"
 #: For those with matrix instructions of a warp that have the types' own.
 MATRIX_PRESET = "mma_8x16_16x8"
+#: For 8-bit floats, which nothing else multiplies: both operands along K by tensor maps; laid out so before; by warps.
+FLOAT8_PRESETS = ("wgmma_f8_128x256_s4", "wgmma_f8_128x256_s4_packed", "mma_f8_8x16_16x8")
 #: For all others, and for what the first two refuse.
 PORTABLE_PRESET = "lds_8x8_16x16_k8"
 #: For products of few elements, whose time is that of the call; compiled in 0.1 s where the others take 1 s or more.
@@ -45,6 +48,8 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
 
     Raises: ScheduleError where not even the most portable one will do.
     """
+    if spec.dtype in FLOAT8:
+        return _first_of(FLOAT8_PRESETS, spec, device)
     if shape is not None and products * shape[0] * shape[1] * shape[2] <= SMALL:
         wanted = SMALL_PRESET
     elif (chosen := by_model(spec, shape, device, products)) is not None:
@@ -68,3 +73,17 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
     smaller = replace(portable, tile=(4, 4), run=(4, 4), name=None)
     validate(spec, smaller, device)
     return smaller
+
+
+def _first_of(names: tuple[str, ...], spec: GemmSpec, device: Target) -> Schedule:
+    """The first preset that will do. Raises: ScheduleError with what the last one lacks."""
+    for name in names[:-1]:
+        schedule = presets.load(name).schedule
+        try:
+            validate(spec, schedule, device)
+        except ScheduleError:
+            continue
+        return schedule
+    schedule = presets.load(names[-1]).schedule
+    validate(spec, schedule, device)
+    return schedule

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Literal
 
 from gemmgen.backends import backend as find_backend
+from gemmgen.backends import meant
 from gemmgen.backends import printer as printer_of
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
@@ -66,8 +67,7 @@ def emit_program(
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
     printer = partial(printer_of(language, spec), target, form=form, spec=spec, program=program.name)
-    what = computes(spec if language.by_bits else replace(spec, emulate=False))
-    return _print(program, spec, what, notes, "gemm", printer), program
+    return _print(program, spec, computes(meant(language, spec)), notes, "gemm", printer), program
 
 
 def emit_transpose(

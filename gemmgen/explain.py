@@ -84,6 +84,7 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
         _boxes(schedule),
         _owners(kernel, schedule),
         _ways(costs, schedule),
+        _way_out(kernel),
         _registers(kernel, schedule, target),
         _private(kernel, target),
         _local(kernel, target),
@@ -213,6 +214,18 @@ def _ways(costs: _Costs, schedule: Schedule) -> list[str]:
         if getattr(schedule, operand).share:
             lines.append(f"     each lane holds other elements; {costs.passed} are passed around the sub-group")
     return lines
+
+
+def _way_out(kernel: Kernel) -> list[str]:
+    """Where C leaves by boxes."""
+    update = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, Update))
+    via, c = update.via, update.dst.buffer
+    if via is None or c.box is None:
+        return []
+    boxes = update.dst.cols // c.box[1] * (update.acc.fragment.rows.values // 2)
+    way = f"registers {update.acc.buffer.name} ──> local {via.name} ──> global {c.name}"
+    by = _count(as_int(via.shape[0]) or 1, "slot")
+    return ["the way of C, per sub-group:", f"  {way}: {_count(boxes, 'store')} of a box of {_x(c.box)}, by {by}"]
 
 
 def _hop(hop: _Hop) -> str:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gemmgen.errors import SpecError
-from gemmgen.ir.dtypes import F32, F64, DType
+from gemmgen.ir.dtypes import F32, F64, I32, I64, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Select, Var
 from gemmgen.ir.functions import MATH
 
 #: Longer or deeper ones are no formulas that somebody wrote.
 MOST_CHARACTERS, DEEPEST = 1000, 32
+#: Names of where an element is, and how large they can be: whole numbers, and compared as such.
+PLACES, LAST_PLACE = ("row", "col", "k"), 2**31 - 1026
 #: Smaller literals lose digits, or are zero.
 _SMALLEST = {F32: 2.0**-126, F64: 2.0**-1022}
 _FUNCTIONS = {**{name: row.arguments for name, row in MATH.items() if name != "neg"}, "fma": 3}
@@ -94,7 +96,9 @@ class _Reader:
                 return Bin(symbol, self.expr(left, depth + 1), self.expr(right, depth + 1))
             case ast.IfExp(ast.Compare(left, [comparison], [right]), then, other) if type(comparison) in _COMPARISONS:
                 op, swapped = _COMPARISONS[type(comparison)]
-                a, b = self.expr(left, depth + 1), self.expr(right, depth + 1)
+                whole = self._whole(left, right)
+                reader = self if whole is None else replace(self, dtype=whole)
+                a, b = reader.expr(left, depth + 1), reader.expr(right, depth + 1)
                 sides = (self.expr(then, depth + 1), self.expr(other, depth + 1))
                 return Select(Bin(op, b, a) if swapped else Bin(op, a, b), *sides)
             case ast.Call(ast.Name(name), args, []):
@@ -104,6 +108,17 @@ class _Reader:
             f"{_kind(node)} is not allowed: use numbers, names ({', '.join(self.names)}), + - * /, "
             f"functions ({', '.join(_FUNCTIONS)}), or `x if a < b else y`",
         )
+
+    def _whole(self, *sides: ast.expr) -> DType | None:
+        """The type in which places are compared with each other and with whole numbers, none of which a float need
+        hold; None for other comparisons.
+        """
+        largest = [_largest(side) for side in sides]
+        places = {node.id for side in sides for node in ast.walk(side) if isinstance(node, ast.Name)}
+        if None in largest or not places or not places <= {*PLACES} & {*self.names}:
+            return None
+        most = max(x for x in largest if x is not None)
+        return next((dtype for dtype in (I32, I64) if most <= dtype.largest), None)
 
     def _number(self, node: ast.expr, value: object) -> Expr:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -136,6 +151,22 @@ class _Reader:
     def _wrong(self, node: ast.expr, problem: str) -> Expr:
         self.problems.append(f"character {node.col_offset + 1}: {problem}")
         return Const(0, self.dtype)
+
+
+def _largest(node: ast.expr) -> int | None:
+    """What a sum, a difference or a product of places and whole numbers is at most, without its sign."""
+    match node:
+        case ast.Constant(int() as value) if not isinstance(value, bool):
+            return value
+        case ast.Name(name) if name in PLACES:
+            return LAST_PLACE
+        case ast.UnaryOp(ast.USub(), operand):
+            return _largest(operand)
+        case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() as operator, right):
+            a, b = _largest(left), _largest(right)
+            if a is not None and b is not None:
+                return max(a, 1) * max(b, 1) if isinstance(operator, ast.Mult) else a + b
+    return None
 
 
 def _kind(node: ast.expr) -> str:

@@ -134,6 +134,13 @@ def _wgmma(
     )
 
 
+def _wgmma_in_terms(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
+    # Heads and rests are tiles of their own, which a kernel before makes, along K.
+    base = _wgmma("wgmma_3xtf32", 32, tile or (2, 32), group, k_step, lanes)
+    a = replace(base.a, packed=True)
+    return replace(base, a=a, b=replace(a, transposed=True), stages=3)
+
+
 def _vector(tile: Pair | None, group: Pair | None, k_step: int | None, lanes: int | None) -> Schedule:
     rows, cols = tile or (6, 64)
     vector = _widest(cols, (16, 8, 4, 2))
@@ -148,11 +155,15 @@ _RULES: dict[str, Callable[[Pair | None, Pair | None, int | None, int | None], S
     "dpas": _dpas,
     "mma": partial(_mma, "mma", 2),
     "mma_s8": partial(_mma, "mma_s8", 1),
+    "mma_f8": partial(_mma, "mma_f8", 1),
     "mma_f64": partial(_mma, "mma_f64", 8),
     "mma_tf32": partial(_mma, "mma_tf32", 4),
     "mma_3xtf32": partial(_mma, "mma_3xtf32", 4),
     "wgmma": partial(_wgmma, "wgmma", 64),
+    "wgmma_s8": partial(_wgmma, "wgmma_s8", 128),
+    "wgmma_f8": partial(_wgmma, "wgmma_f8", 128),
     "wgmma_tf32": partial(_wgmma, "wgmma_tf32", 32),
+    "wgmma_3xtf32": _wgmma_in_terms,
     "vector": _vector,
 }
 
@@ -201,6 +212,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         mbarrier=_int(flat["mbarrier"]),
         slices=_int(flat["slices"]),
         split=_int(flat["split"]),
+        stream=_int(flat["stream"]),
         atomic=bool(flat["atomic"]),
         raster=_int(flat["raster"]),
         prefetch=bool(flat["prefetch"]),

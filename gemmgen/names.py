@@ -56,12 +56,12 @@ _FAMILIES = re.compile(
     r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+|async_(commit|wait|copy\w*)|at|load"
     r"|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
     r"|b?float(16)?_(bits_)?to_\w+"
-    r"|mbarrier_(init|wait|expect|arrive\w*)|mbarriers_ready|wgmma_(fence|commit|wait|m64n\d+k\d+)|role_barrier|SUMS"
+    r"|mbarrier_(init|wait|expect|arrive\w*)|mbarriers_ready|wgmma_(fence|commit|wait|m64n\d+k\d+)|role_barrier|(INT_)?SUMS"
     r"|registers_(more|fewer)|kernels_(await|release)|copy_box(_to_all)?|store_box|stores_(fence|commit|wait)"
     r"|put(2|_matrices)|cluster_barrier"
     r"|swizzled|fetch_map|matrix_tile|make_map|blocks_at_once"
     r"|[abc]_map(_made)?|CU\w+|tiles_(full|empty)|packed_(vectors|block|read)"
-    r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|rest)_in_tf32|finite_head|has_rest"
+    r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|rest)_in_tf32"
 )
 
 

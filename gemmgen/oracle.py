@@ -112,6 +112,7 @@ def answer(
     operands: Mapping[str, Matrix] = MappingProxyType({}),
     product_error: float = 0.0,
     exact: bool = False,
+    cut: tuple[int, int] | None = None,
 ) -> Answer:
     """What a spec makes of A, B, C before and its epilogue's operands, or of batches of them.
 
@@ -120,6 +121,7 @@ def answer(
         factors: alpha and beta, as they are folded or passed.
         product_error: what each product may be off by before it is summed, as a part of it (`ir.warp_matrix`).
         exact: whether the sums are known to come out exactly, as those of small whole numbers do.
+        cut: bits that matrix instructions keep of their sums, and products that they add at a time (`ir.warp_matrix`).
     """
     (alpha, beta), sums = factors, spec.accumulator
     a, b = (np.conj(wide(x)) if conj else wide(x) for x, conj in zip(matrices[:2], spec.conj, strict=True))
@@ -127,6 +129,7 @@ def answer(
     given = {name: wide(array) for name, array in operands.items()}
     with np.errstate(invalid="ignore"):
         value, size, off = product(spec, a, b, given)
+        off = off if cut is None else off + lost(a, b, *cut)
         value, size, off = cast("Doubles", alpha * value), abs(alpha) * size, abs(alpha) * off
     if alpha == 0:  # neither A nor B is read
         value, size, off = np.zeros_like(value), np.zeros_like(size), np.zeros_like(off)
@@ -141,6 +144,20 @@ def answer(
         whole = finished(spec, Bounded(value, error), c if spec.names_c else None, given)
         value, error = whole.value, whole.error
     return Answer(value, _stored(value, error, sums, spec.result), spec.result)
+
+
+def lost(a: Doubles, b: Doubles, kept: int, depth: int) -> Doubles:
+    """What A B may be off by where `depth` products at a time are added to a sum, each cut to `kept` bits below the
+    first of the largest of them: by less than 2^(1 - kept) of that.
+    """
+    total = off = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]))
+    for k in range(0, a.shape[-1], depth):
+        left, right = a[..., k : k + depth], b[..., k : k + depth, :]
+        product = np.abs(left).max(-1)[..., :, None] * np.abs(right).max(-2)[..., None, :]
+        largest = np.maximum(product, np.abs(total) + off)
+        total = total + left @ right
+        off = off + (depth + 1) * 2.0 ** (1 - kept) * largest
+    return off
 
 
 def _stored(value: Doubles, error: Doubles, sums: DType, stored: DType) -> Doubles:

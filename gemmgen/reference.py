@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -118,7 +118,9 @@ class _Reader:
             case Bin(op, a, b):
                 return self._operation(op, self.expr(a, known), self.expr(b, known))
             case Select(Bin(op, a, b), then, other):
-                sides = self.expr(a, known), self.expr(b, known)
+                # Places are whole numbers, which are compared as such.
+                reader = self if a.dtype.is_float else replace(self, rounds=False)
+                sides = reader.expr(a, known), reader.expr(b, known)
                 return _select(op, *sides, self.expr(then, known), self.expr(other, known))
             case Call("fma", (a, b, c)):
                 product = self._operation("*", self.expr(a, known), self.expr(b, known))

@@ -10,7 +10,21 @@ from gemmgen.fields import field_problems
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image", "private"]
-Atom = Literal["fma", "dpas", "mma", "mma_s8", "mma_f64", "mma_tf32", "mma_3xtf32", "wgmma", "wgmma_tf32"]
+Atom = Literal[
+    "fma",
+    "dpas",
+    "mma",
+    "mma_s8",
+    "mma_f8",
+    "mma_f64",
+    "mma_tf32",
+    "mma_3xtf32",
+    "wgmma",
+    "wgmma_s8",
+    "wgmma_f8",
+    "wgmma_tf32",
+    "wgmma_3xtf32",
+]
 Method = Literal[
     "naive",
     "slm",
@@ -19,11 +33,15 @@ Method = Literal[
     "dpas",
     "mma",
     "mma_s8",
+    "mma_f8",
     "mma_f64",
     "mma_tf32",
     "mma_3xtf32",
     "wgmma",
+    "wgmma_s8",
+    "wgmma_f8",
     "wgmma_tf32",
+    "wgmma_3xtf32",
     "vector",
 ]
 
@@ -80,6 +98,8 @@ class Schedule:
         mbarrier: tiles of that ring that a pair of mbarriers hands over at a time; 0 where barriers of the group do.
         slices: parts of each step of K, each with work-items of its own, whose sums meet in local memory.
         split: parts of all of K, each with groups of its own, whose sums a second kernel adds up.
+        stream: groups that all of C's blocks and K's batches are dealt out to evenly, as many as a device runs at once:
+            each computes whole blocks and parts of two, which a second kernel adds up; 0 where each has one block.
         atomic: whether the parts of K are added to C one by one as they come, instead of by a second kernel: quicker,
             but in no fixed order, so that the last bits differ from run to run.
         raster: rows of groups that are walked column by column, so that neighbours in time are neighbours in C; 0
@@ -97,12 +117,14 @@ class Schedule:
             twice in a row.
         barrier: whether the group meets before each step's arithmetic, only to stay in step for the cache; a group of
             one sub-group, which is in step anyway, so keeps compilers from moving loads among the arithmetic.
-        atom: what multiplies and adds: `fma`, a work-item by itself; `dpas`, a sub-group by matrix instructions, whose
-            operands a kernel before packs; `mma`, a warp by matrix instructions of 16-bit floats, `mma_s8` of int8,
-            `mma_f64` of float64, `mma_tf32` of float32 rounded to TF32, with 10 bits after the point, `mma_3xtf32` by
-            three of those for each, of elements taken apart in two, with sums as good as float32's; `wgmma`, a
-            warpgroup by matrix instructions on local memory, which work-items of their own fill; `wgmma_tf32` by those
-            of float32 cut to TF32.
+        atom: what multiplies and adds: `fma`, a work-item by itself; `dpas`, a sub-group by matrix
+            instructions, whose operands a kernel before packs; `mma`, a warp by matrix instructions of 16-bit
+            floats, `mma_s8` of int8, `mma_f8` of 8-bit floats, `mma_f64` of float64, `mma_tf32` of float32
+            rounded to TF32, with 10 bits after the point, `mma_3xtf32` by three of those for each, of elements
+            taken apart in two, with sums as good as float32's; `wgmma`, a warpgroup by matrix instructions on
+            local memory, which work-items of their own fill; `wgmma_s8`, `wgmma_f8` and `wgmma_tf32` by those
+            of int8, 8-bit floats and float32 cut to TF32, `wgmma_3xtf32` by three of
+            those for each, of elements that a kernel before takes apart.
         large_registers: whether a thread of an Intel GPU gets twice as many registers, of which there are then half as
             many threads: a build option.
         producers: work-items of a group beside those that compute: a warp or a warpgroup, one of which begins all
@@ -138,6 +160,7 @@ class Schedule:
     mbarrier: int = 0
     slices: int = 1
     split: int = 1
+    stream: int = 0
     atomic: bool = False
     raster: int = 0
     prefetch: bool = False
@@ -230,7 +253,7 @@ class Schedule:
     @property
     def by_warpgroups(self) -> bool:
         """Whether a warpgroup multiplies as one, tiles that others bring."""
-        return self.atom in ("wgmma", "wgmma_tf32")
+        return self.atom.startswith("wgmma")
 
     def staged(self, name: str, order: str) -> Operand:
         """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""

@@ -36,7 +36,7 @@ class TensorMap:
     Attributes:
         operand: the matrix.
         lines, length: its extents in storage order, as expressions over the integer arguments.
-        pitch: the integer argument that says how many elements lie between the beginnings of two lines.
+        pitch: how many elements lie between the beginnings of two lines, as such an expression.
         box: lines, and elements of a line, that a copy brings.
     """
 
@@ -45,7 +45,7 @@ class TensorMap:
     dtype: DType
     lines: Expr
     length: Expr
-    pitch: str
+    pitch: Expr
     box: tuple[int, int]
 
     @property
@@ -165,7 +165,8 @@ def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
     boxed = {p.name: p for p in kernel.matrices if p.box is not None}
     alone = {p.name for p in kernel.matrices} - boxed.keys() | addressed(kernel)
     strides = {p.name: set(p.layout.strides) for p in kernel.matrices}
-    in_maps = {s for name in boxed for s in strides[name]}
+    # Of what a kernel before laid out, lines are as long as a size says.
+    in_maps = {s for name, p in boxed.items() for s in strides[name] if s not in p.shape}
     used = {s for name in alone for s in strides[name]}
     out: list[Buffer | Var] = []
     for p in kernel.given:
@@ -180,9 +181,9 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The maps that a kernel is given in the place of matrices."""
     out: list[TensorMap] = []
     for p in kernel.matrices:
-        if p.box is not None and isinstance(pitch := p.layout.strides[0], Var):
+        if p.box is not None:
             lines, length = p.shape
-            out.append(TensorMap(map_name(p), p.name, p.dtype, lines, length, pitch.name, p.box))
+            out.append(TensorMap(map_name(p), p.name, p.dtype, lines, length, p.layout.strides[0], p.box))
     return tuple(out)
 
 

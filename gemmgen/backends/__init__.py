@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.cuda import Cuda
 from gemmgen.backends.opencl import OpenCL
@@ -11,8 +13,8 @@ from gemmgen.errors import ScheduleError
 from gemmgen.spec import GemmSpec
 
 BACKENDS: dict[str, type[CLike]] = {"opencl": OpenCL, "cuda": Cuda, "sycl": Sycl}
-#: Printers that keep 16-bit floats in integers, where that is not the language's way anyway.
-BY_BITS: dict[type[CLike], type[CLike]] = {Sycl: SyclByBits}
+#: Languages in which 16-bit floats can be kept in integers -> what prints them so; OpenCL C has no other way.
+BY_BITS: dict[type[CLike], type[CLike]] = {OpenCL: OpenCL, Sycl: SyclByBits}
 
 
 def backend(name: str) -> type[CLike]:
@@ -25,3 +27,8 @@ def backend(name: str) -> type[CLike]:
 def printer(language: type[CLike], spec: GemmSpec) -> type[CLike]:
     """What a spec is printed by."""
     return BY_BITS.get(language, language) if spec.emulate else language
+
+
+def meant(language: type[CLike], spec: GemmSpec) -> GemmSpec:
+    """A spec without what means nothing in a language."""
+    return spec if language in BY_BITS else replace(spec, emulate=False)

@@ -76,8 +76,6 @@ class CLike(Expressions, ABC):
     lacks: ClassVar[frozenset[str]] = frozenset()
     #: What a kernel can be delivered as, where there is a choice; the first is meant where none is named.
     forms: ClassVar[tuple[str, ...]] = ()
-    #: Whether 16-bit floats can be kept in integers, because they always are or where that is asked for.
-    by_bits: ClassVar[bool] = True
 
     target: Target
     kernel: Kernel
@@ -165,12 +163,12 @@ class CLike(Expressions, ABC):
 
     def alignment(self) -> int:
         """Bytes that matrices must begin on multiples of: those of the widest vector that needs alignment; complex
-        numbers are such vectors. Tensor maps ask for as much as the widest.
+        numbers are such vectors. Tensor maps of given matrices ask for as much as the widest.
         """
         moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.aligned]
         touched = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
         elements = [p.dtype.size for p in self.kernel.matrices if p.dtype.real is not None]
-        boxes = [MAP_BYTES for p in self.kernel.matrices if p.box is not None]
+        boxes = [MAP_BYTES for p in self.kernel.matrices if p.box is not None and not p.name.endswith("_packed")]
         return max([1, *(m.width * b.dtype.size for m, b in touched), *elements, *boxes])
 
     @abstractmethod

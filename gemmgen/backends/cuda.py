@@ -31,7 +31,11 @@ WARP = 32
 #: CUDA's dimensions by number, 0 the fastest.
 DIMENSIONS = "xyz"
 #: The headers of types that the language itself lacks.
-HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+HEADERS = {
+    "float16": "cuda_fp16.h",
+    "bfloat16": "cuda_bf16.h",
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), "cuda_fp8.h"),
+}
 #: Types whose vectors the language names, and words for as many bytes of others.
 OWN_VECTORS = ("float", "double", "int")
 WORDS = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
@@ -46,7 +50,6 @@ class Cuda(CLike):
 
     name: ClassVar[str] = "cuda"
     suffix: ClassVar[str] = ".cu"
-    by_bits: ClassVar[bool] = False
     words: ClassVar[Words] = Words("thread", "block", "global memory", "shared memory", "warp")
     pairs: ClassVar[Pairs] = Pairs("make_TYPE(RE, IM)", (".x", ".y"), ("fmaf", "fma"), adds=False)
     targets: ClassVar[tuple[str, ...]] = ("sm_80", "sm_75", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100")
@@ -55,6 +58,8 @@ class Cuda(CLike):
         "float32": "float",
         "float16": "__half",
         "bfloat16": "__nv_bfloat16",
+        "float8_e4m3fn": "__nv_fp8_e4m3",
+        "float8_e5m2": "__nv_fp8_e5m2",
         "complex64": "float2",
         "complex128": "double2",
         "int32": "int",
@@ -94,9 +99,9 @@ class Cuda(CLike):
         """Named functions for the instructions that the kernel uses, PTX among them."""
         used = {name for stmt in walk(self.kernel.body) for name in _intrinsics_of(stmt)}
         types = {p.dtype.name for p in self.kernel.matrices}
-        headers = [f"#include <{HEADERS[name]}>" for name in sorted(types & set(HEADERS))]
+        headers = [f"#include <{header}>" for header in sorted({HEADERS[name] for name in types & set(HEADERS)})]
         include = ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
-        if any(p.box is not None for p in self.kernel.matrices):
+        if any(isinstance(stmt, BoxCopy) for stmt in walk(self.kernel.body)):
             include = [*sections(INTRINSICS, {"includes_with_maps"})[:-1], *headers, ""]
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
         matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)

@@ -129,10 +129,11 @@ def _early(printer: CLike) -> list[str]:
 
 def _made(tensor_map: TensorMap, printer: CLike, file: CLike) -> list[str]:
     """The statements that make a map. Where nothing is read there is none, and no copy."""
-    lines, length = map(printer.expr, (tensor_map.lines, tensor_map.length))
+    lines, length, pitch = map(printer.expr, (tensor_map.lines, tensor_map.length, tensor_map.pitch))
     name, dtype, (high, wide) = tensor_map.name, tensor_map.dtype, tensor_map.box
-    call = f"make_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{dtype.name.upper()}, {dtype.size}, {tensor_map.operand}, "
-    call += f"{lines}, {length}, {tensor_map.pitch}, {high}, {wide})"
+    kind = dtype.name.upper() if dtype.size > 1 else "UINT8"
+    call = f"make_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {dtype.size}, {tensor_map.operand}, "
+    call += f"{lines}, {length}, {pitch}, {high}, {wide})"
     read = None if tensor_map.operand == "c" else file.reads_operands()
     return [
         f"    CUtensorMap {name} = {{}};",

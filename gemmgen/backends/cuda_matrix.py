@@ -19,7 +19,6 @@ MATRIX_CALLS = {
     "tf32": "to_tf32",
     "tf32_head": "head_in_tf32",
     "tf32_rest": "rest_in_tf32",
-    "tf32_finite": "finite_head",
 }
 #: Bytes that a lane gets of a matrix.
 WORD = 4
@@ -80,7 +79,7 @@ def functions(body: Body, types: Mapping[str, str], source: str, features: Colle
     """The functions that a kernel's statements call, each once."""
     called = {n.function for s in walk(body) for root in exprs(s) for n in walk_expr(root) if isinstance(n, Call)}
     named = {MATRIX_CALLS[name] for name in called & MATRIX_CALLS.keys()}
-    lines = sections(source, {*named, *(("has_rest",) if "tf32_rest" in called else ())})
+    lines = sections(source, named)
     loads = {_loader(s): s for s in walk(body) if isinstance(s, Move) and _loads_lines(s)}
     for name, move in sorted(loads.items()):
         lines += _load_lines(name, move, types, source)

@@ -10,6 +10,7 @@ from gemmgen.backends.clike import CLike
 from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.dtypes import F32, I32
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup, RegisterShare
 from gemmgen.ir.stmt import Body, BoxCopy, Multiply, Point
@@ -19,6 +20,10 @@ from gemmgen.source import map_name
 
 #: Descriptors of tiles count in so many bytes.
 UNIT = 16
+#: Type of the sums -> its name, what PTX calls it, and how assembler takes it.
+_SUMS = {F32: ("float", "f32", "f"), I32: ("int", "s32", "r")}
+#: Type of the sums -> the macro that lists some of a thread's.
+_LISTED = {F32: "SUMS", I32: "INT_SUMS"}
 #: Characters of a line of operands.
 WIDTH = 88
 
@@ -86,10 +91,12 @@ def warpgroup_functions(body: Body, source: str) -> list[str]:
     lines = sections(source, set(_plain(body)))
     atoms = [s.atom for s in walk(body) if isinstance(s, Multiply) and isinstance(s.atom, WarpgroupAtom)]
     for i, atom in enumerate(dict.fromkeys(atoms)):
-        lines += sections(source, {"lane_sums"}) if not i else []
+        total, _, hold = _SUMS[atom.sums]
+        listed = _LISTED[atom.sums]
+        lines += section(source, "lane_sums", macro=listed, hold=hold) if not i else []
         values = atom.c.cols.values
-        operands = _folded([f"SUMS({col})" for col in range(0, values, 2)], 19)
-        lines += section(source, "wgmma_wait_all", values=values, operands=operands)
+        operands = _folded([f"{listed}({col})" for col in range(0, values, 2)], 19)
+        lines += section(source, "wgmma_wait_all", values=values, operands=operands, total=total)
         lines += _multiplication(atom, source, operands)
     return lines
 
@@ -115,9 +122,13 @@ def _multiplication(atom: WarpgroupAtom, source: str, operands: str) -> list[str
     """The function of an instruction."""
     values = atom.c.cols.values
     count = atom.c.rows.values * values
+    total, kind, _ = _SUMS[atom.sums]
+    orders = f", {int(atom.a_turned)}, {int(atom.b_turned)}" if atom.dtype.size == TURNED_BYTES else ""
     named = _lines(", ".join(f"%{i}" for i in range(count)), WIDTH - 20)
     words = {
         "function": _function(atom),
+        "total": total,
+        "kind": kind,
         "cols": atom.cols,
         "values": values,
         "depth": atom.depth,
@@ -125,8 +136,8 @@ def _multiplication(atom: WarpgroupAtom, source: str, operands: str) -> list[str
         "named": f"\n{' ' * 17}".join(f'"{line}"' for line in named),
         "a_place": count,
         "b_place": count + 1,
-        # Instructions on wider elements have no say in it.
-        "orders": f", {int(atom.a_turned)}, {int(atom.b_turned)}" if atom.dtype.size == TURNED_BYTES else "",
+        # Factors of 1, which whole numbers have none of; and the orders, in which others than 16 bits have no say.
+        "modes": (", 1, 1" if atom.sums.is_float else "") + orders,
         "operands": operands,
     }
     return section(source, "wgmma", **words)

@@ -75,14 +75,26 @@ def computes(spec: GemmSpec) -> str:
 def _formulas(spec: GemmSpec) -> Notes:
     """Those of prologues and of the epilogue, and the arrays that they take."""
     lines = [line for f in spec.functions for line in wrap(f"{f.name}: {f.formula}", WIDTH, subsequent_indent="    ")]
-    made = [f"{x.upper()}: {f.formula}" for x in "ab" if (f := spec.prologue(x)) is not None]
+    read = "ab" if spec.alpha != 0 else ""
+    made = [f"{x.upper()}: {f.formula}" for x in read if (f := spec.prologue(x)) is not None]
     arrays = ((name, OPERANDS[name]) for name in spec.operands)
-    taken = [
-        f"{name}: an element for {operand.each}" + (", stored as C is" if operand.letter else "")
+    step = "; the next product's stride_r elements on, or 0" if spec.batched else ""
+    each = [
+        f"{name}: an element for {operand.each}" + (", stored as C is" + step if operand.letter else "")
         for name, operand in arrays
     ]
+    taken = [line for text in (*_lists(spec), *each) for line in wrap(text, WIDTH, subsequent_indent="    ")]
     before = [line for text in made for line in wrap(text, WIDTH, subsequent_indent="    ")]
     return [("Prologue", before), ("Epilogue", lines), ("Takes", taken)]
+
+
+def _lists(spec: GemmSpec) -> list[str]:
+    """What arrays of addresses hold."""
+    names = "abc" if spec.alpha != 0 else "c"
+    each = " and ".join(filter(None, [", ".join(names[:-1].upper()), "C"]))
+    listed = ", ".join(f"{name}_list" for name in names)
+    text = f"{listed}: batch_count addresses, of each product's {each}; a C is no other product's A, B or C"
+    return [text] if spec.listed else []
 
 
 def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> Notes:
@@ -90,7 +102,8 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
     unread = [("Unread", _unread(spec, schedule))]
     if spec.alpha == 0:
         alone = f"an element of C per {words.work_item}: A, B and the schedule have no part in it"
-        return [("Schedule", [alone]), ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)), *unread]
+        sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
+        return [("Schedule", [alone]), sizes, *_formulas(spec), *unread]
     (rows, cols), (high, wide) = schedule.tile, schedule.group
     block_rows, block_cols = schedule.block_tile
     text = (
@@ -106,9 +119,9 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
     if schedule.by_warpgroups:
-        how = f"{words.buffer}, by tensor maps: boxes in lines of 128 bytes that swizzle, to {words.local_memory}"
+        ways = [("A", _by_boxes(schedule.a, words)), ("B", _by_boxes(schedule.b, words))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
-        return [("Schedule", wrap(text, WIDTH)), ("A", [how]), ("B", [how]), sizes, *_formulas(spec), *unread]
+        return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
     by_lines = schedule.vector > 1 and spec.b_order == "row"
     a, read = schedule.staged("a", spec.a_order), schedule.staged("b", spec.b_order)
     read = replace(read, width=schedule.vector) if by_lines else read
@@ -143,9 +156,10 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.k_block, f"{s.k_block} along K at a time"
     yield s.b_step, f"{s.b_step} of B at a time"
     matrix = f"by matrix instructions of the {words.sub_group}"
-    yield s.atom in ("dpas", "mma", "mma_s8", "mma_f64"), matrix
+    yield s.atom in ("dpas", "mma", "mma_s8", "mma_f8", "mma_f64"), matrix
     yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
     yield s.atom == "wgmma_tf32", "A and B cut to TF32"
+    yield s.atom == "wgmma_3xtf32", "three of TF32 for each product, added up as float32 after each step of K"
     yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"
     yield s.atom == "mma_3xtf32", f"{matrix}, three of TF32 for each product"
     loaded = "A" if s.b_step else "B"
@@ -170,11 +184,19 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.stagger, "neighbouring lanes in different rows"
     how = "are added to C as they come" if s.atomic else "a second kernel adds up"
     yield s.split > 1, f"K in {s.split} parts that {how}"
+    piece = f"{words.group}s with whole blocks of C and equal pieces of the rest"
+    yield s.stream, f"{s.stream} {piece}, whose sums a second kernel adds up"
     yield s.raster, f"{words.group}s in bands of {s.raster} rows"
     slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
     yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"
     yield s.c_width > 1 and not s.c_stages, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
     yield s.snake, "every other row of the arithmetic backwards"
+
+
+def _by_boxes(operand: Operand, words: Words) -> list[str]:
+    """How an operand reaches local memory by tensor maps."""
+    how = f"{words.buffer}, by tensor maps: boxes in lines of 128 bytes that swizzle, to {words.local_memory}"
+    return wrap(f"packed into whole tiles by a kernel before; {how}", WIDTH) if operand.packed else [how]
 
 
 def _way(operand: Operand, order: Order, dtype: DType, target: Target, words: Words) -> str:

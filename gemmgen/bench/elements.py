@@ -6,15 +6,19 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gemmgen.errors import DeviceError
-from gemmgen.ir.dtypes import ALL_DTYPES, BF16, F32, F64, I8
+from gemmgen.ir.dtypes import ALL_DTYPES, BF16, F32, F64, FLOAT8, I8
 
 if TYPE_CHECKING:
     import cupy
 
 
+#: What CuPy lacks, and torch's tensors hold.
+OF_TORCH = frozenset(map(str, (BF16, *FLOAT8)))
+
+
 def require(dtype: str) -> None:
     """Raises: DeviceError where nothing that is installed holds such matrices on a GPU."""
-    if dtype == BF16.name and not find_spec("torch"):
+    if dtype in OF_TORCH and not find_spec("torch"):
         raise DeviceError(f"matrices of {dtype} are torch's tensors here, but torch is missing: pip install torch")
 
 
@@ -23,11 +27,11 @@ def of_type(array: object, dtype: str) -> object:
     import cupy
 
     numbers = cupy.asarray(array)
-    if dtype != BF16.name:
+    if dtype not in OF_TORCH:
         return numbers.astype(dtype, copy=False)
     import torch
 
-    return torch.from_dlpack(numbers).to(torch.bfloat16)
+    return torch.from_dlpack(numbers).to(getattr(torch, dtype))
 
 
 def random(rng: cupy.random.Generator, shape: tuple[int, ...], dtype: str) -> object:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gemmgen.errors import SpecError, UserError
-from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8
+from gemmgen.ir.dtypes import BF16, F16, F32, F64, FLOAT8, I8
 from gemmgen.spec import GemmSpec
 
 #: Peers that can be measured -> what they are.
@@ -24,7 +24,7 @@ PEERS = {
 }
 #: Types other than float32 that are measured by a backend, and the peers that multiply them.
 MEASURED = {
-    "cuda": ((F16.name, BF16.name, F64.name, I8.name), frozenset({"cublas"})),
+    "cuda": ((F16.name, BF16.name, F64.name, I8.name, *map(str, FLOAT8)), frozenset({"cublas"})),
     "opencl": ((F64.name,), frozenset({"clblast", "mkl", "numpy"})),
 }
 

@@ -56,7 +56,7 @@ Peers = Annotated[
 ]
 Dtype = Annotated[
     str | None,
-    typer.Option("--dtype", metavar="TYPE", help="float32, float64; also float16, bfloat16, int8 (cuda)."),
+    typer.Option("--dtype", metavar="TYPE", help="float32, float64; also float16, bfloat16, float8_*, int8 (cuda)."),
 ]
 LdMultiple = Annotated[
     str | None,

@@ -73,14 +73,14 @@ def load_or_random(
     spec = specs[0]
     a = attempt(problems, _load, "a", a_file, spec, check)
     b = attempt(problems, _load, "b", b_file, spec, check)
-    asked = _asked(sizes, problems)
-    m = _agree("M", problems, {"-M": asked.m, "the rows of --a": a.shape[-2] if a is not None else None})
-    n = _agree("N", problems, {"-N": asked.n, "the columns of --b": b.shape[-1] if b is not None else None})
+    known = asked(sizes, problems)
+    m = _agree("M", problems, {"-M": known.m, "the rows of --a": a.shape[-2] if a is not None else None})
+    n = _agree("N", problems, {"-N": known.n, "the columns of --b": b.shape[-1] if b is not None else None})
     k = _agree(
         "K",
         problems,
         {
-            "-K": asked.k,
+            "-K": known.k,
             "the columns of --a": a.shape[-1] if a is not None else None,
             "the rows of --b": b.shape[-2] if b is not None else None,
         },
@@ -105,7 +105,7 @@ def load_or_random(
     return Matrices(a, b, c, drawn)
 
 
-def _asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
+def asked(sizes: Sizes, problems: list[str]) -> GemmSpec:
     """The sizes that are given, as a spec's."""
     problems += [
         f"-{axis} 0 leaves nothing to time: give 1 or more (gemmgen.gemm and compiled kernels do take 0)"
@@ -204,10 +204,17 @@ class Check:
         return f"validation {verdict}error {self.error:.3g} at most, {self.worst:.3g} of the bound {self.bound}"
 
     @classmethod
-    def of(cls, data: Matrices, spec: GemmSpec, result: Matrix, product_error: float = 0.0) -> Self:
+    def of(
+        cls,
+        data: Matrices,
+        spec: GemmSpec,
+        result: Matrix,
+        product_error: float = 0.0,
+        cut: tuple[int, int] | None = None,
+    ) -> Self:
         """Of a result of the spec's factors (1 and 0 where it folds none), by `gemmgen.oracle`."""
         factors = 1.0 if spec.alpha is None else spec.alpha, spec.beta or 0.0
-        right = answer(spec, (data.a, data.b, data.c), factors, data.operands, product_error)
+        right = answer(spec, (data.a, data.b, data.c), factors, data.operands, product_error, cut=cut)
         parts, distances = right.parts(result), right.distance(result)
         unknown = right.unknown & (parts > 1)
         worst, distance = (float(x.max(initial=0, where=~unknown)) for x in (parts, distances))
@@ -216,6 +223,7 @@ class Check:
             return cls(worst, distance, "0 of whole numbers")
         gamma = "gamma_K" if sums.real is None else "2 gamma_2K"
         more = f" + {product_error:.2g} |A||B| of rounded elements" if product_error else ""
+        more += "" if cut is None else f" + sums cut to {cut[0]} bits"
         more += " through the prologue" if spec.prologue_a or spec.prologue_b else ""
         more += " through the epilogue" * bool(spec.epilogue)
         more += f" and of rounding to {spec.result}" * (spec.result != sums)

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 DTYPES = (
-    "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, int8, int32, int64, complex64 or "
-    "complex128."
+    "A's and B's elements: float64, float32 (if nothing is said), float16, bfloat16, float8_e4m3fn, "
+    "float8_e5m2, int8, int32, int64, complex64 or complex128."
+)
+METHODS_TEXT = (
+    "naive, slm, simd (by default), block_read, vector; of matrix instructions dpas, mma, mma_s8, mma_f8, mma_f64, "
+    "mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
+    "wgmma_3xtf32."
 )
 HOW, WHAT = "How to compute it", "What to compute"
 
@@ -95,7 +100,7 @@ class Request:
         how(
             "--method",
             metavar="METHOD",
-            text="naive, slm, simd, block_read, dpas, mma[_tf32], mma_3xtf32, wgmma[_tf32] or vector; simd by default.",
+            text=METHODS_TEXT,
             complete=complete_methods,
         ),
     ] = None
@@ -209,6 +214,8 @@ class Request:
         spec = attempt(problems, self._spec, base)
         schedule = self._for_target(spec) or attempt(problems, self._schedule, base)
         target = attempt(problems, self.chosen_target, backend, spec, schedule)
+        if spec is None and schedule is not None and target is not None:
+            problems += self._refusals(base, schedule, backend, target)
         if problems or spec is None or schedule is None or target is None:
             raise UserError(problems)
         return spec, schedule, target
@@ -254,6 +261,18 @@ class Request:
             base.schedule if base else None,
             self.name,
         )
+
+    def _refusals(self, base: Document | None, schedule: Schedule, backend: str, target: Target) -> tuple[str, ...]:
+        """What is wrong with a schedule for a product of these types, whatever else is wrong with the product."""
+        from gemmgen import driver
+        from gemmgen.backends import BACKENDS
+        from gemmgen.options import build_spec
+
+        known, start = (self.dtype, self.c_dtype, self.layout), base.spec if base else None
+        stand_in = attempt([], build_spec, None, None, None, known[0], known[2], c_dtype=known[1], base=start)
+        if stand_in is None or backend not in BACKENDS or target.name not in BACKENDS[backend].targets:
+            return ()
+        return driver.refusals(stand_in, schedule, backend, None if self.target is None else target)
 
     def _for_target(self, spec: GemmSpec | None) -> Schedule | None:
         """Where nothing is said but the target: what a cost model chooses, of GPUs for given sizes, or else what is

@@ -139,21 +139,22 @@ def _plan(
     count: int | None,
 ) -> Plan:
     """Raises: UserError with every problem."""
-    from gemmgen.cli.matrices import load_or_random
+    from gemmgen.cli.matrices import asked, load_or_random
 
     problems: list[str] = []
     times = _whole("iterations", iterations, problems)
     start = _whole("seed", seed, problems)
-    asked = list(_requests(request, kernels))
-    jobs = [attempt(problems, r.resolve) for r in asked]
-    if output is not None and len(asked) > 1:
-        problems.append(f"-o {output} can hold the result of one kernel, not of {len(asked)}: name one by -k")
+    requests = list(_requests(request, kernels))
+    jobs = [attempt(problems, r.resolve) for r in requests]
+    if output is not None and len(requests) > 1:
+        problems.append(f"-o {output} can hold the result of one kernel, not of {len(requests)}: name one by -k")
     if output is not None and times == 0:
         problems.append(f"-o {output}: nothing is computed with -i 0: give 1 or more")
     found = [job[:2] for job in jobs if job is not None]
-    matrices = None
-    if found and times != 0:
-        sizes = (request.m, request.n, request.k)
+    matrices, sizes = None, (request.m, request.n, request.k)
+    if not found:
+        asked(sizes, problems)  # for what is wrong with them
+    elif times != 0:
         matrices = attempt(problems, load_or_random, [spec for spec, _ in found], sizes, a, b, start, validate, count)
     if problems:
         raise UserError(dict.fromkeys(problems))
@@ -228,9 +229,10 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
     good = True
     if plan.validate:
         from gemmgen.cli.matrices import Check
-        from gemmgen.ir.warp_matrix import product_error
+        from gemmgen.ir.warp_matrix import cut_sums, product_error
 
-        check = Check.of(data, spec, result, product_error(schedule.atom, spec.dtype))
+        atom = schedule.atom, spec.dtype
+        check = Check.of(data, spec, result, product_error(*atom), cut_sums(*atom))
         say(f"  {check}\n")
         good = check.passed
     if output is not None and good:

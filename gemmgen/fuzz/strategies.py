@@ -17,7 +17,7 @@ from gemmgen.fuzz.case import Case, Data
 from gemmgen.fuzz.checks import Place
 from gemmgen.fuzz.data import POWERS_OF_TWO
 from gemmgen.fuzz.epilogues import epilogues
-from gemmgen.ir.dtypes import C64, C128, F32, RESULTS, STORED, DType, accumulator
+from gemmgen.ir.dtypes import C64, C128, F32, FLOAT8, RESULTS, STORED, DType, accumulator
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -150,7 +150,11 @@ def rings(draw: st.DrawFn, place: Place) -> tuple[GemmSpec, Schedule]:
 @st.composite
 def specs(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
     """Types, orders, factors and an epilogue, without sizes."""
-    dtype: DType = draw(st.sampled_from([F32, F32, *RESULTS, C64, C128])) if base.dtype == F32 else base.dtype
+    dtype: DType = (
+        draw(st.sampled_from([F32, F32, *(x for x in RESULTS if x not in FLOAT8), C64, C128]))
+        if base.dtype == F32
+        else base.dtype
+    )
     result = draw(st.sampled_from(RESULTS[dtype])) if base.dtype == F32 else base.c_dtype
     stored = draw(st.sampled_from([None, None, None, *STORED.get(dtype, ())])) if base.dtype == F32 else None
     more = [] if dtype.real is None else list(TURNS)

@@ -13,7 +13,7 @@ from gemmgen.ir.target import Target
 
 _OF_SUB_GROUPS = ("lane_id", "broadcast", "shuffle_xor")
 #: Functions whose arguments are all of the type that comes out.
-_ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest", "tf32_finite")
+_ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest")
 
 
 def call_problems(node: Call, kernel: Kernel, target: Target) -> Iterator[str]:

@@ -40,6 +40,10 @@ F64 = DType("float64", 8, True, 1.7976931348623157e308, 53, "fp64")
 F32 = DType("float32", 4, True, 3.4028234663852886e38, 24)
 F16 = DType("float16", 2, True, 65504.0, 11, "fp16")
 BF16 = DType("bfloat16", 2, True, 3.3895313892515355e38, 8)
+#: OCP's 8-bit floats. The first has no infinities: what is too large is NaN.
+F8_E4M3 = DType("float8_e4m3fn", 1, True, 448.0, 4, "fp8")
+F8_E5M2 = DType("float8_e5m2", 1, True, 57344.0, 3, "fp8")
+FLOAT8 = (F8_E4M3, F8_E5M2)
 C64 = DType("complex64", 8, True, F32.largest, F32.digits, real=F32)
 C128 = DType("complex128", 16, True, F64.largest, F64.digits, F64.needs, F64)
 I32 = DType("int32", 4, False, 2**31 - 1)
@@ -56,6 +60,8 @@ RESULTS: dict[DType, tuple[DType, ...]] = {
     F16: (F16, F32),
     BF16: (BF16, F32),
     I8: (I32,),
+    F8_E4M3: (BF16, F16, F32),
+    F8_E5M2: (BF16, F16, F32),
     C64: (C64,),
     C128: (C128,),
     I32: (I32,),
@@ -68,7 +74,7 @@ MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}
 #: Element types that any matrix can have, by name.
 ALL_DTYPES: dict[str, DType] = {dtype.name: dtype for results in ((*RESULTS,), *RESULTS.values()) for dtype in results}
 #: Products of these are summed in another type; others in their own.
-_SUMS: dict[DType, DType] = {F16: F32, BF16: F32, I8: I32}
+_SUMS: dict[DType, DType] = {F16: F32, BF16: F32, I8: I32, F8_E4M3: F32, F8_E5M2: F32}
 
 
 def accumulator(dtype: DType) -> DType:

@@ -134,9 +134,8 @@ FUNCTIONS: dict[str, str] = {
     "conj": "the complex value with the sign of its imaginary part changed",
     "convert": "the value in the call's type, rounded to nearest",
     "tf32": "a float32 with 10 bits after the point, rounded to nearest, ties away from zero",
-    "tf32_head": "the same where that is finite, else the value",
-    "tf32_rest": "what a value has more than its head, `args[1]`, cut to 10 bits after the point; else 0",
-    "tf32_finite": "of a value and its head the head, or 0 where there is no rest",
+    "tf32_head": "a value cut to 10 bits after the point",
+    "tf32_rest": "a little more than what a value has beside its head, `args[1]`; what is not finite is its own rest",
 }
 
 

@@ -45,6 +45,5 @@ ARITY: dict[str, int] = {
     "tf32": 1,
     "tf32_head": 1,
     "tf32_rest": 2,
-    "tf32_finite": 2,
     **{name: row.arguments for name, row in MATH.items()},
 }

@@ -6,23 +6,24 @@ from collections.abc import Callable
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
-from gemmgen.ir.dtypes import BF16, DType
+from gemmgen.ir.dtypes import BF16, FLOAT8, DType
+
+_OF_ML_DTYPES = frozenset(map(str, (BF16, *FLOAT8)))
 
 
 def numpy_dtype(dtype: DType | str) -> np.dtype[np.generic]:
-    """NumPy's type of that name; bfloat16 is the one of ml_dtypes, which is what NumPy arrays of it are made of."""
-    if str(dtype) == BF16.name:
+    """NumPy's type of that name; bfloat16 and 8-bit floats are those of ml_dtypes, which NumPy's arrays are made of."""
+    if str(dtype) in _OF_ML_DTYPES:
         import ml_dtypes
 
-        return cast("np.dtype[np.generic]", np.dtype(ml_dtypes.bfloat16))
+        return cast("np.dtype[np.generic]", np.dtype(getattr(ml_dtypes, str(dtype))))
     return np.dtype(str(dtype))
 
 
 def numpy_name(dtype: DType | str) -> str:
     """What a program calls NumPy's type."""
-    return f"{'ml_dtypes' if str(dtype) == BF16.name else 'np'}.{dtype}"
+    return f"{'ml_dtypes' if str(dtype) in _OF_ML_DTYPES else 'np'}.{dtype}"
 
 
 def convert(value: object, dtype: DType) -> object:
@@ -38,8 +39,8 @@ def poison(dtype: np.dtype[np.generic]) -> object:
     return np.iinfo(str(dtype)).min if dtype.kind == "i" else np.nan
 
 
-#: The bits of a float32 that TF32 lacks, the first of them, and the first number that TF32 has no finite one near.
-_LOST, _HALF, _BEYOND = 0x1FFF, 0x1000, 2.0**128 - 2.0**116
+#: The bits of a float32 that TF32 lacks, and the first of them.
+_LOST, _HALF = 0x1FFF, 0x1000
 
 
 def tf32(value: object) -> object:
@@ -53,25 +54,20 @@ def tf32(value: object) -> object:
 
 
 def _head(value: object) -> object:
-    """The same where that is finite, else the value."""
-    return np.where(_has_rest(value), np.asarray(tf32(value)), np.asarray(value, np.float32))
+    """A float32 without the bits that TF32 lacks."""
+    out = (np.asarray(value, np.float32).view(np.int32) & np.int32(~_LOST)).view(np.float32)
+    return out if isinstance(value, np.ndarray) else out[()]
 
 
 def _rest(value: object, head: object) -> object:
-    """What a float32 has more than its head, cut to TF32; zero where there is none."""
+    """What a float32 has more than its head, and 2^-23 of it besides, so that only zero has a rest of zero; of what is
+    not finite, itself. So no product of heads and rests is NaN where that of the elements is infinite.
+    """
+    number = np.asarray(value, np.float32)
     with np.errstate(invalid="ignore"):
-        rest = np.asarray(value, np.float32) - np.asarray(head, np.float32)
-    cut = (np.asarray(rest).view(np.int32) & np.int32(~_LOST)).view(np.float32)
-    return np.where(_has_rest(value), cut, np.float32(0))
-
-
-def _finite(value: object, head: object) -> object:
-    """The head, or zero where there is no rest."""
-    return np.where(_has_rest(value), np.asarray(head), np.float32(0))
-
-
-def _has_rest(value: object) -> npt.NDArray[np.bool_]:
-    return np.asarray(np.abs(np.asarray(value, np.float32)) < _BEYOND)
+        rest = number.astype(np.float64) * (1 + 2.0**-23) - np.asarray(head, np.float64)
+    out = np.where(np.isfinite(number), rest.astype(np.float32), number)
+    return out if isinstance(value, np.ndarray) else out[()]
 
 
 #: What functions of TF32 mean, by name.
@@ -79,5 +75,4 @@ OF_TF32: dict[str, Callable[..., object]] = {
     "tf32": tf32,
     "tf32_head": _head,
     "tf32_rest": _rest,
-    "tf32_finite": _finite,
 }

@@ -122,11 +122,18 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
                     return Const(ids[dimension])
                 case Call("group_count", (Const(int(dimension)),), _):
                     return Const(grid[2 - dimension])
+                case Call("max", (Const(int(a)), Const(int(b))), _):
+                    return Const(max(a, b))
                 case Var(name, _) if name in known:
                     return Const(known[name])
             return part
 
         return as_int(map_expr(node, rewrite))
+
+    def differs(loop: For) -> bool:
+        """Whether loops inside it that wait for phases may be longer for some groups than for others."""
+        inner = (s for s in walk(loop.body) if isinstance(s, For) and any(isinstance(x, Mbarrier) for x in s.body))
+        return any(value(s.start) is None or value(s.stop) is None for s in inner)
 
     lengths: list[int] = []
     for stmt in _ways(kernel.body):
@@ -136,4 +143,5 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
             start, stop = value(stmt.start), value(stmt.stop)
             if start is not None and stop is not None:
                 lengths.append(max(0, stop - start))
+            lengths += [group] if stop != 0 and differs(stmt) else []
     return tuple(lengths)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gemmgen.ir.dtypes import DType
-from gemmgen.ir.expr import Expr, Var
+from gemmgen.ir.dtypes import I32, I64, DType
+from gemmgen.ir.expr import Expr, Var, convert
 
 #: Where the element is in C.
 ELEMENT_ROW, ELEMENT_COL = Var("element_row"), Var("element_col")
@@ -21,6 +21,12 @@ def element(dtype: DType) -> Var:
 def old(dtype: DType) -> Var:
     """What C held there before."""
     return Var("old", dtype)
+
+
+def places_by_type(sums: DType, **places: Expr) -> dict[Var, Expr]:
+    """What a formula's names of places stand for: in the type of sums, and in those that places are compared in."""
+    types = dict.fromkeys((sums, I32, I64))
+    return {Var(name, dtype): convert(place, dtype) for name, place in places.items() for dtype in types}
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,10 @@ class Pipe:
             then a barrier, `mbarrier` for asynchronous copies by a pair of mbarriers (full, empty) for each `batch`,
             `roles` for box copies that work-items begin which do nothing else, by a pair of mbarriers for each slot.
         batch: slots that are handed over at a time; divides `stages`.
-        across: whether, in a loop of a loop, the last step's prefetch is the first of the next outer round, so that
-            the ring never runs dry between two tiles.
-        through_registers: whether the producer loads the next slot into registers before the consumer's
-            work and stores it after, to hide the loads' latency.
+        across: whether, in a loop of a loop, the last step's prefetch is the first of the next outer round.
+        through_registers: whether the next slot is loaded into registers before the consumer's work, and stored after.
         roles: of `sync` by roles, who has which.
+        before: of `sync` by mbarriers, how many batches were handed over before a loop; None where it is the first.
     """
 
     name: str
@@ -50,6 +49,7 @@ class Pipe:
     across: bool = False
     batch: int = 1
     roles: Roles | None = None
+    before: Var | None = None
 
 
 @dataclass(frozen=True, slots=True)

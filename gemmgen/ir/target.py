@@ -29,6 +29,7 @@ FEATURES: dict[str, str] = {
     "address_lists": "kernels take arrays of the addresses of matrices",
     "fp64": "arithmetic in float64",
     "fp16": "loads and stores of float16",
+    "fp8": "matrix instructions of 8-bit floats",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
     "vectors": "a work-item computes on vectors of its own, of up to 16 elements",
     "cached_private": "private arrays of megabytes lie in the caches of a core of its own",
@@ -73,7 +74,7 @@ class Target:
 
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
-    *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64"),
+    *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8"),
 }
 #: What a CPU has in the place of many threads, whatever runs OpenCL C on it.
 CPU_FEATURES = frozenset({"vectors", "cached_private"})
@@ -92,6 +93,8 @@ def _nvidia(name: str, shared_bytes: int, cores: int) -> Target:
     features = set(_WARP)
     if capability >= 80:
         features |= {"async_copy", "mma"}
+    if capability >= 89:
+        features |= {"fp8"}
     if capability >= 90:
         features |= {"mbarrier", "atomic_vectors", "dependent_launch", "tall_f64"}
     if capability == 90 and specific:

@@ -17,11 +17,10 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
 from gemmgen.ir.memory import GlobalMemory, LocalMemory
 from gemmgen.ir.races import Conflict
+from gemmgen.ir.warpgroup_matrix import PART_BYTES
 
 #: What is said of an element: stores of boxes see it; its writer has fenced it; nobody has.
 _SEEN, _FENCED, _PUT = 0, 1, 2
-#: What stores of boxes write at least.
-PART_BYTES = 16
 #: Reads of matrix instructions under way have times from here on, which no arrival has.
 UNDER_WAY = 2**62
 

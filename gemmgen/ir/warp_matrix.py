@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemmgen.ir.atoms import CopyAtom, Fragment, Matrices, Spread
-from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, DType, accumulator
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, F64, FLOAT8, I8, DType, accumulator
 from gemmgen.ir.expr import Var
-from gemmgen.ir.warpgroup_matrix import warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import FLOAT8_KEPT, warpgroup_atom
 
 LANE = Var("lane")
 #: Lanes of a warp: eight lines of four.
@@ -41,6 +41,7 @@ class WarpAtom:
         lines: of 16 bytes, how deep in K it goes.
         products: how many of it make one product. With 3 an element is the sum of two, head and rest; the product of
             both rests is left out.
+        kept: bits of what it adds up, counted from the largest; 0 where they are those of the sums.
     """
 
     name: str
@@ -50,6 +51,7 @@ class WarpAtom:
     digits: int
     lines: int = 2
     products: int = 1
+    kept: int = 0
 
     @property
     def link(self) -> str:
@@ -79,7 +81,7 @@ class WarpAtom:
     @property
     def needs(self) -> frozenset[str]:
         """Features of the target."""
-        return NEEDS
+        return NEEDS | {"fp8"} if self.dtype in FLOAT8 else NEEDS
 
     @property
     def rounds(self) -> bool:
@@ -90,8 +92,8 @@ class WarpAtom:
     def error(self) -> float:
         """How far a product of two elements may be off before it is summed, as a part of it."""
         if self.products > 1:
-            # The rests' product, and what each rest loses: a head is off by 2^-11, a rest by as much of that.
-            return 3 * 0.25**self.digits
+            # The rests' product, each less than 2^(1 - digits) of its element; less than that by what is cut of them.
+            return 2 * (2 * 0.5**self.digits) ** 2
         return (1 + 0.5**self.digits) ** 2 - 1 if self.rounds else 0.0
 
     @property
@@ -121,6 +123,8 @@ WARP_ATOMS: tuple[WarpAtom, ...] = (
     WarpAtom("mma", BF16, "bf16", _DEEP, BF16.digits),
     WarpAtom("mma", F16, "f16", _DEEP, F16.digits),
     WarpAtom("mma_s8", I8, "s8", "warp-level-matrix-fragment-mma-16832", I8.digits),
+    WarpAtom("mma_f8", F8_E4M3, "e4m3", "warp-level-matrix-fragment-mma-16832", F8_E4M3.digits, kept=FLOAT8_KEPT),
+    WarpAtom("mma_f8", F8_E5M2, "e5m2", "warp-level-matrix-fragment-mma-16832", F8_E5M2.digits, kept=FLOAT8_KEPT),
     WarpAtom("mma_f64", F64, "f64", "warp-level-matrix-fragment-mma-1688", F64.digits, lines=4),
     WarpAtom("mma_tf32", F32, "tf32", _FLAT, 11),
     WarpAtom("mma_3xtf32", F32, "tf32", _FLAT, 11, products=3),
@@ -153,3 +157,11 @@ def product_error(name: str, dtype: DType) -> float:
     """How far a schedule's atom may be off in a product of two elements, beside what sums lose: nothing, in most."""
     atom = warp_atom(name, dtype) or warpgroup_atom(name, dtype)
     return 0.0 if atom is None else atom.error
+
+
+def cut_sums(name: str, dtype: DType) -> tuple[int, int] | None:
+    """How many bits of what it adds up a schedule's atom keeps, and how many products it adds at a time; None where it
+    keeps what its sums hold.
+    """
+    atom = warp_atom(name, dtype) or warpgroup_atom(name, dtype)
+    return None if atom is None or not atom.kept else (atom.kept, atom.depth)

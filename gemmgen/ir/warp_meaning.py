@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import Fragment
-from gemmgen.ir.dtypes import F32
+from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.evaluate import IndexCode, require_whole
 from gemmgen.ir.lanes import Active, Index, Ints, Lanes, Site, Value
 from gemmgen.ir.memory import Memory
@@ -39,19 +39,24 @@ def places(fragment: Fragment, lanes: int = LANES) -> Places:
     return at[0], at[1]
 
 
+def exact(sums: DType) -> type[np.float64 | np.int64]:
+    """A type that holds products, and what they come to, as they are."""
+    return np.float64 if sums.is_float else np.int64
+
+
 def multiply(atom: WarpAtom, acc: Numbers, a: Numbers, b: Numbers) -> Numbers:
     """The new accumulators; each operand is [warp, lane, row value, column value]."""
-    exact = np.float64 if atom.sums.is_float else np.int64
-    left, right = (_matrix(f, significant(x, atom.digits), exact) for f, x in ((atom.a, a), (atom.b, b)))
-    sums = _matrix(atom.c, acc, exact) + left @ right
+    wide = exact(atom.sums)
+    left, right = (_matrix(f, significant(x, atom.digits), wide) for f, x in ((atom.a, a), (atom.b, b)))
+    sums = _matrix(atom.c, acc, wide) + left @ right
     rows, cols = places(atom.c)
     with np.errstate(over="ignore"):
         return cast(Numbers, sums.astype(numpy_dtype(atom.sums))[:, rows, cols])
 
 
-def _matrix(fragment: Fragment, registers: Numbers, exact: type[np.float64 | np.int64]) -> Numbers:
+def _matrix(fragment: Fragment, registers: Numbers, wide: type[np.float64 | np.int64]) -> Numbers:
     """[warp, row, column], in a type that holds products."""
-    out = np.zeros((len(registers), *fragment.shape), exact)
+    out = np.zeros((len(registers), *fragment.shape), wide)
     rows, cols = places(fragment)
     out[:, rows, cols] = registers
     return out

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import CopyAtom, Fragment, Matrices, Spread
-from gemmgen.ir.dtypes import BF16, F16, F32, DType, accumulator
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType, accumulator
 from gemmgen.ir.expr import Var
 
 LANE = Var("lane")
@@ -26,8 +26,13 @@ LINES = 8
 WIDE, MOST_COLS = 8, 256
 #: Bytes of elements whose tiles may have K as their slow axis.
 TURNED_BYTES = 2
+#: Of products of 8-bit floats and the sum that they are added to, Hopper keeps about so many bits, counted from the
+#: largest of them (DeepSeek-V3 Technical Report, section 3.5.2); float32 holds 24.
+FLOAT8_KEPT = 14
 #: Rows of the sums that a warp has, and puts down as the lines of a box.
 BOX_ROWS = 16
+#: What the store of a box writes of a line at least, past the end of the matrix if that ends in between.
+PART_BYTES = 16
 NEEDS = frozenset({"wgmma"})
 _PTX = "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html#"
 
@@ -43,6 +48,9 @@ class WarpgroupAtom:
         digits: of the significand, what it multiplies by; fewer than `dtype` has where it drops the last bits.
         cols: columns of B and of the sums.
         a_turned, b_turned: whether K is the slow axis of the operand's tile.
+        kept: bits of what it adds up, counted from the largest; 0 where they are those of the sums.
+        products: how many of it make one product. With 3 an element is the sum of two, head and rest, whose tiles lie
+            side by side; the product of both rests is left out.
     """
 
     name: str
@@ -52,6 +60,13 @@ class WarpgroupAtom:
     cols: int = WIDE
     a_turned: bool = False
     b_turned: bool = False
+    kept: int = 0
+    products: int = 1
+
+    @property
+    def terms(self) -> int:
+        """Numbers that an element is the sum of."""
+        return 1 if self.products == 1 else 2
 
     @property
     def link(self) -> str:
@@ -86,6 +101,9 @@ class WarpgroupAtom:
     @property
     def error(self) -> float:
         """How far a product of two elements may be off before it is summed, as a part of it: the bits dropped."""
+        if self.products > 1:
+            # The rests' product, each less than 2^(1 - digits) of its element; less than that by what is cut of them.
+            return 2 * (2 * 0.5**self.digits) ** 2
         return (1 + 2 * 0.5**self.digits) ** 2 - 1 if self.digits < self.dtype.digits else 0.0
 
     @property
@@ -99,7 +117,11 @@ class WarpgroupAtom:
 WARPGROUP_ATOMS: tuple[WarpgroupAtom, ...] = (
     WarpgroupAtom("wgmma", BF16, "bf16", BF16.digits),
     WarpgroupAtom("wgmma", F16, "f16", F16.digits),
+    WarpgroupAtom("wgmma_s8", I8, "s8", I8.digits),
+    WarpgroupAtom("wgmma_f8", F8_E4M3, "e4m3", F8_E4M3.digits, kept=FLOAT8_KEPT),
+    WarpgroupAtom("wgmma_f8", F8_E5M2, "e5m2", F8_E5M2.digits, kept=FLOAT8_KEPT),
     WarpgroupAtom("wgmma_tf32", F32, "tf32", 11),
+    WarpgroupAtom("wgmma_3xtf32", F32, "tf32", 11, products=3),
 )
 
 

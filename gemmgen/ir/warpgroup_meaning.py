@@ -126,6 +126,7 @@ class Multiplications:
         """What an instruction does whose A and B begin where views of tiles say."""
         (acc, acc_index), a, b = operands
         sides = ((*a, stmt.a, ROWS, atom.a_turned), (*b, stmt.b, atom.cols, atom.b_turned))
+        exact = warp_meaning.exact(atom.sums)
         # In elements that are whole lines, so that a layout's strides are those of lines.
         bytes_of = [
             places(atom, extent, turned, *_descriptor(buffer.layout.strides, atom))
@@ -139,7 +140,7 @@ class Multiplications:
                 for (memory, index, *_), offsets in zip(sides, bytes_of, strict=True)
             )
             sums = self._sums(acc, [agreed(code(active), active) for code in acc_index], atom, active, site)
-            total = sums.values.astype(np.float64) + left @ right.swapaxes(-1, -2)
+            total = sums.values.astype(exact) + left @ right.swapaxes(-1, -2)
             sums.values = total.astype(numpy_dtype(atom.sums))
 
         return act
@@ -169,7 +170,7 @@ class Multiplications:
                 raise KernelFault("alignment", site.text, f"a warpgroup's tile can't begin at byte {first}")
             values, addresses = tile.take(first + offsets, int(lanes[0]), self.number, site)
             self.open.append((tile, addresses, self.number))
-            out.append(significant(values, atom.digits).astype(np.float64))
+            out.append(significant(values, atom.digits).astype(warp_meaning.exact(atom.sums)))
         return np.stack(out)
 
     def _sums(self, memory: Memory, index: list[object], atom: WarpgroupAtom, active: Active, site: Site) -> _Sums:

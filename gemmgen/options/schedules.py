@@ -53,6 +53,7 @@ FIELDS: dict[str, Field] = {
     "mbarrier": Field("int", "4", 32, least=0),
     "slices": Field("int", "4", 32),
     "split": Field("int", "8", 1024),
+    "stream": Field("int", "132", 4096, least=0),
     "atomic": Field("bool", "true"),
     "raster": Field("int", "8", 1024, least=0),
     "prefetch": Field("bool", "true"),

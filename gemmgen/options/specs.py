@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType, accumulator
 from gemmgen.spec import GemmSpec, parse_dtype, parse_orders
+
+Step = Callable[[GemmSpec], GemmSpec]
 
 
 def build_spec(
@@ -50,25 +52,29 @@ def build_spec(
         problems += error.problems
     alpha_beta = [known if x is None else x for x, known in zip(factors, (base.alpha, base.beta), strict=True)]
     m_n_k = [known if x is None else x for x, known in zip(sizes, (base.m, base.n, base.k), strict=True)]
-    try:
-        factor = alpha_beta[0], alpha_beta[1]
-        sized = GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result)
-        then = base.epilogue if epilogue is None else tuple(epilogue)
-        spec = replace(sized, batched=batched or base.batched, listed=base.listed, epilogue=then, emulate=base.emulate)
-        spec = replace(spec, conj_a=conj_a, conj_b=conj_b, wide=base.wide, a_dtype=a_dtype, b_dtype=b_dtype)
-        spec = _with_prologues(spec, base, prologues)
-    except SpecError as error:
-        raise SpecError([*problems, *error.problems]) from None
+    factor, many = (alpha_beta[0], alpha_beta[1]), batched or base.batched
+    made = [old if x is None else x for x, old in zip(prologues, (base.prologue_a, base.prologue_b), strict=True)]
+    then = base.epilogue if epilogue is None else tuple(epilogue)
+    steps: list[Step] = [
+        lambda _: GemmSpec(m_n_k[0], m_n_k[1], m_n_k[2], element, *orders, *factor, units, lines, c_dtype=result),
+        lambda x: replace(x, batched=many, listed=base.listed, wide=base.wide, emulate=base.emulate),
+        lambda x: replace(x, conj_a=conj_a, conj_b=conj_b, a_dtype=a_dtype, b_dtype=b_dtype),
+        lambda x: replace(x, epilogue=then),
+        lambda x: replace(x, prologue_a=made[0], prologue_b=made[1]),
+    ]
+    return _stepwise(GemmSpec(dtype=element), steps, problems)
+
+
+def _stepwise(spec: GemmSpec, steps: Iterable[Step], problems: list[str]) -> GemmSpec:
+    """One step after the other, so that what is wrong with one hides nothing of the others. Raises: SpecError."""
+    for step in steps:
+        try:
+            spec = step(spec)
+        except SpecError as error:
+            problems += error.problems
     if problems:
         raise SpecError(problems)
     return spec
-
-
-def _with_prologues(spec: GemmSpec, base: GemmSpec, given: tuple[str | None, str | None]) -> GemmSpec:
-    """Those that are given, or else as in `base`. Raises: SpecError."""
-    known = base.prologue_a, base.prologue_b
-    made_a, made_b = (old if text is None else text for text, old in zip(given, known, strict=True))
-    return replace(spec, prologue_a=made_a, prologue_b=made_b)
 
 
 def _types(
@@ -79,15 +85,22 @@ def _types(
     problems: list[str],
 ) -> tuple[DType, DType | None, DType | None, DType | None]:
     """The types of products, of C, and of A and B where they are stored in others."""
-    known = (base.dtype, base.c_dtype, base.a_dtype, base.b_dtype)
-    element, *others = known
+    before = len(problems)
+    element = _parsed("dtype", dtype, base.dtype, problems)
+    has_element = len(problems) == before
+    given = zip(("c_dtype", "a_dtype", "b_dtype"), (c_dtype, *stored), strict=True)
+    known = base.c_dtype, base.a_dtype, base.b_dtype
+    others = [_parsed(key, text, old, problems) for (key, text), old in zip(given, known, strict=True)]
+    # Whether they go with a type that is not known nobody can say.
+    return element or base.dtype, *(others if has_element else known)
+
+
+def _parsed(key: str, text: str | None, known: DType | None, problems: list[str]) -> DType | None:
     try:
-        element = base.dtype if dtype is None else parse_dtype(dtype)
-        given = zip(("c_dtype", "a_dtype", "b_dtype"), (c_dtype, *stored), known[1:], strict=True)
-        others = [start if text is None else parse_dtype(text, key) for key, text, start in given]
+        return known if text is None else parse_dtype(text, key)
     except SpecError as error:
         problems += error.problems
-    return element, others[0], others[1], others[2]
+    return known
 
 
 def _size(axis: str, text: str | None, problems: list[str]) -> int | None:

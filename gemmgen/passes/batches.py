@@ -70,13 +70,14 @@ class _Ring:
         tile = replace(src, buffer=view, origin=(map_expr(slow, shared), map_expr(fast, shared)), pipe=None)
         return (replace(stmt, src=tile, dst=replace(stmt.dst, fragment=from_own)),)
 
-    def begin(self) -> Body:
-        """The first slot."""
+    def begin(self, slot: Expr) -> Body:
+        """The first slot of a loop."""
+        points = (replace(point, index=(slot, *point.index[1:])) for point in self.points.values())
         pointers: Body = (
             Comment("Pointers to the operands that are read here, in the slot that is read."),
-            *self.points.values(),
+            *points,
         )
-        return (*pointers, Alloc(SLOT), Store(SLOT, (), Const(0)))
+        return (*pointers, Alloc(SLOT), Store(SLOT, (), slot))
 
     def advance(self) -> Body:
         """The next slot, around the ring."""
@@ -142,7 +143,7 @@ class _Batches:
         # After the last tile nothing follows: what is read there is not used.
         read_next = map_body(across.fill_first(Const(0)), _ahead)
         tiles = self._tiles((across.steps, *ring.advance(), *read_next, *across.last))
-        return (*ring.begin(), read_first), tiles, next_full
+        return (*ring.begin(self._slot(loop.start)), read_first), tiles, next_full
 
     def _tiles(self, body: Body) -> For:
         """The batch's slots one by one, as far as the range goes."""
@@ -168,7 +169,9 @@ class _Batches:
     # --- places and phases ------------------------------------------------------------------------
 
     def _slot(self, position: Expr) -> Expr:
-        return (position - self.loop.start) // self.loop.step % self.pipe.stages
+        tile = (position - self.loop.start) // self.loop.step
+        before = self.pipe.before
+        return (tile if before is None else before * self.pipe.batch + tile) % self.pipe.stages
 
     def _mbarrier(self, verb: MbarrierVerb, which: str, position: Expr | None = None, turn: int = 0) -> Mbarrier:
         """A step with the barrier of the batch at a position, `turn` phases away from that batch's own."""
@@ -176,5 +179,6 @@ class _Batches:
         if position is None:
             return Mbarrier("init", name, self.places, LOCAL_INDEX)
         batch = (position - self.loop.start) // self.depth
+        batch = batch if self.pipe.before is None else self.pipe.before + batch
         phase = (batch // self.places + turn) % 2 if verb == "wait" else Const(0)
         return Mbarrier(verb, name, self.places, batch % self.places, phase)

@@ -48,13 +48,21 @@ class Between(Positions):
         for name in self.packed:
             matrix = self.packed_matrix(name, writable=True)
             out.append((matrix, matrix.shape[0] * matrix.shape[1]))
-        if self.schedule.split > 1 and not self.schedule.atomic:
+        if self.schedule.stream:
+            shares = self.workspace(writable=True)
+            out.append((shares, Const(shares.elements)))
+        elif self.schedule.split > 1 and not self.schedule.atomic:
             sums = self.workspace(writable=True)
             out.append((sums, sums.shape[0] * (self.m * self._lines["workspace"])))
         return tuple(out)
 
     def workspace(self, writable: bool) -> Buffer:
-        """The sums of K's parts between two kernels: planes of rows that begin where vectors may stand."""
+        """The sums of K's parts between two kernels: planes of rows that begin where vectors may stand. Of groups that
+        have parts of two blocks, two planes each, as large as a block.
+        """
+        if self.schedule.stream:
+            layout = Layout.packed(2 * self.schedule.stream, *self.schedule.block_tile)
+            return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
         pitch = self._pitch("workspace")
         layout = Layout((Const(self.schedule.split), self.m, self.n), (self.m * pitch, pitch, Const(1)))
         return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)

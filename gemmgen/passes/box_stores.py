@@ -1,8 +1,8 @@
 """Expand the update of C by boxes: worked out in the accumulators, put down in local memory, stored by warps apart.
 
 Of each 64 rows of C that a warpgroup has, a warp has sixteen, which are the lines of a box. It puts them down in a
-slot that is its own, and one of its lanes begins the store. So no warp waits for another, and none asks where C ends:
-what lies past it is not stored.
+slot that is its own, and one of its lanes begins the store. So no warp waits for another, and what lies past C is not
+stored; but whole parts of 16 bytes are, so that a box that C ends in goes element by element where it ends in between.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections.abc import Collection
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int, both, compare, convert, is_const, number
-from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, StoreGroup
 from gemmgen.ir.stmt import Alloc, Body, BoxCopy, Comment, If, Let, Move, Store, Update
 from gemmgen.ir.visit import walk_expr
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, WIDE, put_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, PART_BYTES, WIDE, put_atom
 from gemmgen.passes.epilogue import applied
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW
@@ -35,14 +34,12 @@ WARP = 32
 FIRST_OF_WARP = both(compare("==", LOCAL_COL, 0), compare("==", LOCAL_ROW % (WARP // 4), 0))
 #: A pair of neighbours, as work-items have them.
 PAIR = 2
-#: What the store of a box writes of a line at least, past the end of the matrix if that ends in between.
-PART_BYTES = 16
 
 
-def update_by_boxes(update: Update, row: Expr, col: Expr, kernel: Kernel) -> Body:
-    """All of it; `row` and `col` are where a work-item's part of C begins."""
+def update_by_boxes(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+    """All of it; `row` and `col` are where a work-item's part of C begins, `promises` what is known of C's columns."""
     finished = (*_scaled(update), *_with_old(update, row, col), *_stepped(update, row, col))
-    return (*finished, *_stored(update, row, col, kernel))
+    return (*finished, *_stored(update, row, col, promises))
 
 
 # --- in the accumulators --------------------------------------------------------------------------
@@ -117,21 +114,19 @@ def _values(stmt: object) -> tuple[Expr, ...]:
 # --- by way of local memory -----------------------------------------------------------------------
 
 
-def _stored(update: Update, row: Expr, col: Expr, kernel: Kernel) -> Body:
-    """Box after box, each in the next slot, which has to be read before it is written to again, if only for the next
-    block.
-    """
+def _stored(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) -> Body:
+    """Box after box, each in the next slot, which has to be read before it is written to again."""
     via, c = update.via, update.dst.buffer
     if via is None or c.box is None:
         raise LoweringError(f"{c.name} is not stored by boxes")
     boxes, turns = update.dst.cols // c.box[1], update.acc.fragment.rows.values // 2
     slots = as_int(via.shape[0]) or 1
     free: Body = ()
-    if boxes * turns > slots or kernel.persistent:
+    if boxes * turns > slots:
         say = Comment("A slot is free once the store that used it has read it.")
         free = (say, StoreGroup("wait", slots - 1), Barrier(of_sub_group=True))
     box: Body = (*free, *_one_box(update, via, (TURN * boxes + BOX) % slots))
-    if (ragged := _ragged(update, kernel.promises)) is not None:
+    if (ragged := _ragged(update, promises)) is not None:
         say = Comment(f"C ends between the {PART_BYTES} bytes that stores of boxes write at least.")
         box = (If(ragged, (say, *_singly(update, row, col)), box),)
     own, part = _own(put_atom(via.dtype)[0].matrices is not None)

@@ -14,6 +14,7 @@ from gemmgen.ir.target import Target
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.dpas import build_dpas
 from gemmgen.passes.pack import build_pack
+from gemmgen.passes.parts import add_part, part_of
 from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan, update_comment
 from gemmgen.passes.positions import (
     BATCH_COUNT,
@@ -25,8 +26,11 @@ from gemmgen.passes.positions import (
     ROW,
     ROW0,
     SLICE,
+    depending,
 )
 from gemmgen.passes.put_down import by_local_memory
+from gemmgen.passes.shares import build_shares, whole_or_share
+from gemmgen.passes.stream import BLOCK, SEGMENT, SEGMENTS
 from gemmgen.passes.sweep import build_sweep
 from gemmgen.passes.total import build_scale, build_start, build_total
 from gemmgen.passes.warpgroups import build_warpgroups
@@ -49,6 +53,8 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     before = (build_pack(gemm),) if gemm.packed else ()
     count = BATCH_COUNT if spec.batched else Const(1)
     between = tuple(Workspace(x.name, x.dtype, size * count, x.reach) for x, size in gemm.workspaces())
+    if schedule.stream:
+        return Program((*before, gemm.kernel(), build_shares(gemm)), between)
     if schedule.split == 1:
         return Program((*before, gemm.kernel()), between)
     if schedule.atomic:
@@ -111,14 +117,16 @@ class _Gemm(Plan):
         a_k = KK if self.a.per_block else Const(0)
         plain = BROADCAST_FMA if self.a.per_block else FMA_SNAKE if self.schedule.snake else FMA
         atom = self.warp_atom or plain
-        mma = Mma(self.acc, self.a.registers, self.b.registers, a_k, Const(0), self.depth, atom, self.spec.conj)
+        sums = self.acc if self._added is None else part_of(self.acc)
+        mma = Mma(sums, self.a.registers, self.b.registers, a_k, Const(0), self.depth, atom, self.spec.conj)
+        then = () if self._added is None else (self._added,)
         body: Body
         if pipe is not None:
             produce = (PipeOp("acquire", pipe), *fills, PipeOp("commit", pipe))
-            body = (*produce, PipeOp("wait", pipe), mma, PipeOp("release", pipe))
+            body = (*produce, PipeOp("wait", pipe), mma, *then, PipeOp("release", pipe))
         else:
             step_barrier = (Barrier("none"),) if self.schedule.barrier and not self.schedule.b_step else ()
-            body = (*allocs, *fills, *step_barrier, mma)
+            body = (*allocs, *fills, *step_barrier, mma, *then)
         rounds = self.slice_depth // self.depth
         by_warp = self.warp_atom is not None
         unroll = pipe is not None or self.a.per_block or by_warp or self.slice_depth <= MOST_UNROLLED
@@ -127,6 +135,13 @@ class _Gemm(Plan):
             unroll, at_once = False, UNROLLED_FROM_LOCAL
         steps = For(KK, Const(0), Const(self.slice_depth), self.depth, body, unroll, exact=True, at_once=at_once)
         return (*allocs, steps) if pipe is not None and not pipe.across else (steps,)
+
+    @property
+    def _added(self) -> If | None:
+        """Where instructions add to a part, what adds that to the accumulators, after a step of K."""
+        if self.warp_atom is None or self.warp_atom.products == 1:
+            return None
+        return If(Const(self.slice_depth - self.depth) <= KK, add_part(self.acc))
 
     def _whole_step(self, k0: Expr, blocks: Body) -> Body:
         """The products of one step of K, as one: B first, since a row of A is needed no sooner than its arithmetic."""
@@ -159,6 +174,8 @@ class _Gemm(Plan):
         between = {x.name for x, _ in self.workspaces()}
         main = For(K0, self.k_start, self.k_stop, step, self._step(K0), exact=self.exact_k or has_rest)
         out: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
+        if self._added is not None:
+            out += [Alloc(part_of(self.acc).buffer), Fill(part_of(self.acc), number(0, self.sums))]
         awaited = self.awaited(*(path.matrix for path in (self.a, self.b) if path.matrix.name in between))
         say: Body = ()
         if has_rest:
@@ -167,6 +184,10 @@ class _Gemm(Plan):
         elif not self.exact_k:
             say = (Comment("Along K; copies bring zeros for what lies past it."),)
         along_k = (main, *self._rest()) if has_rest else (main,)
+        if self.schedule.stream:
+            # Awaited before the first of several loops. Between them the group meets: who is early would overwrite what
+            # others still read, beyond the loop's end too.
+            awaited, along_k = (), (*along_k, Barrier())
         if self.asks_alpha:
             out += [*awaited, *self.unless_zero((*say, *along_k))]
         else:
@@ -193,6 +214,8 @@ class _Gemm(Plan):
             vector = self.vector(self.schedule.c_width, self.sums)
         steps = epilogue.steps(self) if self.result == self.c else ()
         store = Update(tile, self.acc, self.alpha, beta, *vector, steps)
+        if self.schedule.stream:
+            return whole_or_share(self, comment, store)
         if self.schedule.slices == 1:
             return (comment, store)
         where = "to where the tiles were; then each one" if self.reuses else "is put down; then each work-item"
@@ -259,11 +282,17 @@ class _Gemm(Plan):
         if s.tile == (1, 1) and s.method == "naive" and not s.barrier and s.slices == 1:
             inside = both(_position(ROW, ROW0, self.rows) < self.m, _position(COL, COL0, self.cols) < self.n)
             body = (If(inside, body),)
+        names: Body = self.positions()
+        if s.stream:
+            of_each, names = depending(names, BLOCK)
+            awaited = self.awaited(*(x for x, _ in self.workspaces() if x.name in ("a_packed", "b_packed")))
+            say = Comment("Whole blocks first, then an equal piece of all that is left.")
+            body = (*awaited, For(SEGMENT, Const(0), SEGMENTS, 1, (say, *of_each, *body)), *self.released())
         early = self.released() if self.result != self.c and self._waits_for_memory else ()
         return Kernel(
             name=self.name,
             params=self._params(),
-            body=(*self.positions(), *early, *to_product, *self._allocs(), *body),
+            body=(*names, *early, *to_product, *self._allocs(), *body),
             group=s.all_work_items,
             grid=self.grid(),
             sub_group=s.sub_group if self.warp_atom is None else self.warp_atom.lanes,
@@ -275,6 +304,7 @@ class _Gemm(Plan):
     def _params(self) -> tuple[Buffer | Var, ...]:
         order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha]
         order += self.per_matrix(self.a.matrix, self.b.matrix)
+        order += [self.workspace(writable=True)] if self.schedule.stream else []
         order += [] if self.schedule.split > 1 else [self.beta]
         order += self.per_matrix(self.c) if self.result == self.c else [self.result]
         order += prologue.parameters(self, {"a", "b"} - {*self.packed})

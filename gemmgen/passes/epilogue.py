@@ -9,7 +9,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I64
 from gemmgen.ir.expr import Const, Expr, Load, Select, Var, convert
-from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, Step, element, old
+from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, Step, element, old, places_by_type
 from gemmgen.ir.stmt import Body, If, Let, Stmt, Store, Update
 from gemmgen.ir.visit import map_expr, map_index, substitute, walk_expr
 from gemmgen.passes.plan import Plan
@@ -50,8 +50,7 @@ def steps(plan: Plan) -> tuple[Step, ...]:
     values: dict[Var, Expr] = {
         Var("acc", sums): element(sums),
         Var("c", sums): old(sums),
-        Var("row", sums): convert(ELEMENT_ROW, sums),
-        Var("col", sums): convert(ELEMENT_COL, sums),
+        **places_by_type(sums, row=ELEMENT_ROW, col=ELEMENT_COL),
     }
     for buffer in operands(plan):
         place = places[OPERANDS[buffer.name].axes]

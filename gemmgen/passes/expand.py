@@ -142,7 +142,7 @@ class _Expander:
         place = (*dst.origin[:-2], *((col, row) if dst.transposed else (row, col)))
         if update.via is not None:
             own = self._named(slow, fragment.rows), self._named(fast, fragment.cols)
-            return update_by_boxes(update, *own, self.kernel)
+            return update_by_boxes(update, *own, self.kernel.promises)
         if update.atom.adds:
             return self._add(update, names, row)
         if update.width > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.matrix import LANES, MATRIX_TYPES, ROWS, MatrixAtom
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, HIGH, LINE_BYTES, LINES, WARP_ATOMS, WIDE, WarpAtom, warp_atom
@@ -59,11 +60,12 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         others = [x.name for x in WARP_ATOMS if x.dtype == spec.dtype]
         yield (
             f"atom {s.atom} multiplies {', '.join(known)}, not {spec.dtype}: use one of them, or atom "
-            f"{' or '.join([*others, 'fma'])}"
+            f"{' or '.join([*others, *(() if spec.dtype in FLOAT8 else ('fma',))])}"
         )
         return
     if lacking := sorted(atom.needs - target.features):
-        yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use sm_80 or later, or atom fma"
+        remedy = "sm_89 or later" if "fp8" in atom.needs else "sm_80 or later, or atom fma"
+        yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use {remedy}"
     yield from as_they_are(spec, s)
     yield from _lanes(s)
     yield from _lines(spec, s, atom)

@@ -9,17 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Load, Var, both, ceil_div, convert, number, select
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both, ceil_div, convert, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stmt, Store
 from gemmgen.passes import prologue
+from gemmgen.passes.loops import loop
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import BATCH, BATCH_COUNT, BLOCK, LOCAL_COL, LOCAL_ROW, call
 
 #: A group moves blocks of this many rows and columns, so many rows at a time.
 SIDE, ROWS = 32, 8
-_PART = Var("i")
+#: Bytes of each row that a work-item moves at least, in elements a block's side apart, so that enough is under way.
+WORD = 4
+_PART, _PIECE = Var("i"), Var("j")
 
 
 def build_pack(plan: Plan) -> Kernel:
@@ -31,7 +34,7 @@ def build_pack(plan: Plan) -> Kernel:
     work = first.body()
     if len(jobs) > 1:
         count = Var(f"{first.name}_blocks")
-        blocks = [Let(count, _blocks(*first.named)), Let(BLOCK, select(number < count, number, number - count))]
+        blocks = [Let(count, first.count(*first.named)), Let(BLOCK, select(number < count, number, number - count))]
         work = (If(number < count, work, last.body()),)
     kept = (job.target for job in jobs)
     sizes = dict.fromkeys(v for v in (plan.m, plan.n, plan.k) if any(v in job.sizes for job in jobs))
@@ -95,7 +98,17 @@ class _Job:
     @property
     def blocks(self) -> Expr:
         """How many blocks it has, by the sizes alone."""
-        return _blocks(*self.target.shape)
+        slow, fast = self.plan.packed_axes(self.name)
+        return self.count(self.plan.whole(slow), self.plan.whole(fast))
+
+    @property
+    def pieces(self) -> int:
+        """Of a block, each as wide as it is high."""
+        return 1 if self.turned else max(1, WORD // self.target.dtype.size)
+
+    def count(self, slow: Expr, fast: Expr) -> Expr:
+        """Blocks of a matrix of such a shape."""
+        return ceil_div(slow, SIDE) * ceil_div(fast, SIDE * self.pieces)
 
     @property
     def tile(self) -> Buffer:
@@ -105,29 +118,34 @@ class _Job:
     def body(self) -> Body:
         """What a group does with one block."""
         slow0, fast0 = Var(f"{self.name}_slow"), Var(f"{self.name}_fast")
-        across = ceil_div(self.named[1], SIDE)
-        starts: Body = (Let(slow0, BLOCK // across * SIDE), Let(fast0, BLOCK % across * SIDE))
+        wide = SIDE * self.pieces
+        across = ceil_div(self.named[1], wide)
+        starts: Body = (Let(slow0, BLOCK // across * SIDE), Let(fast0, BLOCK % across * wide))
         down = _PART * ROWS + LOCAL_ROW
-        at = (slow0 + down, fast0 + LOCAL_COL)
+        at = (slow0 + down, fast0 + (_PIECE * SIDE if self.pieces > 1 else 0) + LOCAL_COL)
+        to = at if self.plan.in_terms is None else (at[0], fast0 * 2 + LOCAL_COL)
         if not self.turned:
-            return (*starts, _parts(self._inside(at, self._element(at, self.target, at))))
+            names, value = self._element(at)
+            body = self._inside(to, (*names, *self._kept(to, value)))
+            return (*starts, _parts(loop(_PIECE, self.pieces, body)))
         tile = self.tile
-        read = (fast0 + down, slow0 + LOCAL_COL)
+        names, value = self._element((fast0 + down, slow0 + LOCAL_COL))
         return (
             *starts,
             Comment("Read by lines, written by lines: turned in between."),
-            _parts(self._element(read, tile, (down, LOCAL_COL))),
+            _parts((*names, Store(tile, (down, LOCAL_COL), value))),
             Barrier(),
-            _parts(self._inside(at, (Store(self.target, at, Load(tile, (LOCAL_COL, down))),))),
+            _parts(self._inside(to, self._kept(to, Load(tile, (LOCAL_COL, down))))),
         )
 
     def _inside(self, at: tuple[Expr, Expr], body: Body) -> Body:
         """What the last blocks have beyond whole tiles is not there."""
         slow, fast = self.named
-        return (If(both(at[0] < slow, at[1] < fast), body),)
+        inside = at[1] < fast if self.plan.in_terms is None else at[1] + SIDE < fast * 2
+        return (If(both(at[0] < slow, inside), body),)
 
-    def _element(self, at: tuple[Expr, Expr], to: Buffer, place: tuple[Expr, Expr]) -> Body:
-        """Stores an element of the matrix, or what its prologue makes of it; zero past its edges."""
+    def _element(self, at: tuple[Expr, Expr]) -> tuple[Body, Expr]:
+        """An element of the matrix, or what its prologue makes of it, behind names; zero past its edges."""
         rows, cols = self.source.shape
         inside, element = both(at[0] < rows, at[1] < cols), Load(self.source, at)
         step = prologue.step(self.plan, self.name)
@@ -135,11 +153,21 @@ class _Job:
         value: Expr = element
         if step is not None:
             names, value = prologue.applied(step, self.source, element, at, inside)
-        return (*names, Store(to, place, select(inside, convert(value, to.dtype), number(0, to.dtype))))
+        dtype = self.target.dtype
+        return names, select(inside, convert(value, dtype), number(0, dtype))
 
-
-def _blocks(slow: Expr, fast: Expr) -> Expr:
-    return ceil_div(slow, SIDE) * ceil_div(fast, SIDE)
+    def _kept(self, to: tuple[Expr, Expr], value: Expr) -> Body:
+        """Stores an element; of one in two terms the head, and the rest a line further on, which is a block's side."""
+        if self.plan.in_terms is None:
+            return (Store(self.target, to, value),)
+        element, head = Var("element", self.target.dtype), Var("head", self.target.dtype)
+        rest = Call("tf32_rest", (element, head), element.dtype)
+        return (
+            Let(element, value),
+            Let(head, Call("tf32_head", (element,), element.dtype)),
+            Store(self.target, to, head),
+            Store(self.target, (to[0], to[1] + SIDE), rest),
+        )
 
 
 def _parts(body: Body) -> For:

@@ -31,8 +31,22 @@ def pipeline(kernel: Kernel) -> Kernel:
     """The kernel without pipe verbs."""
     if (pipe := role_pipe(kernel.body)) is not None:
         return replace(kernel, body=part_ways(kernel.body, pipe))
-    body = map_body(kernel.body, _lower_loop)
+    body = _ready_once(map_body(kernel.body, _lower_loop))
     return replace(kernel, body=_awaited_late(_serialise_all(body)))
+
+
+def _ready_once(body: Body) -> Body:
+    """Barriers of a ring that loops share are made ready before the first."""
+    out: list[Stmt] = []
+    for stmt in body:
+        inside = stmt.body if isinstance(stmt, For) else ()
+        made = tuple(s for s in inside if isinstance(s, Mbarrier) and s.verb == "init")
+        if isinstance(stmt, For) and made:
+            met = next(s for s in stmt.body if isinstance(s, Barrier))
+            out += (*made, met)
+            stmt = replace(stmt, body=tuple(s for s in stmt.body if s not in made and s is not met))
+        out.append(stmt)
+    return tuple(out)
 
 
 def _awaited_late(body: Body) -> Body:

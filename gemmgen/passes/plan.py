@@ -27,6 +27,7 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, WIDE, line_atom
 from gemmgen.passes.between import Between
 from gemmgen.passes.positions import BATCH, BATCH_COUNT, LANE, SUM_COL, SUM_ROW, WARP_COL
+from gemmgen.passes.stream import BEFORE
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
@@ -74,6 +75,7 @@ class Plan(Between):
         self.beta: Expr = Var("beta", self.sums) if spec.beta is None else number(spec.beta, self.sums)
         sync: Sync = "mbarrier" if schedule.mbarrier else "async_group" if schedule.asynchronous else "barrier"
         self.pipe = Pipe("tiles", schedule.stages, sync, schedule.prefetch, batch=max(1, schedule.mbarrier))
+        self.pipe = replace(self.pipe, before=BEFORE) if schedule.stream else self.pipe
         self.register_pipe = Pipe("fragments", schedule.register_stages, "none", across=schedule.across)
 
     @cached_property

@@ -11,6 +11,8 @@ from gemmgen.ir.stmt import Body, Let, Stmt
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import walk_expr
 from gemmgen.ir.warp_matrix import LINES, warp_atom
+from gemmgen.ir.warpgroup_matrix import warpgroup_atom
+from gemmgen.passes import stream
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -24,10 +26,10 @@ ROW0, COL0, ROW, COL = Var("row0"), Var("col0"), Var("row"), Var("col")
 SUM_ROW, SUM_COL = Var("sum_row"), Var("sum_col")
 K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 #: Of groups that are numbered in one line: how many lie along C's columns and rows, and which of them this is.
-DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), Var("block")
+DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), stream.BLOCK
 BLOCK_ROW, BLOCK_COL, BAND, IN_BAND = Var("block_row"), Var("block_col"), Var("band_row"), Var("in_band")
 #: Of groups that compute one block after the other: how many there are in all, and how many of them are this group's.
-BLOCKS, WAVE, WAVES = Var("blocks"), Var("wave"), Var("waves")
+BLOCKS, WAVE, WAVES = stream.BLOCKS, Var("wave"), Var("waves")
 #: Of groups in clusters: which of its cluster's a group is. Blocks are then those of a cluster.
 RANK = Var("rank")
 #: Sizes in whole blocks, as packed matrices have them.
@@ -69,9 +71,13 @@ class Positions:
         )
         #: What a warp multiplies by as one, if it does.
         self.warp_atom = warp_atom(schedule.atom, spec.dtype)
+        group_atom = warpgroup_atom(schedule.atom, spec.dtype)
+        #: What multiplies heads and rests that a kernel before makes of elements, if something does.
+        self.in_terms = group_atom if group_atom is not None and group_atom.terms > 1 else None
         self.uses_sub_group = schedule.sub_group is not None
         #: Whether groups are numbered in one line, not in two.
-        self.in_line = schedule.raster > 0 or schedule.split > 1 or schedule.persistent or self.clustered > 1
+        alone = (schedule.raster, schedule.split - 1, schedule.persistent, schedule.stream, self.clustered - 1)
+        self.in_line = any(alone)
 
     @property
     def clustered(self) -> int:
@@ -89,12 +95,17 @@ class Positions:
     @property
     def k_start(self) -> Expr:
         """Where the main loop begins."""
-        return K_BEGIN if self.schedule.split > 1 else Const(0)
+        return K_BEGIN if self.in_parts else Const(0)
 
     @property
     def k_end(self) -> Expr:
         """Where the sum ends."""
-        return K_END if self.schedule.split > 1 else self.k_extent
+        return K_END if self.in_parts else self.k_extent
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether a group sums a part of K at a time."""
+        return self.schedule.split > 1 or self.schedule.stream > 0
 
     @cached_property
     def k_stop(self) -> Expr:
@@ -170,6 +181,12 @@ class Positions:
                 Let(K_BEGIN, PART * K_PART),
                 Let(K_END, minimum(self.k_extent, K_BEGIN + K_PART)),
             ]
+        if self.schedule.stream:
+            depth = self.schedule.round_depth
+            lets = [
+                Let(K_BEGIN, stream.BEGIN * depth),
+                Let(K_END, minimum(self.k_extent, stream.END * depth)),
+            ]
         if self.k_stop == K_MAIN:
             whole = self.k if self.exact_k else self.k - self.k % self.schedule.k_step
             whole = minimum(whole, K_END) if lets else whole
@@ -207,8 +224,16 @@ class Positions:
     def grid(self) -> tuple[Expr, Expr]:
         """Groups along rows and columns."""
         down, across = (ceil_div(size, block) for size, block in zip((self.m, self.n), self._unit, strict=True))
-        groups = self.schedule.split * self.clustered
+        if self.schedule.stream:
+            # None where C is empty.
+            groups = Const(self.schedule.stream)
+            return Const(1), minimum(groups, down * across * groups)
+        groups = Const(self.schedule.split * self.clustered)
         return (Const(1), down * across * groups) if self.in_line else (down, across)
+
+    def dealing(self, blocks: Expr) -> Body:
+        """What is dealt out to groups that have parts of blocks."""
+        return stream.dealing(self.schedule.stream, blocks, self.k, self.schedule.round_depth)
 
     def _in_line(self) -> Body:
         """The block of a group by its number: all blocks of a part, then the next part's.
@@ -216,7 +241,7 @@ class Positions:
         With a raster of R, blocks of R rows are walked column by column, so that those that run together share rows
         of A and columns of B in the cache.
         """
-        (rows, cols), raster = self._unit, self.schedule.raster
+        rows, cols = self._unit
         sizes: Body = (Let(DOWN, ceil_div(self.m, rows)), Let(ACROSS, ceil_div(self.n, cols)))
         number: Expr = call("group_id", 0)
         count: Expr = call("group_count", 0)
@@ -228,14 +253,25 @@ class Positions:
             sizes = (*sizes, Let(BLOCKS, DOWN * ACROSS), Let(WAVES, waves))
             number = WAVE * count + number
         block: Body = (Let(BLOCK, number),)
+        if self.schedule.stream:
+            sizes = (*sizes, *self.dealing(DOWN * ACROSS))
+            block = stream.segments(self.schedule.stream, number)
         if self.schedule.split > 1:
             block = Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))
+        return (*sizes, *block, *self._walk())
+
+    def walk(self) -> Body:
+        """Where a block begins, by its number."""
+        (rows, cols), (row, col) = self.schedule.block_tile, self._block
+        return (*self._walk(), Let(ROW0, row * rows), Let(COL0, col * cols))
+
+    def _walk(self) -> Body:
+        """Row and column of a block by its number."""
+        raster = self.schedule.raster
         if not raster:
-            return (*sizes, *block, Let(BLOCK_ROW, BLOCK // ACROSS), Let(BLOCK_COL, BLOCK % ACROSS))
+            return (Let(BLOCK_ROW, BLOCK // ACROSS), Let(BLOCK_COL, BLOCK % ACROSS))
         height = minimum(Const(raster), DOWN - BAND)
         return (
-            *sizes,
-            *block,
             Let(BAND, BLOCK // (ACROSS * raster) * raster),
             Let(IN_BAND, BLOCK % (ACROSS * raster)),
             Let(BLOCK_ROW, BAND + IN_BAND % height),
@@ -298,6 +334,7 @@ class Positions:
     def facts(self) -> tuple[Expr, ...]:
         """What divisibility promises: the last group's tile ends inside the matrix."""
         facts: list[Expr] = [Const(self.schedule.split - 1) - PART] if self.schedule.split > 1 else []
+        facts += [Const(2 * self.schedule.stream - 1) - stream.SHARE] if self.schedule.stream else []
         for axis, group in enumerate((BLOCK_ROW, BLOCK_COL) if self.clustered > 1 else self._block):
             size = (self.m, self.n)[axis]
             known = (self.spec.m, self.spec.n)[axis]

@@ -71,6 +71,8 @@ class _Guard:
                 inside = self.body(then, scope.with_condition(condition))
                 if scope.holds(condition):
                     return inside
+                if not stmt.roles and scope.contradicts(condition):
+                    return self.body(orelse, scope)
                 return (
                     replace(stmt, condition=scope.unproved(condition), then=inside, orelse=self.body(orelse, scope)),
                 )

@@ -10,7 +10,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, compare, convert, minimum, number, select
-from gemmgen.ir.steps import ELEMENT_K, ELEMENT_LINE, Step, element
+from gemmgen.ir.steps import ELEMENT_K, ELEMENT_LINE, Step, element, places_by_type
 from gemmgen.ir.stmt import Alloc, Body, Let, Move, Stage, Store
 from gemmgen.ir.visit import map_expr, substitute, walk_expr
 from gemmgen.passes.loops import loop
@@ -45,8 +45,7 @@ def step(plan: Plan, name: str, in_registers: bool = False) -> Step | None:
         return None
     values: dict[Var, Expr] = {
         Var(name, sums): element(sums),
-        Var("row" if name == "a" else "col", sums): convert(ELEMENT_LINE, sums),
-        Var("k", sums): convert(ELEMENT_K, sums),
+        **places_by_type(sums, **{"row" if name == "a" else "col": ELEMENT_LINE}, k=ELEMENT_K),
     }
     for taken in sorted(prologue.names & OPERANDS.keys()):
         places: dict[str, Expr] = {"": Const(0), "k": ELEMENT_K}

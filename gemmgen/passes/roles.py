@@ -159,7 +159,8 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
     lane = LOCAL_INDEX % WARP
     first_of_warp = compare("==", lane, 0) if cluster == 1 else lane < cluster
     rank = None if cluster == 1 else lane
-    body: Body = (
+    whole = MultiplyGroup("wait", 0, _sums(parts))
+    begin: Body = (
         *named,
         Let(SLOT, step % pipe.stages),
         *parts.before,
@@ -167,10 +168,15 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
         MultiplyGroup("fence"),
         *in_slot(parts.consume, pipe, SLOT),
         MultiplyGroup("commit"),
+    )
+    if parts.after:  # which uses the sums of the step
+        arrive = If(first_of_warp, (replace(_mbarrier("arrive", "empty", pipe), rank=rank),))
+        return (replace(loop, body=(*begin, whole, arrive, *parts.after)),)
+    body: Body = (
+        *begin,
         Comment("What the step before has read may be overwritten."),
         MultiplyGroup("wait", 1),
         If(both(loop.start < loop.var, first_of_warp), (replace(_mbarrier("arrive", "empty", pipe, last), rank=rank),)),
-        *parts.after,
     )
     done: Body = ()
     if named:  # for the next block: nothing comes after the last step that would arrive for it
@@ -178,7 +184,7 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
         given = replace(_mbarrier("arrive", "empty", pipe, last), rank=rank)
         arrive = If(both(Const(0) < STEPS, first_of_warp), (given,))
         done = (Comment("So may what the last step has."), arrive)
-    return (replace(loop, body=body), MultiplyGroup("wait", 0, _sums(parts)), *done)
+    return (replace(loop, body=body), whole, *done)
 
 
 def _sums(parts: Parts) -> Buffer:

@@ -83,17 +83,24 @@ def _whole_only(stage: Stage) -> bool:
     return stage.atom.is_async and not stage.atom.moves(1, stage.src.buffer.dtype.size)
 
 
+def _is_packed(stage: Stage) -> bool:
+    return stage.src.buffer.name.endswith("_packed")
+
+
 def whole_or_part(body: Body, whole: Expr) -> If:
     """A producer's half in two versions: for what lies inside the range, by vectors where lines begin on multiples of
     them, and for the rest, element by element. What single elements can't be copied by is told how many are inside;
-    where lines begin anywhere, those go through registers.
+    where lines begin anywhere, those go through registers. What was packed lies in whole tiles, and is copied by
+    vectors in either.
     """
-    stages = [s for s in walk(body) if isinstance(s, Stage)]
+    stages = [s for s in walk(body) if isinstance(s, Stage) and not _is_packed(s)]
     alone = by_elements(body)
     lines = dict.fromkeys(c for s in stages if (c := aligned(s.atom, s.width, s.src.buffer)) is not None)
 
     def narrow(stmt: Stmt) -> Body:
         match stmt:
+            case Stage() if _is_packed(stmt):
+                pass
             case Stage() if stmt.atom.moves(1, stmt.src.buffer.dtype.size):
                 return (replace(stmt, width=1),)
             case Stage() if _whole_only(stmt):

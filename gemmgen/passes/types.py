@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.ir.atoms import ASYNC_COPY
-from gemmgen.ir.dtypes import F16, F32, DType
+from gemmgen.ir.dtypes import F16, F32, FLOAT8, DType
 from gemmgen.ir.target import FEATURES, TARGETS, Target
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -19,6 +19,8 @@ def type_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
     for dtype in dict.fromkeys((spec.dtype, spec.element("a"), spec.element("b"))):
         if not (spec.emulate and dtype == F16):
             yield from lacking(dtype, target)
+    if spec.dtype in FLOAT8 and not s.by_warps:
+        yield f"dtype {spec.dtype}, which matrix instructions alone multiply: use atom mma_f8 or wgmma_f8"
     for name, operand, order in (("a", s.a, spec.a_order), ("b", s.b, spec.b_order)):
         stored = spec.element(name)
         if stored != spec.dtype and (s.a.block or s.b.block or operand.share):

@@ -10,6 +10,7 @@ from gemmgen.names import name_problem
 from gemmgen.passes.capacity import capacity_problems
 from gemmgen.passes.matrices import matrix_problems, warp_problems
 from gemmgen.passes.prologue import prologue_problems
+from gemmgen.passes.stream import stream_problems
 from gemmgen.passes.types import alignment_problems, type_problems
 from gemmgen.passes.vectors import vector_problems, without_vectors
 from gemmgen.passes.warpgroup_checks import warpgroup_problems, without_roles
@@ -51,6 +52,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _pipeline(schedule)
         problems += alignment_problems(schedule, target)
         problems += _async(schedule, target)
+        problems += stream_problems(spec, schedule) if schedule.stream else ()
         problems += _depths(spec, schedule)
         problems += type_problems(spec, schedule, target)
         problems += prologue_problems(spec, schedule)
@@ -90,6 +92,7 @@ def _positive(s: Schedule) -> Iterator[str]:
         ("b_step", s.b_step),
         ("k_block", s.k_block),
         ("producers", s.producers),
+        ("stream", s.stream),
     ):
         if value < 0:
             yield f"{name} = {value} < 0: give 0 or more"

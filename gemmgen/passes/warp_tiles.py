@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int, number
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int
 from gemmgen.ir.stmt import Alloc, Body, Copy, Let, Mma, Move, Multiply, Registers, Store
 from gemmgen.ir.warp_matrix import HIGH, LINES, WIDE, WarpAtom
 from gemmgen.passes.loops import loop
@@ -74,54 +73,34 @@ def _rounded(operand: Registers) -> Body:
 
 
 def multiply_in_terms(mma: Mma, atom: WarpAtom) -> Body:
-    """Three products of heads and rests. They are summed from zero and then added to the accumulators, whose additions
-    are rounded, as those of matrix instructions are not: those drop bits, which shows where many are added.
-
-    What is not finite has no rest and, in the products with rests, no head, so that no Inf meets a zero that a
-    product of the elements would not have met.
+    """Three products of heads and rests, small ones first, of a column of tiles at a time, so that instructions which
+    follow each other need not wait for each other's sums.
     """
-    terms_a, terms_b = _Terms(mma.a), _Terms(mma.b)
-    acc = mma.acc
-    part = Buffer("part", acc.buffer.dtype, Space.PRIVATE, Layout.packed(HIGH, WIDE))
-    each = partial(_each, HIGH, WIDE)
-    zero = number(0, part.dtype)
-    sums: Body = (Alloc(part), *each(lambda row, col: Store(part, (row, col), zero)))
-    pairs = (
-        (terms_a.rest, terms_b.finite),
-        (terms_a.finite, terms_b.rest),
-        (terms_a.head, terms_b.head),
-    )
-    for left, right in pairs:
-        a_place, b_place = left.at(ROW * HIGH, Const(0)), right.at(Const(0), COL)
-        sums += (Multiply(part, (Const(0), Const(0)), left.buffer, a_place, right.buffer, b_place, atom),)
-
-    def add(row: Expr, col: Expr) -> Store:
-        place = acc.at(ROW * HIGH + row, COL * WIDE + col)
-        return Store(acc.buffer, place, Bin("+", Load(acc.buffer, place), Load(part, (row, col))))
-
+    terms_a, terms_b, acc = _Terms(mma.a), _Terms(mma.b), mma.acc
     rows, cols = acc.fragment.rows.values // HIGH, acc.fragment.cols.values // WIDE
-    return (*terms_a.made(), *terms_b.made(), *loop(ROW, rows, loop(COL, cols, (*sums, *each(add)))))
 
+    def product(left: Registers, right: Registers) -> Body:
+        to = acc.at(ROW * HIGH, COL * WIDE)
+        a, b = left.at(ROW * HIGH, Const(0)), right.at(Const(0), COL)
+        return loop(ROW, rows, (Multiply(acc.buffer, to, left.buffer, a, right.buffer, b, atom),))
 
-def _each(rows: int, cols: int, make: Callable[[Expr, Expr], Store]) -> Body:
-    """A statement for each of a few registers."""
-    return tuple(make(Const(row), Const(col)) for row in range(rows) for col in range(cols))
+    column = (
+        *product(terms_a.rest, terms_b.head),
+        *product(terms_a.head, terms_b.rest),
+        *product(terms_a.head, terms_b.head),
+    )
+    return (*terms_a.made(), *terms_b.made(), *loop(COL, cols, column))
 
 
 class _Terms:
-    """An operand's elements in two: the head, which takes the place of the element, and the rest; and the heads that
-    are finite.
-    """
+    """An operand's elements in two: the head, which takes the place of the element, and the rest."""
 
     def __init__(self, operand: Registers) -> None:
         self.head = operand
         buffer = operand.buffer
         layout = Layout.packed(*(extent for extent in map(as_int, buffer.shape[-2:]) if extent is not None))
-        name = buffer.name.partition("_")[0]
-        self.rest, self.finite = (
-            Registers(Buffer(f"{name}_{what}", buffer.dtype, Space.PRIVATE, layout), operand.fragment)
-            for what in ("rest", "finite")
-        )
+        name = f"{buffer.name.partition('_')[0]}_rest"
+        self.rest = Registers(Buffer(name, buffer.dtype, Space.PRIVATE, layout), operand.fragment)
 
     def made(self) -> Body:
         """The statements that take all elements apart."""
@@ -133,8 +112,6 @@ class _Terms:
         each: Body = (
             Let(head, Call("tf32_head", (element,), dtype)),
             Store(self.rest.buffer, self.rest.at(*at), Call("tf32_rest", (element, head), dtype)),
-            Store(self.finite.buffer, self.finite.at(*at), Call("tf32_finite", (element, head), dtype)),
             Store(self.head.buffer, self.head.at(*at), head),
         )
-        allocs = (Alloc(self.rest.buffer), Alloc(self.finite.buffer))
-        return (*allocs, *loop(ROW, slow.values, loop(ELEMENT, fast.values, each)))
+        return (Alloc(self.rest.buffer), *loop(ROW, slow.values, loop(ELEMENT, fast.values, each)))

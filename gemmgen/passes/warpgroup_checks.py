@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import (
     LANES,
@@ -32,10 +33,11 @@ REGISTERS, REGISTER_UNIT = 65536, 8
 OTHERS = 24
 #: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
 SUM_PAD = 8
+PACKED = ("a.packed", "b.packed")
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
     {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
-    | {"persistent", "cluster"}
+    | {"persistent", "cluster", *PACKED}
 )
 
 
@@ -45,7 +47,7 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     if atom is None:
         known = ", ".join(str(x.dtype) for x in WARPGROUP_ATOMS if x.name == s.atom)
         others = [x.name for x in WARPGROUP_ATOMS if x.dtype == spec.dtype]
-        either = " or ".join([*others, "fma"])
+        either = " or ".join([*others, *(() if spec.dtype in FLOAT8 else ("fma",))])
         yield f"atom {s.atom} multiplies {known}, not {spec.dtype}: use one of them, or atom {either}"
         return
     if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
@@ -53,25 +55,41 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     if spec.batched:
         yield f"atom {s.atom} has a map of one matrix, not of a batch: call it for each, or use atom mma"
     yield from as_they_are(spec, s)
-    for name in "ab":
-        if spec.prologue(name) is not None:
-            yield (
-                f"prologue_{name}, but boxes go straight to local memory with atom {s.atom}: apply it beforehand, or "
-                f"use atom mma with {name}.packed"
-            )
-    if spec.ld_multiple * spec.dtype.size % ALIGNMENT:
-        unit = ALIGNMENT // spec.dtype.size
-        yield (
-            f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
-            f"multiples of {spec.ld_multiple}: promise --ld-multiple {unit}, or use atom mma, which takes any"
-        )
+    yield from _operands(spec, s)
     plain = flatten(defaults(s.atom, s.tile, s.group, s.k_step))
     for key, value in flatten(s).items():
-        if value != plain[key] and key not in CHOSEN:
+        if value != plain[key] and key not in CHOSEN and not _shapes_packed(key, s):
             yield f"{key} means nothing to atom {s.atom}: leave it out"
     yield from _tiles(spec, s, atom)
     yield from _roles(s, target)
     yield from _room(spec, s, atom, target)
+
+
+def _shapes_packed(key: str, s: Schedule) -> bool:
+    """Whether a field says in which order a matrix is packed."""
+    return (s.a.packed and key == "a.transposed") or (s.b.packed and key == "b.transposed")
+
+
+def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """What boxes can't bring as it lies."""
+    by_boxes = [name for name, operand in (("a", s.a), ("b", s.b)) if not operand.packed]
+    for name in by_boxes:
+        if spec.prologue(name) is not None:
+            yield (
+                f"prologue_{name}, but boxes go straight to local memory with atom {s.atom}: let a kernel before apply "
+                f"it (--set {name}.packed=true)"
+            )
+    if by_boxes and s.atom == "wgmma_3xtf32":
+        packed = " ".join(f"--set {name}.packed=true" for name in by_boxes)
+        yield f"atom {s.atom} multiplies what a kernel before takes apart: let it ({packed})"
+    if by_boxes and spec.ld_multiple * spec.dtype.size % ALIGNMENT:
+        unit = ALIGNMENT // spec.dtype.size
+        packed = " ".join(f"--set {name}.packed=true" for name in by_boxes)
+        yield (
+            f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
+            f"multiples of {spec.ld_multiple}: promise --ld-multiple {unit}, or let a kernel before lay them out "
+            f"({packed})"
+        )
 
 
 def without_roles(s: Schedule) -> Iterator[str]:
@@ -96,13 +114,11 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     if s.tile[0] % 2 or rows > MOST_LINES:
         most = MOST_LINES // high
         yield f"tile {s.tile[0]}x{s.tile[1]} has no pairs of rows, or more than {most} of them: use 2 rows"
-    if atom.dtype.size != TURNED_BYTES and (spec.a_order, spec.b_order) != ("row", "col"):
-        yield (
-            f"atom {s.atom} multiplies lines along K, but A is {spec.a_order}-major and B {spec.b_order}-major: store "
-            f"A by rows and B by columns, or use atom mma_tf32"
-        )
-    if cols % WIDE or cols > MOST_COLS:
-        yield f"a block's {cols} columns of B, multiplied by {WIDE}: use a multiple of {WIDE} up to {MOST_COLS}"
+    if atom.dtype.size != TURNED_BYTES:
+        yield from _along_k(spec, s)
+    unit = WIDE if atom.sums.is_float else 2 * WIDE
+    if cols % unit or cols > MOST_COLS:
+        yield f"a block's {cols} columns of B, multiplied by {unit}: use a multiple of {unit} up to {MOST_COLS}"
     if s.k_step != atom.line:
         yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
     if s.stages < 2:
@@ -134,15 +150,28 @@ def _boxes(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         )
     if cols % (line := LINE_BYTES // size):
         yield f"a block's {cols} columns of C, stored by boxes of {line}: use a multiple of {line}, or c_stages 0"
-        return
-    boxes = cols // line * (s.tile[0] // 2)
-    if s.persistent and boxes % min(boxes, s.c_stages):
-        fit = ", ".join(str(n) for n in range(1, boxes + 1) if boxes % n == 0)
-        yield f"c_stages = {s.c_stages} slots for {boxes} boxes of each block, one after the other: use one of {fit}"
 
 
 def _either(values: Iterable[int]) -> str:
     return " or ".join(map(str, values))
+
+
+def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """Instructions on other elements than 16-bit ones turn nothing."""
+    for name, given, wanted in (("a", spec.a_order, "row"), ("b", spec.b_order, "col")):
+        found = s.read_order(name, given)
+        if found != wanted:
+            remedy = "--set a.packed=true" if name == "a" else "--set b.packed=true --set b.transposed=true"
+            if (s.a if name == "a" else s.b).packed:
+                yield (
+                    f"atom {s.atom} multiplies lines along K, but {name} is packed {found}-major: use --set "
+                    f"{name}.transposed={str(name == 'b').lower()}"
+                )
+                continue
+            yield (
+                f"atom {s.atom} multiplies lines along K, but {name} is {found}-major: store it {wanted}-major, or let "
+                f"a kernel before turn it ({remedy})"
+            )
 
 
 def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
@@ -167,7 +196,8 @@ def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"cluster {down}x{across} has {down * across} groups: use 2x1 or 1x2, or 1x1 for none"
     if s.split > 1:
         yield f"cluster {down}x{across}, but split = {s.split} makes groups of parts of K: leave one of the two out"
-    which, turned, lines = ("A", spec.a_order == "col", rows) if across > 1 else ("B", spec.b_order == "row", cols)
+    a_order, b_order = s.read_order("a", spec.a_order), s.read_order("b", spec.b_order)
+    which, turned, lines = ("A", a_order == "col", rows) if across > 1 else ("B", b_order == "row", cols)
     # Lines of a tile swizzle by eights.
     if not turned and lines % (2 * LINES):
         yield f"cluster {down}x{across} shares {lines} lines of {which}: use tiles of a multiple of {2 * LINES}"
@@ -211,8 +241,8 @@ def launched(s: Schedule) -> int:
 def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
     """Local memory and registers. Of a row-major B whole boxes are held."""
     rows, cols = s.block_tile
-    held = -(-cols // atom.line) * atom.line if spec.b_order == "row" else cols
-    tiles = s.stages * (rows + held) * s.k_step * atom.dtype.size
+    held = -(-cols // atom.line) * atom.line if s.read_order("b", spec.b_order) == "row" else cols
+    tiles = s.stages * (rows + held) * s.k_step * atom.terms * atom.dtype.size
     boxes = s.tile[0] // 2 * cols * spec.result.size // LINE_BYTES
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
     sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] and not s.c_stages else 0
@@ -224,6 +254,6 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
         whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
         remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
-    own, has = s.tile[0] * s.tile[1], s.registers[0] or launched(s)
+    own, has = s.tile[0] * s.tile[1] * atom.terms, s.registers[0] or launched(s)
     if own + OTHERS > has:
         yield f"{own} sums of a work-item and {OTHERS} registers besides > {has}: use a smaller tile"

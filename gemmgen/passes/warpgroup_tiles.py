@@ -39,14 +39,20 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     slot_a, slot_b = mma.a.origin[0], mma.b.origin[0]
     first = (slot_a, warpgroup, ZERO, ZERO) if atom.a_turned else (slot_a, ZERO, warpgroup * ROWS, ZERO)
     turn = TURN * warpgroups
-    a_index = (turn, KK, ZERO) if atom.a_turned else (ZERO, turn * ROWS, KK)
-    b_index = (ZERO, KK, ZERO) if atom.b_turned else (ZERO, ZERO, KK)
-    multiply = Multiply(acc.buffer, acc.at(TURN * 2, ZERO), a, a_index, b, b_index, atom)
-    body = loop(TURN, rows.values // 2, (multiply,))
+
+    def product(head_or_rest: tuple[int, int]) -> Multiply:
+        in_a, in_b = map(Const, head_or_rest)
+        a_index = (turn, KK, ZERO) if atom.a_turned else (in_a, turn * ROWS, KK)
+        b_index = (ZERO, KK, ZERO) if atom.b_turned else (in_b, ZERO, KK)
+        return Multiply(acc.buffer, acc.at(TURN * 2, ZERO), a, a_index, b, b_index, atom)
+
+    # What is small comes first.
+    pairs = ((0, 0),) if atom.terms == 1 else ((1, 0), (0, 1), (0, 0))
+    body = loop(TURN, rows.values // 2, tuple(map(product, pairs)))
     return (
         Point(a, mma.a.buffer, first),
         Point(b, mma.b.buffer, (slot_b, ZERO, ZERO, ZERO)),
-        For(KK, ZERO, Const(mma.b.rows), atom.depth, body, unroll=True, exact=True),
+        For(KK, ZERO, Const(mma.b.rows // atom.terms), atom.depth, body, unroll=True, exact=True),
     )
 
 

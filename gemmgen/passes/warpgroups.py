@@ -11,10 +11,25 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Var, as_int, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
-from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, Let, Pipe, PipeOp, Stage, Tile, TileMma, Update
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    Comment,
+    Fill,
+    For,
+    Let,
+    Pipe,
+    PipeOp,
+    Stage,
+    Tile,
+    TileMma,
+    Update,
+)
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
+from gemmgen.passes.pack import build_pack
+from gemmgen.passes.parts import add_part, part_of
 from gemmgen.passes.plan import WIDTHS, Plan, update_comment
 from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, WAVE, WAVES, depending
 from gemmgen.passes.put_down import by_local_memory
@@ -28,12 +43,14 @@ K_LAST = Var("k_last")
 
 
 def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
-    """The kernel of a validated request, and one that adds up where K is split."""
+    """The kernel of a validated request, with one before that lays out A or B anew, and one behind that adds up where K
+    is split.
+    """
     plan = _Warpgroups(spec, schedule, target)
-    if schedule.split == 1:
-        return Program((plan.kernel(),))
+    before = (build_pack(plan),) if plan.packed else ()
+    after = () if schedule.split == 1 else (build_total(plan),)
     between = tuple(Workspace(x.name, x.dtype, size, x.reach) for x, size in plan.workspaces())
-    return Program((plan.kernel(), build_total(plan)), between)
+    return Program((*before, plan.kernel(), *after), between)
 
 
 class _Warpgroups(Plan):
@@ -62,47 +79,55 @@ class _Warpgroups(Plan):
         atom = warpgroup_atom(self.schedule.atom, self.spec.dtype)
         if atom is None:
             raise LoweringError(f"no {self.schedule.atom} of {self.spec.dtype}")
-        a_turned, b_turned = self.spec.a_order == "col", self.spec.b_order == "row"
+        a_turned, b_turned = self.is_transposed("a"), not self.is_transposed("b")
         return replace(atom, cols=self.schedule.block_tile[1], a_turned=a_turned, b_turned=b_turned)
 
-    def _is_turned(self, name: str) -> bool:
+    def _has_slow_k(self, name: str) -> bool:
         return self.atom.a_turned if name == "a" else self.atom.b_turned
 
     def _extents(self, name: str) -> tuple[int, int]:
         """Of an operand's tile, in storage order."""
-        outer = self.schedule.block_tile[0 if name == "a" else 1]
-        return (self.schedule.k_step, outer) if self._is_turned(name) else (outer, self.schedule.k_step)
+        outer, depth = self.schedule.block_tile[0 if name == "a" else 1], self.schedule.k_step * self.atom.terms
+        return (depth, outer) if self._has_slow_k(name) else (outer, depth)
+
+    def packed_matrix(self, name: str, writable: bool) -> Buffer:
+        """An operand in whole tiles; of elements in two terms, a line of heads and then their rests, and so on."""
+        matrix = super().packed_matrix(name, writable)
+        slow, fast = matrix.shape
+        long = Layout.pitched(slow, fast * self.atom.terms, matrix.layout.strides[0] * self.atom.terms)
+        return replace(matrix, layout=long) if self.atom.terms > 1 else matrix
 
     def boxed(self, name: str) -> Buffer:
-        """An operand as tensor maps have it: boxes as wide as a line of the tile. Where groups share a tile each brings
-        some of its boxes, or of the lines of every box.
+        """An operand as tensor maps have it: boxes as wide as a line of the tile. Packed ones have no gaps. Of a tile
+        that groups share each brings some boxes, or some lines of every box.
         """
-        lines, shared = self._extents(name)[0], self.schedule.cluster[1 if name == "a" else 0]
+        matrix = self.source(name)
+        if name in self.packed:
+            lines, length = matrix.shape
+            matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
+        high, shared = self._extents(name)[0], self.schedule.cluster[1 if name == "a" else 0]
         by_boxes = (as_int(self.tile(name).buffer.shape[1]) or 1) % shared == 0
-        return replace(self.given(name), box=(lines if by_boxes else lines // shared, self.atom.line), shared=shared)
+        return replace(matrix, box=(high if by_boxes else high // shared, self.atom.line), shared=shared)
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
         slow, fast = self._extents(name)
         layout = Layout.packed(self.schedule.stages, -(-fast // self.atom.line), slow, self.atom.line)
         layout = replace(layout, swizzle=LINE_BYTES)
-        buffer = Buffer(f"{name}_shared", self.spec.element(name), Space.LOCAL, layout)
+        buffer = Buffer(f"{name}_shared", self.spec.made(name), Space.LOCAL, layout)
         rows, cols = self._logical(name)
         zero = Const(0)
-        return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.given_transposed(name), self.pipe)
-
-    def given_transposed(self, name: str) -> bool:
-        """Whether the caller's matrix is stored column-major."""
-        return (self.spec.a_order if name == "a" else self.spec.b_order) == "col"
+        return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.is_transposed(name), self.pipe)
 
     def _logical(self, name: str) -> tuple[int, int]:
-        (rows, cols), depth = self.schedule.block_tile, self.schedule.k_step
+        (rows, cols), depth = self.schedule.block_tile, self.schedule.k_step * self.atom.terms
         return (rows, depth) if name == "a" else (depth, cols)
 
     def _stage(self, name: str) -> Stage:
         """The boxes of a step."""
-        logical = (ROW0, K0) if name == "a" else (K0, COL0)
-        transposed = self.given_transposed(name)
+        k0 = K0 if self.atom.terms == 1 else K0 * self.atom.terms
+        logical = (ROW0, k0) if name == "a" else (k0, COL0)
+        transposed = self.is_transposed(name)
         origin = logical[::-1] if transposed else logical
         source = Tile(self.boxed(name), origin, *self._logical(name), transposed)
         return Stage(self.tile(name), source, SCALAR)
@@ -119,19 +144,27 @@ class _Warpgroups(Plan):
         return Buffer("sums", self.sums, Space.LOCAL, layout)
 
     def _product(self) -> Body:
-        pipe, s = self.pipe, self.schedule
+        pipe, s, zero = self.pipe, self.schedule, number(0, self.sums)
+        sums = self.acc
+        fresh: Body = ()
+        added: Body = ()
+        if self.atom.terms > 1:
+            sums, added = part_of(self.acc), add_part(self.acc)
+            fresh = (Alloc(sums.buffer), Fill(sums, zero))
         step = (
             PipeOp("acquire", pipe),
             self._stage("a"),
             self._stage("b"),
             PipeOp("commit", pipe),
             PipeOp("wait", pipe),
-            TileMma(self.acc, self.tile("a"), self.tile("b"), self.atom),
+            TileMma(sums, self.tile("a"), self.tile("b"), self.atom),
             PipeOp("release", pipe),
+            *added,
         )
         return (
             Alloc(self.acc.buffer),
-            Fill(self.acc, number(0, self.sums)),
+            Fill(self.acc, zero),
+            *fresh,
             For(K0, self.k_start, K_LAST if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
             *self._last_left(),
             *self._store(),
@@ -202,7 +235,7 @@ class _Warpgroups(Plan):
         if self.schedule.persistent:
             of_each, names = depending(names, BLOCK)
             product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)
-        matrices = (self.boxed("a"), self.pitch("a"), self.boxed("b"), self.pitch("b"))
+        matrices = self.per_matrix(self.boxed("a"), self.boxed("b"))
         finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
         params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))
         used = [p for p in params if isinstance(p, Buffer)]

@@ -56,6 +56,7 @@ _ORDER = (
     "async_4x4_8x16",
     "mbarrier_8x16_16x16",
     "mbarrier_8x16_16x16_packed_a",
+    "mbarrier_8x16_16x16_stream",
     "mbarrier_8x16_16x16_packed",
     "mbarrier_8x16_16x16_odd",
     "mbarrier_8x16_16x16_split7",

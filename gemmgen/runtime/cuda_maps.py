@@ -20,8 +20,8 @@ Words = NDArray[np.uint64]
 WORDS, ALIGNMENT = 16, 64
 #: What lines of a matrix are apart by multiples of.
 ALIGNED_BYTES = 16
-#: `CUtensorMapDataType`, by elements.
-_TYPES = {"float16": 6, "float32": 7, "bfloat16": 9}
+#: `CUtensorMapDataType`, by elements; those of a byte are copied as such.
+_TYPES = {"float16": 6, "float32": 7, "bfloat16": 9, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0}
 #: `CU_TENSOR_MAP_SWIZZLE_128B`; nothing interleaved, zeros outside.
 _SWIZZLE, _NONE = 3, 0
 #: What L2 fetches at a time, in bytes -> `CU_TENSOR_MAP_L2_PROMOTION_*`. Where lines begin on no multiples of that, the
@@ -42,7 +42,7 @@ def made(tensor_map: TensorMap, values: Mapping[str, object]) -> Words:
     address = int(cast("int", values[tensor_map.operand]))
     # The pitch of a single line is never used, and need not be what maps ask for.
     step = ALIGNED_BYTES // tensor_map.dtype.size
-    pitch = sizes[tensor_map.pitch] if lines > 1 else -(-length // step) * step
+    pitch = evaluate(tensor_map.pitch, sizes) if lines > 1 else -(-length // step) * step
     return _encoded(tensor_map, address, lines, length, pitch)
 
 

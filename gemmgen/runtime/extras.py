@@ -27,12 +27,14 @@ class Extra:
         epilogue, prologues: as a spec has them; the prologues of A and of B.
         operands: the arrays of both, as they are given.
         conj: whether A and B are conjugated.
+        emulate: whether 16-bit floats are kept in integers.
     """
 
     epilogue: tuple[str, ...]
     prologues: tuple[str | None, str | None]
     operands: Mapping[str, object]
     conj: tuple[bool, bool]
+    emulate: bool = False
 
     @classmethod
     def of(
@@ -41,12 +43,13 @@ class Extra:
         prologues: tuple[str | None, str | None],
         operands: Mapping[str, object],
         conj: tuple[bool, bool],
+        emulate: bool = False,
     ) -> Self:
         """As a call has them: an epilogue of one function may be its text alone."""
         then = (epilogue,) if isinstance(epilogue, str) else epilogue or ()
         if not isinstance(then, Sequence):
             raise SpecError(f"epilogue = {then!r} is of type {type(then).__name__}: pass a text, or a list of texts")
-        return cls(tuple(then), prologues, operands, conj)
+        return cls(tuple(then), prologues, operands, conj, emulate)
 
     @cached_property
     def _formulas(self) -> GemmSpec:
@@ -70,18 +73,20 @@ class Extra:
             return [f"{x} means nothing without {by} that names it: leave it out" for x, by in which.items()]
         if on_host:
             return ["an epilogue or a prologue is for elements that kernels have, and NumPy alone has these: cast a, b"]
-        of_rows = [name for name in self.operands if "m" in OPERANDS[name].axes]
-        of_rows += ["row"] * self._names_rows
-        if product is not None and product.batch and of_rows:
-            return [f"{' and '.join(of_rows)} can't be taken by a stack of products: call gemm for each of them"]
+        if product is not None and product.batch and (named := self.of_rows):
+            return [f"{' and '.join(named)} can't be taken by a stack of products: call gemm for each of them"]
         return []
 
     @property
-    def _names_rows(self) -> bool:
-        """Whether a formula counts rows, of which those of a stack may be made one matrix'."""
-        spec = self._formulas
-        formulas = (*spec.functions, spec.prologue("a"))
-        return any(formula is not None and "row" in formula.names for formula in formulas)
+    def of_rows(self) -> list[str]:
+        """What is an array with an element for each row, or counts rows: those of a stack may be made one matrix'.
+        Raises: SpecError for what is no epilogue or prologue.
+        """
+        if not self._asked:
+            return []
+        formulas = (*self._formulas.functions, self._formulas.prologue("a"))
+        counts = any(formula is not None and "row" in formula.names for formula in formulas)
+        return [name for name in self.operands if "m" in OPERANDS[name].axes] + ["row"] * counts
 
     def stored(self, kernel: DType, a: Operand, b: Operand) -> tuple[DType | None, DType | None]:
         """The types in which a prologue finds A and B; None where they are converted before."""

@@ -49,6 +49,7 @@ def gemm(
     prologue_a: str | None = None,
     prologue_b: str | None = None,
     epilogue: str | Sequence[str] | None = None,
+    emulate: bool = False,
     dtype: object = None,
     out: AnyArray | None = None,
     schedule: Schedule | str | None = None,
@@ -68,6 +69,7 @@ def gemm(
         conjugate_a, conjugate_b: whether complex elements are conjugated.
         prologue_a, prologue_b: what elements of a and b are made into before they are multiplied: `"b * b_scale"`.
         epilogue: functions that the result goes through, such as `"relu"` or `["bias", "gelu"]` (docs/epilogues.md).
+        emulate: whether float16 and bfloat16 are kept in integers, for devices of SYCL that lack them.
         dtype: the result's type; None for NumPy's (or torch's). int32 of int8 and float32 of float16 lose nothing.
         out: where the result goes, of exactly its shape; may be c, but share no memory with a or b.
         schedule: a `Schedule` or the name of a preset; None for `gemmgen.choose`'s.
@@ -81,7 +83,8 @@ def gemm(
     """
     expect_operands("gemm", operands)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
-    extra = Extra.of(epilogue, (prologue_a, prologue_b), operands, (bool(conjugate_a), bool(conjugate_b)))
+    conj = bool(conjugate_a), bool(conjugate_b)
+    extra = Extra.of(epilogue, (prologue_a, prologue_b), operands, conj, bool(emulate))
     turned = bool(transpose_a), bool(transpose_b)
     result = _Request.of(library, (a, b, c, out), (alpha, beta), turned, dtype, extra).run(schedule, backend, device)
     given = c if out is None else out
@@ -184,7 +187,7 @@ class _Request:
         calls = list(calls_of(a, b, stack_of(into, product)))
         first = calls[0]
         orders = first.a.order or "row", first.b.order or "row", first.c.order or "row"
-        beside = self.extra.epilogue, self.extra.conj, self.extra.prologues, stored
+        beside = self.extra.epilogue, self.extra.conj, self.extra.prologues, stored, self.extra.emulate
         spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, *beside)
         own = library.device(self.a)
         if own is not None and device is not None:
@@ -247,12 +250,13 @@ def _spec(
     conj: tuple[bool, bool],
     prologues: tuple[str | None, str | None],
     stored: tuple[DType | None, DType | None],
+    emulate: bool,
 ) -> GemmSpec:
     a, b, c = orders
     spec = GemmSpec(dtype=dtype, c_dtype=sums, a_order=a, b_order=b, c_order=c, batched=batched, epilogue=epilogue)
     (made_a, made_b), (a_dtype, b_dtype) = prologues, stored
     spec = replace(spec, prologue_a=made_a, prologue_b=made_b, a_dtype=a_dtype, b_dtype=b_dtype)
-    return replace(spec, conj_a=conj[0], conj_b=conj[1])
+    return replace(spec, conj_a=conj[0], conj_b=conj[1], emulate=emulate)
 
 
 def promise_of(library: Library, dtype: DType, calls: Sequence[Call]) -> int:

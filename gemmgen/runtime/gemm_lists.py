@@ -8,12 +8,14 @@ from functools import wraps
 from typing import TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import MATRIX_DTYPES, RESULTS
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
+from gemmgen.runtime.extras import Extra
 from gemmgen.runtime.kernels import kernel_for
 from gemmgen.runtime.libraries import Library
 from gemmgen.runtime.library_of import library_of
@@ -24,7 +26,7 @@ from gemmgen.spec import GemmSpec
 
 Gemm = TypeVar("Gemm", bound=Callable[..., object])
 #: Options of a call that a listed kernel has an answer to; with others each product is a call.
-_KNOWN = {"alpha", "beta", "conjugate_a", "conjugate_b", "epilogue", "schedule", "backend", "device", "out"}
+_KNOWN = {"alpha", "beta", "conjugate_a", "conjugate_b", "epilogue", "emulate", "schedule", "backend", "device", "out"}
 
 
 def takes_lists(one: Gemm) -> Gemm:
@@ -36,9 +38,23 @@ def takes_lists(one: Gemm) -> Gemm:
         lists = {name: value for name, value in given.items() if _is_list(value)}
         # NumPy makes a stack of its own arrays, and a stack is the result.
         stacks = not lists.keys() & {"c", "out"} and all(_is_numpys(value) for value in lists.values())
-        return one(a, b, c, **options) if stacks else _of_lists(one, given, options)
+        if stacks and not (any(lists.values()) and _of_rows(options)):
+            return one(a, b, c, **options)
+        results = _of_lists(one, given, options)
+        return np.stack(cast("Sequence[npt.NDArray[np.generic]]", results)) if stacks else results
 
     return cast("Gemm", gemm)
+
+
+def _of_rows(options: Mapping[str, object]) -> bool:
+    """Whether anything asked for is for the rows of single products, which those of a stack may be made one of."""
+    texts = options.get("prologue_a"), options.get("prologue_b")
+    operands = {name: x for name, x in options.items() if name in OPERANDS and x is not None}
+    try:
+        extra = Extra.of(cast("str", options.get("epilogue")), cast("tuple[str, str]", texts), operands, (False, False))
+        return bool(extra.of_rows)
+    except SpecError:
+        return False  # which the call says
 
 
 def _is_list(value: object) -> bool:
@@ -182,4 +198,5 @@ def _spec(a: Operand, b: Operand, c: Operand, options: Mapping[str, object]) -> 
         epilogue=epilogue,
         conj_a=bool(options.get("conjugate_a")),
         conj_b=bool(options.get("conjugate_b")),
+        emulate=bool(options.get("emulate")),
     )

@@ -9,6 +9,7 @@ from typing import Protocol, cast
 from gemmgen import presets
 from gemmgen.choose import BLOCK_FEATURES, choose
 from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.ir.dtypes import F16
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import validate
 from gemmgen.runtime import api
@@ -97,7 +98,8 @@ def _make(backend: str, device: Hashable, spec: GemmSpec, schedule: Schedule) ->
 
 
 def _place(backend: str, device: Hashable, spec: GemmSpec) -> Place:
-    needs = BLOCK_FEATURES | ({spec.dtype.needs} if spec.dtype.needs else set())
+    own = None if spec.emulate and spec.dtype == F16 else spec.dtype.needs
+    needs = BLOCK_FEATURES | ({own} if own else set())
     return _places.get((backend, device, needs), lambda: _find(backend, device, needs))
 
 

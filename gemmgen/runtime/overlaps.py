@@ -76,6 +76,6 @@ def outline(array: ArrayLike) -> tuple[int, npt.NDArray[np.generic]]:
         "data": (address, True),
         "shape": array.shape,
         "strides": array.strides,
-        "typestr": array.dtype.str,
+        "typestr": f"|V{array.dtype.itemsize}",  # NumPy's word for others' types is not always one that it takes
     }
     return memory, np.asarray(_Outline(place))

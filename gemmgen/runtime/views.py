@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import SpecError
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import FLOAT8, DType
 from gemmgen.ir.numeric import numpy_dtype, numpy_name
 from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.runtime.overlaps import ArrayLike
@@ -136,7 +136,7 @@ def check_view(
         ranks: how many dimensions it may have: 2, or 3 for a batch.
     """
     before = len(problems)
-    if array.dtype != numpy_dtype(dtype):
+    if array.dtype != numpy_dtype(dtype) and not _is_bits(array.dtype, dtype):
         drops = array.dtype.kind == "c" != numpy_dtype(dtype).kind
         real, note = (f"{name}.real", " (drops the imaginary part)") if drops else (name, "")
         problems.append(f"{name} has dtype {array.dtype}, not {dtype}: pass {real}.astype({numpy_name(dtype)}){note}")
@@ -157,6 +157,11 @@ def check_view(
     rows, cols = map(int, array.shape[-2:])
     count = _count(array, step) if 3 in ranks else None
     return View(rows, cols, order, ld, numpy_dtype(dtype), count, step)
+
+
+def _is_bits(found: np.dtype[np.generic], wanted: DType | str) -> bool:
+    """Whether elements of a byte are taken for 8-bit floats, which CuPy and most protocols lack."""
+    return found == np.uint8 and str(wanted) in map(str, FLOAT8)
 
 
 def _count(array: ArrayLike, step: int) -> int:

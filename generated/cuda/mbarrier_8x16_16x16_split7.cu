@@ -170,8 +170,6 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
     const int a_packed_row = local_index % 32 * 4;
     const int b_k = local_index / 64;
     const int b_col = local_index % 64 * 4;
-    const int a_packed_k_by1 = local_index / 128;
-    const int a_packed_row_by1 = local_index % 128;
 
     extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[16][8][128]>(shared);
@@ -215,16 +213,12 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
             }
         } else {
             for (int t = 0; t < 4; ++t) {
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const int a_packed_inside =
-                        k_batch + t * 8 + a_packed_k_by1 + i * 2 < (k + 31) / 32 * 32 ? 1 : 0;
-                    async_copy_inside(
-                        &a_shared[(k_batch - k_begin) / 8 % 16 + t][a_packed_k_by1
-                            + i * 2][a_packed_row_by1],
-                            &a_packed[(k_batch + t * 8 + a_packed_k_by1 + i * 2) * m_whole + row0
-                                + a_packed_row_by1], a_packed_inside);
-                }
+                const int a_packed_inside =
+                    k_batch + t * 8 + a_packed_k < (k + 31) / 32 * 32 ? 4 : 0;
+                async_copy4_inside(
+                    &a_shared[(k_batch - k_begin) / 8 % 16 + t][a_packed_k][a_packed_row],
+                    &a_packed[(k_batch + t * 8 + a_packed_k) * m_whole + row0 + a_packed_row],
+                    a_packed_inside);
                 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
                     const int b_inside = k_batch + t * 8 + i < k ? 1 : 0;
@@ -274,17 +268,12 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
                 }
             } else {
                 for (int t = 0; t < 4; ++t) {
-                    #pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        const int a_packed_inside =
-                            k_batch + t * 8 + a_packed_k_by1 + i * 2 + 64 < (k + 31) / 32 * 32 ? 1
-                                                                                               : 0;
-                        async_copy_inside(
-                            &a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_packed_k_by1
-                                + i * 2][a_packed_row_by1],
-                                &a_packed[(k_batch + t * 8 + a_packed_k_by1 + i * 2 + 64) * m_whole
-                                    + row0 + a_packed_row_by1], a_packed_inside);
-                    }
+                    const int a_packed_inside =
+                        k_batch + t * 8 + a_packed_k + 64 < (k + 31) / 32 * 32 ? 4 : 0;
+                    async_copy4_inside(
+                        &a_shared[(k_batch + 64 - k_begin) / 8 % 16 + t][a_packed_k][a_packed_row],
+                        &a_packed[(k_batch + t * 8 + a_packed_k + 64) * m_whole + row0
+                            + a_packed_row], a_packed_inside);
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
                         const int b_inside = k_batch + t * 8 + i + 64 < k ? 1 : 0;

@@ -61,30 +61,19 @@ __device__ __forceinline__ void async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// Whether the nearest number with 10 bits after the point is finite.
-__device__ __forceinline__ bool has_rest(float value)
-{
-    return fabsf(value) < 0x1.ffep127f;
-}
-
-// A number with 10 bits after the point, the nearest one; of two as near, the larger.
+// A number with 10 bits after the point; the others are cut off.
 __device__ __forceinline__ float head_in_tf32(float value)
 {
-    const unsigned bits = __float_as_uint(value);
-    return __uint_as_float(has_rest(value) ? (bits + 0x1000u) & 0xffffe000u : bits);
+    return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
 }
 
-// What a number has more than its head, with 10 bits after the point.
+// What a number has more than its head, and 2^-23 of it besides: of the number's sign, zero for zero
+// alone, so that infinite numbers make no NaN with it. What is not finite is its own rest: of Inf - Inf
+// and of what is as large as its number or smaller, bits as integers, the number is the least.
 __device__ __forceinline__ float rest_in_tf32(float value, float head)
 {
-    const unsigned bits = __float_as_uint(value - head);
-    return has_rest(value) ? __uint_as_float(bits & 0xffffe000u) : 0.0f;
-}
-
-// A number's head; 0 where it is not finite.
-__device__ __forceinline__ float finite_head(float value, float head)
-{
-    return has_rest(value) ? head : 0.0f;
+    const int rest = __float_as_int(fmaf(value, 0x1.000002p0f, -head));
+    return __int_as_float(min(rest, __float_as_int(value)));
 }
 
 // Of A, eight rows and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
@@ -158,6 +147,14 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
             acc[i][j] = 0.0f;
+        }
+    }
+    float part[8][8];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            part[i][j] = 0.0f;
         }
     }
 
@@ -288,46 +285,42 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
                 }
             }
             float a_rest[8][2];
-            float a_finite[8][2];
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     const float head = head_in_tf32(a_frag[kk / 8 % 2][i][e]);
                     a_rest[i][e] = rest_in_tf32(a_frag[kk / 8 % 2][i][e], head);
-                    a_finite[i][e] = finite_head(a_frag[kk / 8 % 2][i][e], head);
                     a_frag[kk / 8 % 2][i][e] = head;
                 }
             }
             float b_rest[4][2];
-            float b_finite[4][2];
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     const float head = head_in_tf32(b_frag[kk / 8 % 2][i][e]);
                     b_rest[i][e] = rest_in_tf32(b_frag[kk / 8 % 2][i][e], head);
-                    b_finite[i][e] = finite_head(b_frag[kk / 8 % 2][i][e], head);
                     b_frag[kk / 8 % 2][i][e] = head;
                 }
             }
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int j = 0; j < 4; ++j) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    float part[2][2];
-                    part[0][0] = 0.0f;
-                    part[0][1] = 0.0f;
-                    part[1][0] = 0.0f;
-                    part[1][1] = 0.0f;
-                    mma_m16n8k8(part[0], part[1], a_rest[i * 2], a_rest[i * 2 + 1], b_finite[j]);
-                    mma_m16n8k8(part[0], part[1], a_finite[i * 2], a_finite[i * 2 + 1], b_rest[j]);
-                    mma_m16n8k8(part[0], part[1], a_frag[kk / 8 % 2][i * 2],
-                        a_frag[kk / 8 % 2][i * 2 + 1], b_frag[kk / 8 % 2][j]);
-                    acc[i * 2][j * 2] = acc[i * 2][j * 2] + part[0][0];
-                    acc[i * 2][j * 2 + 1] = acc[i * 2][j * 2 + 1] + part[0][1];
-                    acc[i * 2 + 1][j * 2] = acc[i * 2 + 1][j * 2] + part[1][0];
-                    acc[i * 2 + 1][j * 2 + 1] = acc[i * 2 + 1][j * 2 + 1] + part[1][1];
+                for (int i = 0; i < 4; ++i) {
+                    mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_rest[i * 2],
+                        a_rest[i * 2 + 1], b_frag[kk / 8 % 2][j]);
+                }
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2],
+                        a_frag[kk / 8 % 2][i * 2], a_frag[kk / 8 % 2][i * 2 + 1], b_rest[j]);
+                }
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2],
+                        a_frag[kk / 8 % 2][i * 2], a_frag[kk / 8 % 2][i * 2 + 1],
+                        b_frag[kk / 8 % 2][j]);
                 }
             }
         }
@@ -349,45 +342,57 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
             }
         }
         float a_rest[8][2];
-        float a_finite[8][2];
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
                 const float head = head_in_tf32(a_frag[1][i][e]);
                 a_rest[i][e] = rest_in_tf32(a_frag[1][i][e], head);
-                a_finite[i][e] = finite_head(a_frag[1][i][e], head);
                 a_frag[1][i][e] = head;
             }
         }
         float b_rest[4][2];
-        float b_finite[4][2];
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
                 const float head = head_in_tf32(b_frag[1][i][e]);
                 b_rest[i][e] = rest_in_tf32(b_frag[1][i][e], head);
-                b_finite[i][e] = finite_head(b_frag[1][i][e], head);
                 b_frag[1][i][e] = head;
             }
         }
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 4; ++j) {
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                float part[2][2];
-                part[0][0] = 0.0f;
-                part[0][1] = 0.0f;
-                part[1][0] = 0.0f;
-                part[1][1] = 0.0f;
-                mma_m16n8k8(part[0], part[1], a_rest[i * 2], a_rest[i * 2 + 1], b_finite[j]);
-                mma_m16n8k8(part[0], part[1], a_finite[i * 2], a_finite[i * 2 + 1], b_rest[j]);
-                mma_m16n8k8(part[0], part[1], a_frag[1][i * 2], a_frag[1][i * 2 + 1], b_frag[1][j]);
-                acc[i * 2][j * 2] = acc[i * 2][j * 2] + part[0][0];
-                acc[i * 2][j * 2 + 1] = acc[i * 2][j * 2 + 1] + part[0][1];
-                acc[i * 2 + 1][j * 2] = acc[i * 2 + 1][j * 2] + part[1][0];
-                acc[i * 2 + 1][j * 2 + 1] = acc[i * 2 + 1][j * 2 + 1] + part[1][1];
+            for (int i = 0; i < 4; ++i) {
+                mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_rest[i * 2],
+                    a_rest[i * 2 + 1], b_frag[1][j]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_frag[1][i * 2],
+                    a_frag[1][i * 2 + 1], b_rest[j]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_frag[1][i * 2],
+                    a_frag[1][i * 2 + 1], b_frag[1][j]);
+            }
+        }
+
+        // As float32, which is rounded.
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                acc[i][j] = acc[i][j] + part[i][j];
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                part[i][j] = 0.0f;
             }
         }
     }

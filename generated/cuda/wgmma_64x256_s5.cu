@@ -3,14 +3,14 @@
 // Schedule   2x64 of C per thread, 32x4 threads per block (64x256 of C), 64 along K per iteration,
 //            by matrix instructions of four warps, 5 tiles in shared memory at a time, brought by
 //            one of 32 more threads, which have nothing else to do, blocks in bands of 8 rows,
-//            stores of 4 elements
+//            stores of boxes, by way of a slot in shared memory
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (4, 40), grid ((m + 63) / 64 * ((n + 255) / 256), 1)
-// Needs      204,880 bytes of shared memory
+// Needs      213,072 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_64x256_s5.cu
 
@@ -25,44 +25,21 @@ struct alignas(64) CUtensorMap
 #endif
 #include <cuda_bf16.h>
 
-// 2 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy2(float *to, const float *from)
+// 2 neighbouring elements; both addresses are multiples of 4 bytes.
+__device__ __forceinline__ void copy2(__nv_bfloat16 *to, const __nv_bfloat16 *from)
 {
-    *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
+    *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
 }
 
-// 4 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+// 2 neighbouring elements to registers, in their type; `from` is a multiple of 4 bytes.
+__device__ __forceinline__ void copy2(float *to, const __nv_bfloat16 *from)
 {
-    *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
-}
-
-// 4 neighbouring elements; both addresses are multiples of 16 bytes.
-__device__ __forceinline__ void copy4(float *to, const float *from)
-{
-    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
-}
-
-// 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
-__device__ __forceinline__ void copy4(float *to, const __nv_bfloat16 *from)
-{
-    __align__(8) __nv_bfloat16 elements[4];
-    copy4(elements, from);
+    __align__(4) __nv_bfloat16 elements[2];
+    copy2(elements, from);
     #pragma unroll
-    for (int e = 0; e < 4; ++e) {
+    for (int e = 0; e < 2; ++e) {
         to[e] = float(elements[e]);
     }
-}
-
-// 4 neighbouring elements from registers, in the type of memory; `to` is a multiple of 8 bytes.
-__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const float *from)
-{
-    __align__(8) __nv_bfloat16 elements[4];
-    #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-        elements[e] = __nv_bfloat16(from[e]);
-    }
-    copy4(to, elements);
 }
 
 // Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
@@ -137,13 +114,6 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
-}
-
-// These threads meet, and not the others of the block; barrier 0 is that of all.
-template <int threads>
-__device__ __forceinline__ void role_barrier()
-{
-    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
 }
 
 // What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
@@ -221,9 +191,58 @@ __device__ __forceinline__ void wgmma_m64n256k16(float (*sums)[64], unsigned lon
                  : "l"(a), "l"(b));
 }
 
+// Begins the store of a box to a matrix; what lies outside of the matrix is left out.
+__device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,
+                                          const void *from)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(from));
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
+                 ::"l"(matrix), "r"(along), "r"(line), "r"(address) : "memory");
+}
+
+// Lets stores of boxes see what this thread has written to shared memory.
+__device__ __forceinline__ void stores_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Makes a group of the stores of boxes that this thread has begun since the last.
+__device__ __forceinline__ void stores_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until at most `pending` groups of this thread's stores, the newest, still read shared memory.
+template <int pending>
+__device__ __forceinline__ void stores_wait()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
+// Where a place in lines of 128 bytes that swizzle lies in shared memory: the number of its line, of
+// eight, says which parts of 16 bytes change places.
+__device__ __forceinline__ unsigned swizzled(const void *place)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(place));
+    return address ^ (address >> 3 & 112);
+}
+
+// A warp's sums to lines that swizzle, as __nv_bfloat16: each thread's of two rows, eight apart, two
+// neighbours and two more eight columns on. It names a line of one of four matrices, 8 x 8.
+__device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *upper, const float *lower)
+{
+    const __nv_bfloat162 pairs[4] = {__floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
+                           __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
+    const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(160)
 wgmma_64x256_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
-                const __grid_constant__ CUtensorMap b_map, float beta, __nv_bfloat16 *c, int ldc)
+                const __grid_constant__ CUtensorMap b_map, float beta,
+                const __grid_constant__ CUtensorMap c_map, __nv_bfloat16 *c, int ldc)
 {
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -236,16 +255,20 @@ wgmma_64x256_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
     const int block_col = in_band / min(8, blocks_down - band_row);
     const int row0 = block_row * 64;
     const int col0 = block_col * 256;
+    const int row = row0 + local_row / 8 * 16 + local_row % 8;
+    const int col = col0 + local_col * 2;
     const int local_index = local_row * 4 + local_col;
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[5][64][64]>(shared);
     auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[5][4][64][64]>(shared + 40960);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[5]>(shared + 204800);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[5]>(shared + 204840);
+    auto &c_shared = *reinterpret_cast<__nv_bfloat16(*)[64][64]>(shared + 204800);
+    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[5]>(shared + 212992);
+    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[5]>(shared + 213032);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
+        fetch_map(&c_map);
         #pragma unroll
         for (int slot = 0; slot < 5; ++slot) {
             mbarrier_init(&tiles_full[slot], 1);
@@ -258,7 +281,7 @@ wgmma_64x256_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
     kernels_release();
     if (local_row < 32) {
         // Those that multiply, and store C.
-        float acc[2][64];
+        __align__(16) float acc[2][64];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
@@ -286,67 +309,79 @@ wgmma_64x256_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
         }
         wgmma_wait(acc);
 
-        // By way of where the tiles were, so that warps store whole lines.
-        role_barrier<128>();
-        auto &sums = *reinterpret_cast<float(*)[64][264]>(shared);
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 32; ++j) {
-                __align__(16) float sums_values[2];
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    sums_values[e] = alpha * acc[i][j * 2 + e];
-                }
-                copy2(&sums[local_row / 8 * 16 + local_row % 8 + i * 8][local_col * 2 + j * 8],
-                    sums_values);
+            for (int j = 0; j < 64; ++j) {
+                acc[i][j] = alpha * acc[i][j];
             }
         }
-        role_barrier<128>();
-        const int sum_row = local_index / 64;
-        const int sum_col = local_index % 64;
-        __align__(16) float total[32][4];
-        #pragma unroll
-        for (int i = 0; i < 32; ++i) {
-            copy4(total[i], &sums[sum_row + i * 2][sum_col * 4]);
+        if (beta != 0.0f) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const int c_row = row + i * 8;
+                if (c_row < m) {
+                    #pragma unroll
+                    for (int j = 0; j < 32; ++j) {
+                        const int c_col = col + j * 8;
+                        if (c_col + 2 <= n) {
+                            __align__(16) float c_old[2];
+                            copy2(c_old, &c[c_row * ldc + c_col]);
+                            #pragma unroll
+                            for (int e = 0; e < 2; ++e) {
+                                acc[i][j * 2 + e] = fmaf(beta, c_old[e], acc[i][j * 2 + e]);
+                            }
+                        } else {
+                            if (c_col < n) {
+                                acc[i][j * 2] =
+                                    fmaf(beta, float(c[c_row * ldc + c_col]), acc[i][j * 2]);
+                            }
+                        }
+                    }
+                }
+            }
         }
 
-        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        // Each warp's rows box by box; what lies past the edges of C is not stored.
+        const int first_line = local_index / 32 * 16;
+        const int own_line = first_line + local_index % 16;
+        const int own_part = local_index % 32 / 16 * 8;
         #pragma unroll
-        for (int i = 0; i < 32; ++i) {
-            if (row0 + sum_row + i * 2 < m) {
-                if (col0 + sum_col * 4 + 4 <= n) {
-                    __align__(16) float c_values[4];
+        for (int box = 0; box < 4; ++box) {
+            if (n % 8 != 0 && n < col0 + box * 64 + 64) {
+                // C ends between the 16 bytes that stores of boxes write at least.
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const int c_row = row + i * 8;
                     #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        c_values[e] = total[i][e];
-                    }
-                    if (beta != 0.0f) {
-                        __align__(16) float c_old[4];
-                        copy4(c_old, &c[(row0 + sum_row + i * 2) * ldc + col0 + sum_col * 4]);
-                        #pragma unroll
-                        for (int e = 0; e < 4; ++e) {
-                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
-                        }
-                    }
-                    copy4(&c[(row0 + sum_row + i * 2) * ldc + col0 + sum_col * 4], c_values);
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        if (col0 + sum_col * 4 + e < n) {
-                            const float c_value =
-                                beta == 0.0f ? total[i][e]
-                                             : fmaf(beta,
-                                                 float(
-                                                 c[(row0 + sum_row + i * 2) * ldc + col0
-                                                     + sum_col * 4 + e]), total[i][e]);
-                            c[(row0 + sum_row + i * 2) * ldc + col0 + sum_col * 4 + e] =
-                                __nv_bfloat16(c_value);
+                    for (int j = 0; j < 16; ++j) {
+                        const int c_col = col + box * 64 + j / 2 * 8 + j % 2;
+                        if (c_row < m && c_col < n) {
+                            c[c_row * ldc + c_col] = __nv_bfloat16(acc[i][box * 16 + j]);
                         }
                     }
                 }
+            } else {
+                // A slot is free once the store that used it has read it.
+                stores_wait<0>();
+                __syncwarp();
+                #pragma unroll
+                for (int p = 0; p < 4; ++p) {
+                    put_matrices(&c_shared[own_line][own_part + p * 16], &acc[0][box * 16 + p * 4],
+                        &acc[1][box * 16 + p * 4]);
+                }
+                stores_fence();
+                __syncwarp();
+                if (local_col == 0 && local_row % 8 == 0) {
+                    store_box(&c_map, col0 + box * 64, row0 + first_line, c_shared[first_line]);
+                }
             }
+            stores_commit();
         }
+
+        // No one leaves before stores have read what they store.
+        stores_wait<0>();
     } else {
         // One that copies, ahead of them as far as there is room.
         if (local_index == 128) {
@@ -426,8 +461,14 @@ extern "C" cudaError_t wgmma_64x256_s5_launch(int m, int n, int k, float alpha,
     if (b_map_made != cudaSuccess) {
         return b_map_made;
     }
+    CUtensorMap c_map = {};
+    const cudaError_t c_map_made =
+        make_map(&c_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, c, m, n, ldc, 16, 64);
+    if (c_map_made != cudaSuccess) {
+        return c_map_made;
+    }
     const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_64x256_s5, cudaFuncAttributeMaxDynamicSharedMemorySize, 204880);
+        wgmma_64x256_s5, cudaFuncAttributeMaxDynamicSharedMemorySize, 213072);
     if (allowed != cudaSuccess) {
         return allowed;
     }
@@ -440,11 +481,11 @@ extern "C" cudaError_t wgmma_64x256_s5_launch(int m, int n, int k, float alpha,
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = 204880;
+    config.dynamicSmemBytes = 213072;
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
     return cudaLaunchKernelEx(&config, wgmma_64x256_s5,
-        m, n, k, alpha, a_map, b_map, beta, c, ldc);
+        m, n, k, alpha, a_map, b_map, beta, c_map, c, ldc);
 }
 #endif

@@ -4,14 +4,14 @@
 //            by matrix instructions of four warps, A and B cut to TF32, 4 tiles in shared memory at
 //            a time, brought by one of 128 more threads, which have nothing else to do, registers
 //            handed over: 232 to each that multiplies, 40 to each of the others, blocks in bands of
-//            8 rows, stores of 4 elements
+//            8 rows, stores of boxes, by way of a slot in shared memory
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 4; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (4, 96), grid ((m + 127) / 128 * ((n + 255) / 256), 1)
-// Needs      196,672 bytes of shared memory
+// Needs      213,056 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_tf32_128x256_s4.cu
 
@@ -29,12 +29,6 @@ struct alignas(64) CUtensorMap
 __device__ __forceinline__ void copy2(float *to, const float *from)
 {
     *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
-}
-
-// 4 neighbouring elements; both addresses are multiples of 16 bytes.
-__device__ __forceinline__ void copy4(float *to, const float *from)
-{
-    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
 // Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
@@ -125,13 +119,6 @@ __device__ __forceinline__ void registers_fewer()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-// These threads meet, and not the others of the block; barrier 0 is that of all.
-template <int threads>
-__device__ __forceinline__ void role_barrier()
-{
-    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
-}
-
 // What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
 // them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
 template <int block>
@@ -207,9 +194,53 @@ __device__ __forceinline__ void wgmma_m64n256k8(float (*sums)[64], unsigned long
                  : "l"(a), "l"(b));
 }
 
+// Begins the store of a box to a matrix; what lies outside of the matrix is left out.
+__device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,
+                                          const void *from)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(from));
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
+                 ::"l"(matrix), "r"(along), "r"(line), "r"(address) : "memory");
+}
+
+// Lets stores of boxes see what this thread has written to shared memory.
+__device__ __forceinline__ void stores_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Makes a group of the stores of boxes that this thread has begun since the last.
+__device__ __forceinline__ void stores_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until at most `pending` groups of this thread's stores, the newest, still read shared memory.
+template <int pending>
+__device__ __forceinline__ void stores_wait()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
+// Where a place in lines of 128 bytes that swizzle lies in shared memory: the number of its line, of
+// eight, says which parts of 16 bytes change places.
+__device__ __forceinline__ unsigned swizzled(const void *place)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(place));
+    return address ^ (address >> 3 & 112);
+}
+
+// Two neighbours to a line that swizzles.
+__device__ __forceinline__ void put2(float *place, const float *from)
+{
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};"
+                 ::"r"(swizzled(place)), "f"(from[0]), "f"(from[1]) : "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(384, 1)
 wgmma_tf32_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
-                      const __grid_constant__ CUtensorMap b_map, float beta, float *c, int ldc)
+                      const __grid_constant__ CUtensorMap b_map, float beta,
+                      const __grid_constant__ CUtensorMap c_map, float *c, int ldc)
 {
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -222,16 +253,20 @@ wgmma_tf32_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ 
     const int block_col = in_band / min(8, blocks_down - band_row);
     const int row0 = block_row * 128;
     const int col0 = block_col * 256;
+    const int row = row0 + local_row / 8 * 16 + local_row % 8;
+    const int col = col0 + local_col * 2;
     const int local_index = local_row * 4 + local_col;
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[4][128][32]>(shared);
     auto &b_shared = *reinterpret_cast<float(*)[4][256][32]>(shared + 65536);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 196608);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 196640);
+    auto &c_shared = *reinterpret_cast<float(*)[128][32]>(shared + 196608);
+    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 212992);
+    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 213024);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
+        fetch_map(&c_map);
         #pragma unroll
         for (int slot = 0; slot < 4; ++slot) {
             mbarrier_init(&tiles_full[slot], 1);
@@ -245,7 +280,7 @@ wgmma_tf32_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ 
     if (local_row < 64) {
         // Those that multiply, and store C.
         registers_more<232>();
-        float acc[2][64];
+        __align__(16) float acc[2][64];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
@@ -273,64 +308,81 @@ wgmma_tf32_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ 
         }
         wgmma_wait(acc);
 
-        // By way of where the tiles were, so that warps store whole lines.
-        role_barrier<256>();
-        auto &sums = *reinterpret_cast<float(*)[128][264]>(shared);
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 32; ++j) {
-                __align__(16) float sums_values[2];
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    sums_values[e] = alpha * acc[i][j * 2 + e];
-                }
-                copy2(&sums[local_row / 8 * 16 + local_row % 8 + i * 8][local_col * 2 + j * 8],
-                    sums_values);
+            for (int j = 0; j < 64; ++j) {
+                acc[i][j] = alpha * acc[i][j];
             }
         }
-        role_barrier<256>();
-        const int sum_row = local_index / 64;
-        const int sum_col = local_index % 64;
-        __align__(16) float total[32][4];
-        #pragma unroll
-        for (int i = 0; i < 32; ++i) {
-            copy4(total[i], &sums[sum_row + i * 4][sum_col * 4]);
+        if (beta != 0.0f) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const int c_row = row + i * 8;
+                if (c_row < m) {
+                    #pragma unroll
+                    for (int j = 0; j < 32; ++j) {
+                        const int c_col = col + j * 8;
+                        if (c_col + 2 <= n) {
+                            __align__(16) float c_old[2];
+                            copy2(c_old, &c[c_row * ldc + c_col]);
+                            #pragma unroll
+                            for (int e = 0; e < 2; ++e) {
+                                acc[i][j * 2 + e] = fmaf(beta, c_old[e], acc[i][j * 2 + e]);
+                            }
+                        } else {
+                            if (c_col < n) {
+                                acc[i][j * 2] = fmaf(beta, c[c_row * ldc + c_col], acc[i][j * 2]);
+                            }
+                        }
+                    }
+                }
+            }
         }
 
-        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        // Each warp's rows box by box; what lies past the edges of C is not stored.
+        const int first_line = local_index / 32 * 16;
+        const int own_line = first_line + local_index % 32 / 4;
+        const int own_part = local_index % 4 * 2;
         #pragma unroll
-        for (int i = 0; i < 32; ++i) {
-            if (row0 + sum_row + i * 4 < m) {
-                if (col0 + sum_col * 4 + 4 <= n) {
-                    __align__(16) float c_values[4];
+        for (int box = 0; box < 8; ++box) {
+            if (n % 4 != 0 && n < col0 + box * 32 + 32) {
+                // C ends between the 16 bytes that stores of boxes write at least.
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const int c_row = row + i * 8;
                     #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        c_values[e] = total[i][e];
-                    }
-                    if (beta != 0.0f) {
-                        __align__(16) float c_old[4];
-                        copy4(c_old, &c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 4]);
-                        #pragma unroll
-                        for (int e = 0; e < 4; ++e) {
-                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
-                        }
-                    }
-                    copy4(&c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 4], c_values);
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        if (col0 + sum_col * 4 + e < n) {
-                            c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 4 + e] =
-                                beta == 0.0f ? total[i][e]
-                                             : fmaf(beta,
-                                                 c[(row0 + sum_row + i * 4) * ldc + col0
-                                                     + sum_col * 4 + e], total[i][e]);
+                    for (int j = 0; j < 8; ++j) {
+                        const int c_col = col + box * 32 + j / 2 * 8 + j % 2;
+                        if (c_row < m && c_col < n) {
+                            c[c_row * ldc + c_col] = acc[i][box * 8 + j];
                         }
                     }
                 }
+            } else {
+                // A slot is free once the store that used it has read it.
+                stores_wait<0>();
+                __syncwarp();
+                #pragma unroll
+                for (int p = 0; p < 4; ++p) {
+                    #pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        put2(&c_shared[own_line + i * 8][own_part + p * 8],
+                            &acc[i][box * 8 + p * 2]);
+                    }
+                }
+                stores_fence();
+                __syncwarp();
+                if (local_col == 0 && local_row % 8 == 0) {
+                    store_box(&c_map, col0 + box * 32, row0 + first_line, c_shared[first_line]);
+                }
             }
+            stores_commit();
         }
+
+        // No one leaves before stores have read what they store.
+        stores_wait<0>();
     } else {
         // One that copies, ahead of them as far as there is room.
         registers_fewer<40>();
@@ -408,8 +460,14 @@ extern "C" cudaError_t wgmma_tf32_128x256_s4_launch(int m, int n, int k, float a
     if (b_map_made != cudaSuccess) {
         return b_map_made;
     }
+    CUtensorMap c_map = {};
+    const cudaError_t c_map_made =
+        make_map(&c_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, c, m, n, ldc, 16, 32);
+    if (c_map_made != cudaSuccess) {
+        return c_map_made;
+    }
     const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_tf32_128x256_s4, cudaFuncAttributeMaxDynamicSharedMemorySize, 196672);
+        wgmma_tf32_128x256_s4, cudaFuncAttributeMaxDynamicSharedMemorySize, 213056);
     if (allowed != cudaSuccess) {
         return allowed;
     }
@@ -422,11 +480,11 @@ extern "C" cudaError_t wgmma_tf32_128x256_s4_launch(int m, int n, int k, float a
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = 196672;
+    config.dynamicSmemBytes = 213056;
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
     return cudaLaunchKernelEx(&config, wgmma_tf32_128x256_s4,
-        m, n, k, alpha, a_map, b_map, beta, c, ldc);
+        m, n, k, alpha, a_map, b_map, beta, c_map, c, ldc);
 }
 #endif

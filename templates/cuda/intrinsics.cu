@@ -226,34 +226,21 @@ __device__ __forceinline__ float to_tf32(float value)
     return __uint_as_float(bits);
 }
 
-//: has_rest
-// Whether the nearest number with 10 bits after the point is finite.
-__device__ __forceinline__ bool has_rest(float value)
-{
-    return fabsf(value) < 0x1.ffep127f;
-}
-
 //: head_in_tf32
-// A number with 10 bits after the point, the nearest one; of two as near, the larger.
+// A number with 10 bits after the point; the others are cut off.
 __device__ __forceinline__ float head_in_tf32(float value)
 {
-    const unsigned bits = __float_as_uint(value);
-    return __uint_as_float(has_rest(value) ? (bits + 0x1000u) & 0xffffe000u : bits);
+    return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
 }
 
 //: rest_in_tf32
-// What a number has more than its head, with 10 bits after the point.
+// What a number has more than its head, and 2^-23 of it besides: of the number's sign, zero for zero
+// alone, so that infinite numbers make no NaN with it. What is not finite is its own rest: of Inf - Inf
+// and of what is as large as its number or smaller, bits as integers, the number is the least.
 __device__ __forceinline__ float rest_in_tf32(float value, float head)
 {
-    const unsigned bits = __float_as_uint(value - head);
-    return has_rest(value) ? __uint_as_float(bits & 0xffffe000u) : 0.0f;
-}
-
-//: finite_head
-// A number's head; 0 where it is not finite.
-__device__ __forceinline__ float finite_head(float value, float head)
-{
-    return has_rest(value) ? head : 0.0f;
+    const int rest = __float_as_int(fmaf(value, 0x1.000002p0f, -head));
+    return __int_as_float(min(rest, __float_as_int(value)));
 }
 
 //: mma
@@ -466,7 +453,9 @@ template <int block>
 __device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
 {
     const unsigned long long address = __cvta_generic_to_shared(tile);
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    // Of an address within a cluster the upper bits say whose memory it is.
+    return (address & 0x3ffff) >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32
+        | 1ull << 62;
 }
 
 //: wgmma_fence
@@ -493,11 +482,11 @@ __device__ __forceinline__ void wgmma_wait()
 
 //: lane_sums
 // Four of a thread's sums, as instructions have them: two neighbours of a row, two of the other.
-#define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
+#define MACRO(j) "+HOLD"(sums[0][j]), "+HOLD"(sums[0][j + 1]), "+HOLD"(sums[1][j]), "+HOLD"(sums[1][j + 1])
 
 //: wgmma_wait_all
 // Waits until no matrix instruction is under way: from here on these sums may be read.
-__device__ __forceinline__ void wgmma_wait(float (*sums)[VALUES])
+__device__ __forceinline__ void wgmma_wait(TOTAL (*sums)[VALUES])
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;"
                  : OPERANDS
@@ -507,15 +496,15 @@ __device__ __forceinline__ void wgmma_wait(float (*sums)[VALUES])
 //: wgmma
 // sums += a * b by a warpgroup, 64 x DEPTH times DEPTH x COLS, of tiles in shared memory; it only
 // begins that. Of the sums a thread has two rows, eight apart.
-__device__ __forceinline__ void FUNCTION(float (*sums)[VALUES], unsigned long long a,
+__device__ __forceinline__ void FUNCTION(TOTAL (*sums)[VALUES], unsigned long long a,
                                                  unsigned long long b)
 {
     asm volatile("{\n"
                  ".reg .pred add;\n"
                  "setp.eq.u32 add, 0, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64nCOLSkDEPTH.f32.SHORT.SHORT {"
+                 "wgmma.mma_async.sync.aligned.m64nCOLSkDEPTH.KIND.SHORT.SHORT {"
                  NAMED
-                 "}, %A_PLACE, %B_PLACE, add, 1, 1ORDERS;\n"
+                 "}, %A_PLACE, %B_PLACE, addMODES;\n"
                  "}"
                  : OPERANDS
                  : "l"(a), "l"(b));

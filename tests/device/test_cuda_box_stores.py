@@ -18,12 +18,20 @@ WHOLE = tuple(name for name in NAMES if request(name)[1].split == 1)
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 
 
-@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize("slots", [2, 4])
 @pytest.mark.parametrize("name", WHOLE)
 def test_any_size(name: str, slots: int) -> None:
+    """With more slots than presets have."""
     spec, schedule = request(name)
     stages = schedule.stages - (slots > 2)
     check(spec, replace(schedule, c_stages=slots, stages=stages, name=None))
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_stores_of_work_items(name: str) -> None:
+    """As presets had it before, and column-major C has it still."""
+    spec, schedule = request(name)
+    check(spec, replace(schedule, c_stages=0, name=None))
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
@@ -33,15 +41,40 @@ def test_c_in_float32(dtype: DType) -> None:
     check(spec, replace(defaults("wgmma", (4, 48)), stages=3, c_stages=2))
 
 
-def test_only_c_is_written() -> None:
-    """What lies between its lines, and behind the last, stays as it is."""
+@pytest.mark.parametrize("slots", [1, 3])
+def test_blocks_that_stay(slots: int) -> None:
+    """More blocks of C than run at once, so that slots go on from one to the next; each time the same bits."""
     import torch
 
-    kernel = compiled(SPEC, replace(defaults("wgmma"), c_stages=2))
-    for m, n, k in ((1, 1, 64), (127, 250, 64), (129, 257, 64), (300, 71, 128), (16, 64, 64)):
+    schedule = replace(defaults("wgmma", (2, 32), (32, 4)), producers=32, registers=(0, 0), c_stages=slots)
+    schedule = replace(schedule, persistent=True)
+    check(replace(SPEC, dtype=F16), schedule)
+    kernel = compiled(SPEC, schedule)
+    torch.manual_seed(4)
+    a, b = (torch.randn(shape, device="cuda").bfloat16() for shape in ((4000, 200), (200, 3000)))
+    c, first = (torch.full((4000, 3000), float("nan"), device="cuda").bfloat16() for _ in range(2))
+    kernel(a, b, first)
+    assert bool(((first.double() - a.double() @ b.double()).abs() < 0.3).all())
+    for _ in range(100):
+        c.fill_(float("nan"))
+        kernel(a, b, c)
+        assert bool((c.view(torch.int16) == first.view(torch.int16)).all())
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=str)
+def test_only_c_is_written(dtype: DType) -> None:
+    """What lies between its lines, and behind the last, stays as it is: C ends anywhere in the 16 bytes that stores of
+    boxes write at least.
+    """
+    import torch
+
+    kernel = compiled(replace(SPEC, c_dtype=dtype), replace(defaults("wgmma"), c_stages=2))
+    kind = getattr(torch, str(dtype))
+    ends = tuple((130, n, 64) for n in range(248, 258))
+    for m, n, k in ((1, 1, 64), (127, 250, 64), (129, 257, 64), (300, 71, 128), (16, 64, 64), *ends):
         a, b = torch.ones((m, k), device="cuda").bfloat16(), torch.ones((k, -(-n // 8) * 8), device="cuda").bfloat16()
         pitch = -(-n // 8) * 8 + 8
-        whole = torch.full((m + 3, pitch), 7.0, device="cuda").bfloat16()
+        whole = torch.full((m + 3, pitch), 7.0, device="cuda").to(kind)
         kernel(a, b[:, :n], whole[1 : m + 1, :n])
         assert bool((whole[1 : m + 1, :n] == k).all()), (m, n)
         whole[1 : m + 1, :n] = 7.0

@@ -98,7 +98,9 @@ def test_packed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_exact_integers_and_repeats(name: str) -> None:
-    """Sums of small integers are exact in any order: a lane out of place shows. And the same bits each time."""
+    """Sums of small integers are exact in any order: a lane out of place shows. And the same bits each time. Only rests
+    are never nothing, so that what is made of them is off by 2^-21 of |A| |B|.
+    """
     import torch
 
     spec, schedule = request(name)
@@ -108,8 +110,12 @@ def test_exact_integers_and_repeats(name: str) -> None:
     torch.manual_seed(2)
     for m, n, k in ((170, 145, 129), (512, 512, 512)):
         a, b = (torch.randint(-8, 9, shape, device="cuda").to(dtype) for shape in ((m, k), (k, n)))
+        a = a if spec.a_order == "row" else a.T.contiguous().T
+        b = b if spec.b_order == "row" else b.T.contiguous().T
         first = kernel(a, b)
-        assert torch.equal(first.double(), a.double() @ b.double())
+        off = (first.double() - a.double() @ b.double()).abs()
+        most = 2.0**-21 * (a.double().abs() @ b.double().abs()) if schedule.atom == "mma_3xtf32" else 0.0
+        assert bool((off <= most).all())
         for _ in range(20):
             again = torch.full_like(first, float("nan") if spec.result.is_float else -(2**31))
             kernel(a, b, again)

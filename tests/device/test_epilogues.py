@@ -62,6 +62,15 @@ def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_places_are_compared_as_whole_numbers(device: DeviceInfo) -> None:
+    """Float32 has no 16,777,217: rows were told from each other up to 2^24 only."""
+    spec = GemmSpec(epilogue=("expr: acc if row == 16777217 else 0", "expr: acc if 2 * row - col > 33554433 else 0"))
+    kernel = compiled(spec, presets.load("naive").schedule, device)
+    result = kernel(np.ones((2**24 + 3, 1), np.float32), np.ones((1, 1), np.float32))
+    assert np.array_equal(np.flatnonzero(result), [2**24 + 1])
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_weights_in_int8(device: DeviceInfo, rng: np.random.Generator) -> None:
     """B is converted as it is loaded, by vectors and one by one."""
     spec = GemmSpec(b_dtype=I8, epilogue=("scale",))

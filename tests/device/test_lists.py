@@ -108,6 +108,7 @@ def test_what_is_no_matrix_is_named(listed: SyclKernel, rng: np.random.Generator
         listed([a[0], None], b[0])
 
 
+@sycl.needs_device
 def test_matrices_that_have_to_be_copied(rng: np.random.Generator) -> None:
     """Complex numbers that stand on half of their size, which SYCL does not take as they are."""
     kernel = gemmgen.compile(replace(LISTED, dtype=C64), "naive", backend="sycl")
@@ -140,6 +141,30 @@ def test_a_residual_for_each_product(rng: np.random.Generator) -> None:
 
 
 @needs_device
+def test_what_is_for_rows_is_taken_without_a_place_for_the_result(rng: np.random.Generator) -> None:
+    """A stack was made of NumPy's lists, whose products are one matrix' rows then."""
+    m, n, k = SIZE
+    a, b = ([rng.integers(-3, 4, s).astype(np.float32) for _ in range(3)] for s in ((m, k), (k, n)))
+    each = [rng.integers(-3, 4, (m, n)).astype(np.float32) for _ in range(3)]
+    rows = np.arange(m, dtype=np.float32)
+    results: list[tuple[object, object]] = [
+        (
+            gemmgen.gemm(a, b, epilogue="residual", residual=each),
+            [x @ y + z for x, y, z in zip(a, b, each, strict=True)],
+        ),
+        (gemmgen.gemm(a, b[0], epilogue="row_bias", row_bias=rows), [x @ b[0] + rows[:, None] for x in a]),
+        (gemmgen.gemm(a, b[0], epilogue="expr: acc + row"), [x @ b[0] + rows[:, None] for x in a]),
+        (gemmgen.gemm(a, b[0], prologue_a="a * a_scale", a_scale=rows), [x * rows[:, None] @ b[0] for x in a]),
+    ]
+    for made, expected in results:
+        assert isinstance(made, np.ndarray)
+        assert np.array_equal(made, np.asarray(expected))
+    with pytest.raises(SpecError, match="2 of residual: pass as many of each"):
+        gemmgen.gemm(a, b, epilogue="residual", residual=each[:2])
+    assert np.asarray(gemmgen.gemm([], [])).shape == ()
+
+
+@needs_device
 def test_opencl_has_no_addresses() -> None:
     with pytest.raises(ScheduleError, match=r"launch a kernel for each, as gemmgen\.gemm does"):
         gemmgen.compile(LISTED, "naive", backend="opencl")
@@ -148,7 +173,7 @@ def test_opencl_has_no_addresses() -> None:
 @pytest.mark.skipif(why_no_gpu() is not None, reason=str(why_no_gpu()))
 @pytest.mark.parametrize("name", ["naive", "smem_8x8_double", "async_8x8_16x16"])
 def test_lists_on_a_gpu(name: str, rng: np.random.Generator) -> None:
-    """By compiled kernels, their twins among them, and by gemm; not run yet."""
+    """By compiled kernels, their twins among them, and by gemm."""
     import cupy
 
     a, b, c = (drawn(rng, rows, cols) for rows, cols in ((64, 48), (48, 128), (64, 128)))

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import gemmgen
 from gemmgen import driver
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.methods import defaults
 from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.runtime.kernels import kernel_for
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo
@@ -141,6 +143,20 @@ def test_sycl_by_bits(dtype: DType, device: SyclDeviceInfo, rng: np.random.Gener
     if dtype == F16:
         plain = driver.emit(replace(spec, emulate=False), SCHEDULES["slm"], "sycl", form="kernel")
         assert has_halves(plain)
+
+
+@pytest.mark.parametrize("device", sycl_devices()[:1])
+def test_gemm_by_bits(device: SyclDeviceInfo, rng: np.random.Generator) -> None:
+    """Through the front door; the kernel is another one."""
+    a, b = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((33, 20), (20, 17)))
+    assert np.array_equal(gemmgen.gemm(a, b, backend="sycl", device=device.number, emulate=True), a @ b)
+    lists = gemmgen.gemm([a, 2 * a], b, backend="sycl", device=device.number, emulate=True)
+    assert np.array_equal(np.asarray(lists), [a @ b, 2 * a @ b])
+    place, spec = device.number, GemmSpec(dtype=F16, c_dtype=F16, emulate=True)
+    kernel = kernel_for("sycl", place, spec, None, (33, 17, 20))
+    assert isinstance(kernel, SyclKernel) and "float_to_half_bits" in kernel.source.text
+    # In OpenCL C they are kept so anyway.
+    assert np.array_equal(gemmgen.gemm(a, b, emulate=True), a @ b)
 
 
 @pytest.mark.parametrize("device", DEVICES)

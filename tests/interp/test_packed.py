@@ -10,6 +10,7 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import F16, F32
 from gemmgen.ir.target import TARGETS
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret, layouts
@@ -45,6 +46,19 @@ def test_the_product_asks_nothing_of_what_is_packed() -> None:
     body = source.text.split("slices4_packed(int m", 1)[1]
     assert "async_copy4_inside" not in body
     assert "async_copy_inside" not in body
+
+
+def test_what_is_packed_is_copied_by_vectors_however_the_others_lines_lie(rng: np.random.Generator) -> None:
+    """One question about A's lines decided how both are copied."""
+    plain, spec = presets.load("mma_8x16_16x16").schedule, GemmSpec(dtype=F16, c_dtype=F32)
+    schedule = replace(plain, b=replace(plain.b, packed=True), name=None)
+    text = driver.emit(spec, schedule, "cuda", TARGETS["sm_90"]).text
+    assert "a_row_by1" in text and "b_packed_row_by1" not in text and "b_row_by1" not in text
+    program = driver.lower_program(spec, schedule, TARGETS["sm_90"])
+    problem = Problem.of(rng, spec, 9, 11, 70, 1.0, 0.0)
+    problem.check(interpret(program, spec, problem, 3))
+    ring = driver.emit(GemmSpec(), presets.load("mbarrier_8x16_16x16_packed_a").schedule, "cuda").text
+    assert "_by1" not in ring.replace("b_row_by1", "")
 
 
 def test_whole_sizes_need_no_other_names() -> None:

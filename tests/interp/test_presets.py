@@ -20,8 +20,11 @@ NAMES = tuple(name for name in presets.names() if presets.load(name).schedule.at
 
 
 def light(preset: presets.Preset) -> Schedule:
-    """The preset with K in a few parts where it has many: groups of different parts run one after the other here."""
-    return replace(shorter(preset.schedule), split=min(preset.schedule.split, 3))
+    """The preset with K in a few parts where it has many, or dealt out to few groups: groups of different parts run one
+    after the other here.
+    """
+    few = min(preset.schedule.split, 3), min(preset.schedule.stream, 3)
+    return replace(shorter(preset.schedule), split=few[0], stream=few[1])
 
 
 def shorter(schedule: Schedule) -> Schedule:
@@ -100,7 +103,7 @@ def test_promised_multiples(name: str, rng: np.random.Generator) -> None:
 def look_ahead(schedule: Schedule) -> set[str]:
     """The conditions by which a ring asks whether there is a tile, or a batch of tiles, to begin."""
     step, depth, places = schedule.k_step, schedule.round_depth, schedule.stages // max(1, schedule.mbarrier)
-    first, stop = ("k_begin", "k_end") if schedule.split > 1 else ("0", "k")
+    first, stop = ("k_begin", "k_end") if schedule.split > 1 or schedule.stream else ("0", "k")
     if schedule.mbarrier:
         begun = (places - 2) * depth
         return {
@@ -132,6 +135,8 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     shares = ("if (kk + 1 < ", "if (local_index + i * ", "if (local_index < ")
     lines = [line.strip() for line in body.splitlines()]
     # Where K goes in blocks, sums wait in C, and the first block may have nothing to add to.
+    # Of blocks that are dealt out, whether one is whole.
+    allowed |= {"if (batch_begin == 0 && batch_end == batches) {"} if preset.schedule.stream else set()
     allowed |= {f"if (beta_now != 0.0{suffix}) {{" for suffix in ("", "f") if preset.schedule.k_block}
     guards = {line for line in lines if "if (" in line and not line.startswith(shares)}
     assert guards <= allowed, "only a pipe's look-ahead and uneven shares may stay"
@@ -145,6 +150,11 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     )
     # The block of C of a work-item that sweeps it, and a block of K.
     named += tuple(f"const int {x} = " for x in ("row_begin", "row_end", "col_begin", "col_end", "k_stop", "k_depth"))
+    if preset.schedule.stream:
+        # How much of that a group has.
+        named += tuple(f"const int {x} = " for x in ("whole_blocks", "first_batch", "last_batch"))
+        lines = body[body.index("for (int segment") :].splitlines()
+        lines = [line.strip() for line in lines if not re.search(r"segment < own|const int share = ", line)]
     assert not [line for line in lines if "min(" in line and not line.startswith(named)]
     # Which way a row of multiply-adds goes, and around the ring.
     turns = r"const int turn = i % 2 == 0 \? j : |slot = last \? 0 : slot \+ 1;|[ab]_tile \+= last \? "
@@ -161,7 +171,9 @@ def rings(schedule: Schedule) -> list[Schedule]:
     if "local" not in (schedule.a.memory, schedule.b.memory):
         return [schedule]
     if schedule.mbarrier:
-        return [replace(schedule, stages=places * schedule.mbarrier) for places in (3, 4, 5)]
+        return [
+            replace(schedule, stages=places * schedule.mbarrier) for places in ((3,) if schedule.stream else (3, 4, 5))
+        ]
     return [replace(schedule, stages=stages) for stages in ((2, 3, 4) if schedule.across else (1, 2, 3, 4))]
 
 

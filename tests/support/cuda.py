@@ -16,7 +16,7 @@ from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, cuda_devices, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
-from tests.support.problems import CANARY, Matrix, Problem
+from tests.support.problems import CANARY, Matrix, Problem, check
 
 #: Elements before and after each matrix; a multiple of 16 bytes, so that matrices begin where vectors may.
 GUARD = 64
@@ -47,7 +47,8 @@ def why_no_gpu() -> str | None:
 
 def expressible(schedule: Schedule) -> bool:
     """Whether CUDA has all that a schedule asks for; matrix instructions have tests of their own."""
-    return not schedule.by_warps and not driver.refusals(GemmSpec(), schedule, "cuda")
+    own = schedule.by_warps or schedule.by_warpgroups
+    return not own and not driver.refusals(GemmSpec(), schedule, "cuda")
 
 
 def vectors(schedule: Schedule) -> bool:
@@ -149,11 +150,12 @@ def check_repeats(
     problem = Problem.random(rng, *size)
     a, b, c = (cupy.asarray(x) for x in (problem.a, problem.b, problem.c))
     first = cast("NDArray[np.float32]", kernel(a, b, c).get()).copy()
-    problem.check(first)
+    right = problem.answer
+    check(right, first)
     for _ in range(times - 1):
         c.fill(cupy.nan)
         result = kernel(a, b, c).get()
-        problem.check(result)
+        check(right, result)
         assert not bits or np.array_equal(result, first), "a repeat differs"
 
 

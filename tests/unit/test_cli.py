@@ -88,6 +88,19 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
         assert part in text, part
 
 
+def test_what_is_wrong_with_one_option_hides_nothing_of_the_others() -> None:
+    text = refused(
+        *("emit", "--backend", "cuda", "--target", "sm_86", "--preset", "async_8x8_16x16", "--set", "stages=8"),
+        *("--epilogue", "gello", "--prologue-a", "b * 2", "--prologue-b", "b *", "-M", "70", "--multiple-of", "32"),
+    )
+    for part in ("no function 'gello'", "prologue_a 'b * 2'", "prologue_b 'b *'", "not the multiple of 32", "7 stages"):
+        assert part in text, part
+    text = refused("emit", "--dtype", "float31", "--c-dtype", "float33", "--b-dtype", "float9")
+    assert [f"{key} '" in text for key in ("dtype", "c_dtype", "b_dtype")] == [True] * 3
+    # Types that may go together are not said to do so or not.
+    assert "no type of C" not in refused("emit", "--dtype", "float31", "--c-dtype", "float64")
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -105,6 +118,7 @@ def test_every_problem_at_once(tmp_path: Path) -> None:
         ),
         ("--backend cuda --preset async_8x8_16x16 --target sm_75".split(), "use sm_80 or later"),
         (["-o", "/no/such/folder/x.cl"], "mkdir -p"),
+        (["--preset", "naive", "--set", "registers=160x40"], "registers means something to atom wgmma alone"),
     ],
 )
 def test_refusals(arguments: list[str], part: str) -> None:

@@ -23,7 +23,23 @@ def test_bad_runs(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", np.ones((5, 2), np.float64))
     (tmp_path / "c.npy").write_bytes(b"no array")
     text = refused(
-        *("run", "-k", "nave", "-i", "-1", "--seed", "x", "-o", tmp_path, "--target", "intel", "--tile", "0x1"),
+        *(
+            "run",
+            "-k",
+            "nave",
+            "-i",
+            "-1",
+            "--seed",
+            "x",
+            "-o",
+            tmp_path,
+            "--target",
+            "intel",
+            "--tile",
+            "0x1",
+            "-M",
+            "x",
+        ),
     )
     for part in (
         "did you mean naive",
@@ -32,6 +48,7 @@ def test_bad_runs(tmp_path: Path) -> None:
         f"such as {tmp_path}/C.npy",
         "--target",
         "rows = 0",
+        "M = 'x'",
     ):
         assert part in text, part
     assert "-i 0" not in text

@@ -43,7 +43,8 @@ def test_what_nobody_may_use_shows() -> None:
 
 def test_sums_and_results() -> None:
     assert [(GemmSpec(dtype=d).accumulator, GemmSpec(dtype=d).result) for d in RESULTS] == [
-        (F64, F64), (F32, F32), (F32, F16), (F32, BF16), (I32, I32), (C64, C64), (C128, C128), (I32, I32), (I64, I64)
+        (F64, F64), (F32, F32), (F32, F16), (F32, BF16), (I32, I32), (F32, BF16), (F32, BF16), (C64, C64), (C128, C128),
+        (I32, I32), (I64, I64),
     ]  # fmt: skip
     assert GemmSpec(dtype=F16, c_dtype=F32).result == F32
 

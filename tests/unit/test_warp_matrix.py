@@ -108,7 +108,7 @@ def test_what_can_be_turned() -> None:
     [
         ("mma_8x16_16x8", ("load_a4(", "load_b4_turned(", "m16n8k16.row.col.f32.bf16.bf16.f32", "x4.trans")),
         ("mma_tf32_8x16_16x8", ("load_a4(", "to_tf32(", "m16n8k8.row.col.f32.tf32.tf32.f32")),
-        ("mma_3xtf32_8x8_16x16", ("head_in_tf32(", "rest_in_tf32(", "part[2][2]")),
+        ("mma_3xtf32_8x8_16x16", ("head_in_tf32(", "rest_in_tf32(", "part[8][8]")),
     ],
 )
 def test_instructions_by_name(preset: str, calls: tuple[str, ...]) -> None:
@@ -182,7 +182,7 @@ def test_who_has_none() -> None:
 
 def test_never_unless_asked_for() -> None:
     """No other atom is made of these, and each says what it is for."""
-    assert WARP_NAMES == ("mma", "mma_s8", "mma_f64", "mma_tf32", "mma_3xtf32")
+    assert WARP_NAMES == ("mma", "mma_s8", "mma_f8", "mma_f64", "mma_tf32", "mma_3xtf32")
     assert all(atom.rounds == ("tf32" in atom.name) for atom in WARP_ATOMS)
     assert {atom.dtype for atom in WARP_ATOMS if atom.rounds} == {F32}
     assert all(atom.link.startswith("https://docs.nvidia.com/") for atom in WARP_ATOMS)

@@ -16,7 +16,7 @@ from gemmgen.errors import ScheduleError, ToolError
 from gemmgen.inspect.tools import find
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.dtypes import BF16, F16, F32
-from gemmgen.ir.expr import Const
+from gemmgen.ir.expr import Const, Var
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.tile_memory import swizzled
 from gemmgen.ir.visit import evaluate
@@ -110,7 +110,7 @@ def test_a_source_says_which_maps_its_host_makes() -> None:
     """Rows of A in one box of K's depth; of a row-major B boxes of 64 columns; lines as they are stored."""
     (entry,) = emitted().entry_points
     a, b = entry.maps
-    assert (a.name, a.operand, a.dtype, a.box, a.pitch, a.swizzle) == ("a_map", "a", BF16, (128, 64), "lda", 128)
+    assert (a.name, a.operand, a.dtype, a.box, a.pitch, a.swizzle) == ("a_map", "a", BF16, (128, 64), Var("lda"), 128)
     assert (b.operand, b.box, b.swizzle) == ("b", (64, 64), 128)
     sizes = {"m": 3, "n": 5, "k": 7}
     assert [(evaluate(x.lines, sizes), evaluate(x.length, sizes)) for x in (a, b)] == [(3, 7), (7, 5)]
@@ -253,7 +253,9 @@ def test_schedules(changes: dict[str, object], said: str) -> None:
 def test_no_prologue_is_dropped() -> None:
     for name in "ab":
         with_prologue = replace(SPEC, **{f"prologue_{name}": f"{name} * 2"})  # type: ignore[arg-type]
-        assert f"prologue_{name}, but boxes go straight to local memory" in refused(WGMMA, with_prologue)
+        said = refused(WGMMA, with_prologue)
+        assert f"prologue_{name}, but boxes go straight to local memory" in said
+        assert f"let a kernel before apply it (--set {name}.packed=true)" in said
 
 
 def test_head_comments_count_the_barriers() -> None:
@@ -263,13 +265,22 @@ def test_head_comments_count_the_barriers() -> None:
 
 
 def test_types_strides_and_targets() -> None:
-    assert "multiplies bfloat16, float16, not float32: use one of them, or atom wgmma_tf32 or fma" in refused(
-        WGMMA, GemmSpec()
+    assert (
+        "multiplies bfloat16, float16, not float32: use one of them, or atom wgmma_tf32 or wgmma_3xtf32 or "
+        in refused(WGMMA, GemmSpec())
     )
     coarse = defaults("wgmma_tf32")
-    assert "store A by rows and B by columns, or use atom mma_tf32" in refused(coarse, GemmSpec(ld_multiple=4))
+    turned = refused(coarse, GemmSpec(ld_multiple=4, a_order="col"))
+    assert "a is col-major: store it row-major, or let a kernel before turn it (--set a.packed=true)" in turned
+    assert "b is row-major: store it col-major, or let" in turned
+    assert "(--set b.packed=true --set b.transposed=true)" in turned
+    packed = replace(coarse, b=replace(coarse.b, packed=True))
+    assert "but b is packed row-major: use --set b.transposed=true" in refused(packed, GemmSpec(ld_multiple=4))
+    assert "b.transposed means nothing" in refused(replace(WGMMA, b=replace(WGMMA.b, transposed=True)))
     assert "promise --ld-multiple 4" in refused(coarse, GemmSpec(b_order="col"))
-    assert "promise --ld-multiple 8, or use atom mma, which takes any" in refused(WGMMA, GemmSpec(dtype=F16))
+    odd = refused(WGMMA, GemmSpec(dtype=F16))
+    assert "promise --ld-multiple 8, or let a kernel before lay them out" in odd
+    assert "(--set a.packed=true --set b.packed=true)" in odd
     assert "not of a batch" in refused(WGMMA, replace(SPEC, batched=True))
     both = refused(replace(WGMMA, stages=1), target=TARGETS["sm_90"])
     assert "lacks tensor_maps, wgmma: use target sm_90a" in both

@@ -159,9 +159,8 @@ __kernel void scaled_residual_split4_total(int m, int n, __global const float *r
         const float after_clamp =
             after_residual < -4.0f ? -4.0f : 4.0f < after_residual ? 4.0f : after_residual;
         const float c_value =
-            convert_float(row) != convert_float(col)
-                ? fmax(after_clamp, 0.5f * half_to_float(c[row * ldc + col]))
-                : tanh(after_clamp);
+            row != col ? fmax(after_clamp, 0.5f * half_to_float(c[row * ldc + col]))
+                       : tanh(after_clamp);
         c[row * ldc + col] = float_to_half(c_value);
     }
 }

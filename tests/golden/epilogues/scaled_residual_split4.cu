@@ -141,8 +141,7 @@ scaled_residual_split4_total(int m, int n, const float *__restrict__ workspace, 
         const float after_clamp =
             after_residual < -4.0f ? -4.0f : 4.0f < after_residual ? 4.0f : after_residual;
         const float c_value =
-            float(row) != float(col) ? fmaxf(after_clamp, 0.5f * float(c[row * ldc + col]))
-                                     : tanhf(after_clamp);
+            row != col ? fmaxf(after_clamp, 0.5f * float(c[row * ldc + col])) : tanhf(after_clamp);
         c[row * ldc + col] = __half(c_value);
     }
 }

@@ -164,8 +164,8 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
         const float after_clamp =
             after_residual < -4.0f ? -4.0f : 4.0f < after_residual ? 4.0f : after_residual;
         const float c_value =
-            float(row) != float(col) ? sycl::fmax(after_clamp, 0.5f * float(c[row * ldc + col]))
-                                     : sycl::tanh(after_clamp);
+            row != col ? sycl::fmax(after_clamp, 0.5f * float(c[row * ldc + col]))
+                       : sycl::tanh(after_clamp);
         c[row * ldc + col] = sycl::half(c_value);
     }
 }

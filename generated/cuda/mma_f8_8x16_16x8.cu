@@ -1,0 +1,404 @@
+// mma_f8_8x16_16x8: C = alpha * A * B + beta * C; float8_e4m3fn, sums in float32; B col-major
+//
+// Schedule   8x16 of C per thread, 16x8 threads per block (128x128 of C), 64 along K per iteration,
+//            by matrix instructions of the warp, 4 tiles in shared memory at a time, operands read
+//            from shared memory a step ahead, the next tile's before this one's last step, warps of
+//            8x4 threads, blocks in bands of 8 rows, stores of 2 elements
+// A          global memory, asynchronous copies of 16 elements, to shared memory, rows padded by 16
+// B          global memory, asynchronous copies of 16 elements, to shared memory, transposed, rows
+//            padded by 16
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
+// Launch     block (8, 16), grid ((m + 127) / 128 * ((n + 127) / 128), 1)
+// Needs      81,920 bytes of shared memory
+//            matrices that begin on multiples of 16 bytes
+// Build      nvcc -std=c++17 -O3 -arch=sm_89 -Werror all-warnings -c mma_f8_8x16_16x8.cu
+
+#ifndef __CUDACC_RTC__
+#include <cuda_runtime.h>
+#endif
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+
+// 2 neighbouring elements; both addresses are multiples of 4 bytes.
+__device__ __forceinline__ void copy2(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+{
+    *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
+}
+
+// 2 neighbouring elements to registers, in their type; `from` is a multiple of 4 bytes.
+__device__ __forceinline__ void copy2(float *to, const __nv_bfloat16 *from)
+{
+    __align__(4) __nv_bfloat16 elements[2];
+    copy2(elements, from);
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+        to[e] = float(elements[e]);
+    }
+}
+
+// 2 neighbouring elements from registers, in the type of memory; `to` is a multiple of 4 bytes.
+__device__ __forceinline__ void copy2(__nv_bfloat16 *to, const float *from)
+{
+    __align__(4) __nv_bfloat16 elements[2];
+    #pragma unroll
+    for (int e = 0; e < 2; ++e) {
+        elements[e] = __nv_bfloat16(from[e]);
+    }
+    copy2(to, elements);
+}
+
+// Begins a copy of 16 bytes to shared memory; past `inside` elements it writes zeros.
+__device__ __forceinline__ void async_copy16_inside(__nv_fp8_e4m3 *to, const __nv_fp8_e4m3 *from, int inside)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 ::"r"(address), "l"(from), "r"(inside * 1) : "memory");
+}
+
+// Makes a group of the copies begun since the last.
+__device__ __forceinline__ void async_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until at most `pending` groups, the newest, are under way.
+template <int pending>
+__device__ __forceinline__ void async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+// Of A, eight rows and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
+// says where line i of matrix q begins. Each lane gets four neighbours of a line of each,
+// first those of the eight, then those of the others.
+__device__ __forceinline__ void load_a4(__nv_fp8_e4m3 *to, const __nv_fp8_e4m3 *line)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(to);
+    const unsigned address = unsigned(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[2]), "=r"(words[1]), "=r"(words[3])
+                 : "r"(address) : "memory");
+}
+
+// Of B, eight columns and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
+// says where line i of matrix q begins. Each lane gets four neighbours of a line of each.
+__device__ __forceinline__ void load_b4(__nv_fp8_e4m3 *to, const __nv_fp8_e4m3 *line)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(to);
+    const unsigned address = unsigned(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address) : "memory");
+}
+
+// sums += a * b by a warp, 16 x 32 times 32 x 8. Of sums and a, a lane has two rows, `top`
+// and `bottom`, eight apart; of b it has a column.
+__device__ __forceinline__ void mma_m16n8k32(float *top, float *bottom, const __nv_fp8_e4m3 *a_top,
+                                     const __nv_fp8_e4m3 *a_bottom, const __nv_fp8_e4m3 *b)
+{
+    const unsigned *a0 = reinterpret_cast<const unsigned *>(a_top);
+    const unsigned *a1 = reinterpret_cast<const unsigned *>(a_bottom);
+    const unsigned *b0 = reinterpret_cast<const unsigned *>(b);
+    asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(top[0]), "+f"(top[1]), "+f"(bottom[0]), "+f"(bottom[1])
+        : "r"(a0[0]), "r"(a1[0]), "r"(a0[1]), "r"(a1[1]), "r"(b0[0]), "r"(b0[1]));
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+mma_f8_8x16_16x8(int m, int n, int k, float alpha, const __nv_fp8_e4m3 *__restrict__ a, int lda,
+                 const __nv_fp8_e4m3 *__restrict__ b, int ldb, float beta,
+                 __nv_bfloat16 *__restrict__ c, int ldc)
+{
+    const int local_index = int(threadIdx.y) * 8 + int(threadIdx.x);
+    const int warp = local_index / 32;
+    const int lane = local_index % 32;
+    const int warp_row = warp / 2 * 8;
+    const int warp_col = warp % 2 * 8;
+    const int local_row = warp / 2 * 8 + lane / 4;
+    const int local_col = warp % 2 * 4 + lane % 4;
+    const int blocks_down = (m + 127) / 128;
+    const int blocks_across = (n + 127) / 128;
+    const int block = int(blockIdx.x);
+    const int band_row = block / (blocks_across * 8) * 8;
+    const int in_band = block % (blocks_across * 8);
+    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
+    const int block_col = in_band / min(8, blocks_down - band_row);
+    const int row0 = block_row * 128;
+    const int col0 = block_col * 128;
+    const int row = row0 + local_row;
+    const int col = col0 + local_col * 2;
+    const int a_row = local_index / 4;
+    const int a_k = local_index % 4 * 16;
+    const int b_col = local_index / 4;
+    const int b_k = local_index % 4 * 16;
+    const int a_row_by1 = local_index / 64;
+    const int a_k_by1 = local_index % 64;
+    const int b_col_by1 = local_index / 64;
+    const int b_k_by1 = local_index % 64;
+    const int a_line_row = lane / 8 % 2 * 16 + warp_row + lane % 8;
+    const int a_line_k = lane / 16 * 16;
+    const int b_line_col = lane / 16 * 16 + warp_col + lane % 8;
+    const int b_line_k = lane / 8 % 2 * 16;
+
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto &a_shared = *reinterpret_cast<__nv_fp8_e4m3(*)[4][128][80]>(shared);
+    __align__(16) __nv_fp8_e4m3 a_frag[2][8][8];
+    auto &b_shared = *reinterpret_cast<__nv_fp8_e4m3(*)[4][128][80]>(shared + 40960);
+    __align__(16) __nv_fp8_e4m3 b_frag[2][8][8];
+    float acc[8][16];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 16; ++j) {
+            acc[i][j] = 0.0f;
+        }
+    }
+
+    // Along K; copies bring zeros for what lies past it.
+    if (0 < k) {
+        if (lda % 16 == 0 && ldb % 16 == 0) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int a_inside = a_k + 16 <= k ? 16 : a_k < k ? k - a_k : 0;
+                async_copy16_inside(&a_shared[0][a_row + i * 32][a_k],
+                    &a[min(row0 + a_row + i * 32, m - 1) * lda + a_k], a_inside);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int b_inside = b_k + 16 <= k ? 16 : b_k < k ? k - b_k : 0;
+                async_copy16_inside(&b_shared[0][b_col + i * 32][b_k],
+                    &b[min(col0 + b_col + i * 32, n - 1) * ldb + b_k], b_inside);
+            }
+        } else {
+            #pragma unroll 4
+            for (int i = 0; i < 64; ++i) {
+                a_shared[0][a_row_by1 + i * 2][a_k_by1] =
+                    a_k_by1 < k ? a[min(row0 + a_row_by1 + i * 2, m - 1) * lda + a_k_by1]
+                                : __nv_fp8_e4m3();
+            }
+            #pragma unroll 4
+            for (int i = 0; i < 64; ++i) {
+                b_shared[0][b_col_by1 + i * 2][b_k_by1] =
+                    b_k_by1 < k ? b[min(col0 + b_col_by1 + i * 2, n - 1) * ldb + b_k_by1]
+                                : __nv_fp8_e4m3();
+            }
+        }
+    }
+    async_commit();
+    if (64 < k) {
+        if (lda % 16 == 0 && ldb % 16 == 0) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int a_inside = a_k + 80 <= k ? 16 : a_k + 64 < k ? k - (a_k + 64) : 0;
+                async_copy16_inside(&a_shared[1][a_row + i * 32][a_k],
+                    &a[min(row0 + a_row + i * 32, m - 1) * lda + a_k + 64], a_inside);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int b_inside = b_k + 80 <= k ? 16 : b_k + 64 < k ? k - (b_k + 64) : 0;
+                async_copy16_inside(&b_shared[1][b_col + i * 32][b_k],
+                    &b[min(col0 + b_col + i * 32, n - 1) * ldb + b_k + 64], b_inside);
+            }
+        } else {
+            #pragma unroll 4
+            for (int i = 0; i < 64; ++i) {
+                a_shared[1][a_row_by1 + i * 2][a_k_by1] =
+                    a_k_by1 + 64 < k ? a[min(row0 + a_row_by1 + i * 2, m - 1) * lda + a_k_by1 + 64]
+                                     : __nv_fp8_e4m3();
+            }
+            #pragma unroll 4
+            for (int i = 0; i < 64; ++i) {
+                b_shared[1][b_col_by1 + i * 2][b_k_by1] =
+                    b_k_by1 + 64 < k ? b[min(col0 + b_col_by1 + i * 2, n - 1) * ldb + b_k_by1 + 64]
+                                     : __nv_fp8_e4m3();
+            }
+        }
+    }
+    async_commit();
+    if (128 < k) {
+        if (lda % 16 == 0 && ldb % 16 == 0) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int a_inside = a_k + 144 <= k ? 16 : a_k + 128 < k ? k - (a_k + 128) : 0;
+                async_copy16_inside(&a_shared[2][a_row + i * 32][a_k],
+                    &a[min(row0 + a_row + i * 32, m - 1) * lda + a_k + 128], a_inside);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int b_inside = b_k + 144 <= k ? 16 : b_k + 128 < k ? k - (b_k + 128) : 0;
+                async_copy16_inside(&b_shared[2][b_col + i * 32][b_k],
+                    &b[min(col0 + b_col + i * 32, n - 1) * ldb + b_k + 128], b_inside);
+            }
+        } else {
+            #pragma unroll 4
+            for (int i = 0; i < 64; ++i) {
+                a_shared[2][a_row_by1 + i * 2][a_k_by1] =
+                    a_k_by1 + 128 < k
+                        ? a[min(row0 + a_row_by1 + i * 2, m - 1) * lda + a_k_by1 + 128]
+                        : __nv_fp8_e4m3();
+            }
+            #pragma unroll 4
+            for (int i = 0; i < 64; ++i) {
+                b_shared[2][b_col_by1 + i * 2][b_k_by1] =
+                    b_k_by1 + 128 < k
+                        ? b[min(col0 + b_col_by1 + i * 2, n - 1) * ldb + b_k_by1 + 128]
+                        : __nv_fp8_e4m3();
+            }
+        }
+    }
+    async_commit();
+    async_wait<2>();
+    __syncthreads();
+    if (0 < k) {
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            load_a4(a_frag[0][i * 2], &a_shared[0][a_line_row + i * 32][a_line_k]);
+        }
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            load_b4(b_frag[0][j * 2], &b_shared[0][b_line_col + j * 32][b_line_k]);
+        }
+    }
+    for (int k0 = 0; k0 < k; k0 += 64) {
+        const int slot = k0 / 64 % 4;
+        const int next_slot = (k0 / 64 + 3) % 4;
+        if (k0 + 192 < k) {
+            if (lda % 16 == 0 && ldb % 16 == 0) {
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const int a_inside =
+                        k0 + a_k + 208 <= k ? 16 : k0 + a_k + 192 < k ? k - (k0 + a_k + 192) : 0;
+                    async_copy16_inside(&a_shared[next_slot][a_row + i * 32][a_k],
+                        &a[min(row0 + a_row + i * 32, m - 1) * lda + k0 + a_k + 192], a_inside);
+                }
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const int b_inside =
+                        k0 + b_k + 208 <= k ? 16 : k0 + b_k + 192 < k ? k - (k0 + b_k + 192) : 0;
+                    async_copy16_inside(&b_shared[next_slot][b_col + i * 32][b_k],
+                        &b[min(col0 + b_col + i * 32, n - 1) * ldb + k0 + b_k + 192], b_inside);
+                }
+            } else {
+                #pragma unroll 4
+                for (int i = 0; i < 64; ++i) {
+                    a_shared[next_slot][a_row_by1 + i * 2][a_k_by1] =
+                        k0 + a_k_by1 + 192 < k
+                            ? a[min(row0 + a_row_by1 + i * 2, m - 1) * lda + k0 + a_k_by1 + 192]
+                            : __nv_fp8_e4m3();
+                }
+                #pragma unroll 4
+                for (int i = 0; i < 64; ++i) {
+                    b_shared[next_slot][b_col_by1 + i * 2][b_k_by1] =
+                        k0 + b_k_by1 + 192 < k
+                            ? b[min(col0 + b_col_by1 + i * 2, n - 1) * ldb + k0 + b_k_by1 + 192]
+                            : __nv_fp8_e4m3();
+                }
+            }
+        }
+        async_commit();
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            load_a4(a_frag[1][i * 2], &a_shared[slot][a_line_row + i * 32][a_line_k + 32]);
+        }
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            load_b4(b_frag[1][j * 2], &b_shared[slot][b_line_col + j * 32][b_line_k + 32]);
+        }
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                mma_m16n8k32(&acc[i * 2][j * 2], &acc[i * 2 + 1][j * 2], a_frag[0][i * 2],
+                    a_frag[0][i * 2 + 1], b_frag[0][j]);
+            }
+        }
+        async_wait<2>();
+        __syncthreads();
+        if (k0 + 64 < k) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                load_a4(a_frag[0][i * 2],
+                    &a_shared[(k0 / 64 + 1) % 4][a_line_row + i * 32][a_line_k]);
+            }
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                load_b4(b_frag[0][j * 2],
+                    &b_shared[(k0 / 64 + 1) % 4][b_line_col + j * 32][b_line_k]);
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                mma_m16n8k32(&acc[i * 2][j * 2], &acc[i * 2 + 1][j * 2], a_frag[1][i * 2],
+                    a_frag[1][i * 2 + 1], b_frag[1][j]);
+            }
+        }
+    }
+
+    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        if (row + i * 16 < m) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                if (col + j * 16 + 2 <= n && ldc % 2 == 0) {
+                    __align__(16) float c_values[2];
+                    #pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        c_values[e] = alpha * acc[i][j * 2 + e];
+                    }
+                    if (beta != 0.0f) {
+                        __align__(16) float c_old[2];
+                        copy2(c_old, &c[(row + i * 16) * ldc + col + j * 16]);
+                        #pragma unroll
+                        for (int e = 0; e < 2; ++e) {
+                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    copy2(&c[(row + i * 16) * ldc + col + j * 16], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        if (col + j * 16 + e < n) {
+                            const float c_value =
+                                beta == 0.0f ? alpha * acc[i][j * 2 + e]
+                                             : fmaf(beta,
+                                                 float(c[(row + i * 16) * ldc + col + j * 16 + e]),
+                                                 alpha * acc[i][j * 2 + e]);
+                            c[(row + i * 16) * ldc + col + j * 16 + e] = __nv_bfloat16(c_value);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+// Queues the kernel on a stream; matrices are in the device's memory.
+extern "C" cudaError_t mma_f8_8x16_16x8_launch(int m, int n, int k, float alpha,
+                                               const __nv_fp8_e4m3 *a, int lda,
+                                               const __nv_fp8_e4m3 *b, int ldb, float beta,
+                                               __nv_bfloat16 *c, int ldc, cudaStream_t stream)
+{
+    if (m < 1 || n < 1) {
+        return cudaSuccess;
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
+    }
+    const cudaError_t allowed = cudaFuncSetAttribute(
+        mma_f8_8x16_16x8, cudaFuncAttributeMaxDynamicSharedMemorySize, 81920);
+    if (allowed != cudaSuccess) {
+        return allowed;
+    }
+    const dim3 grid((m + 127) / 128 * ((n + 127) / 128), 1);
+    const dim3 block(8, 16);
+    mma_f8_8x16_16x8<<<grid, block, 81920, stream>>>(
+        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    return cudaGetLastError();
+}
+#endif

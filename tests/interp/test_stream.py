@@ -1,0 +1,118 @@
+"""Blocks of C and batches of K dealt out evenly to a few groups: each sum is there once, whoever has which part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.expr import Const
+from gemmgen.ir.fault import FaultKind, KernelFault
+from gemmgen.ir.kernel import Program
+from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.stmt import Body, For, Let, Stmt
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.visit import map_body
+from gemmgen.passes.stream import BEFORE, SEGMENT
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from tests.interp.test_broken_rings import PLAIN, RING
+from tests.support.problems import Problem, interpret
+
+SM_90 = TARGETS["sm_90"]
+STREAM = replace(RING, stream=3)
+PACKED = replace(STREAM, raster=2, a=replace(RING.a, packed=True), b=replace(RING.b, packed=True))
+PLAIN_STREAM = replace(PLAIN, stream=4)
+#: Blocks are 16x32, batches eight deep. Fewer blocks than groups, and batches as well; seven, of which three groups
+#: compute one each; twelve, none of which is shared; no K.
+SIZES = ((16, 32, 90), (5, 7, 9), (33, 70, 41), (64, 96, 20), (20, 40, 0))
+
+
+@pytest.mark.parametrize("schedule", [STREAM, PACKED, PLAIN_STREAM], ids=["across", "packed", "plain"])
+def test_products(schedule: Schedule, rng: np.random.Generator) -> None:
+    program = driver.lower_program(GemmSpec(), schedule, SM_90)
+    for size in SIZES:
+        problem = Problem.random(rng, *size, 1.5, -0.5)
+        problem.check(interpret(program, GemmSpec(), problem))
+
+
+def test_what_is_stored_late_is_finished_as_all_is(rng: np.random.Generator) -> None:
+    """Shares are added up by whole blocks, so that an epilogue and a C by columns see whole sums."""
+    spec = GemmSpec(epilogue=("relu",), c_order="col")
+    problem = Problem.integers(rng, 20, 40, 33)
+    expected = np.maximum(problem.expected, 0)
+    schedule = replace(STREAM, c_width=1)
+    assert np.array_equal(interpret(driver.lower_program(spec, schedule, SM_90), spec, problem), expected)
+
+
+def test_the_same_bits_for_any_number_of_blocks_behind(rng: np.random.Generator) -> None:
+    """A block's sum depends on where pieces end, and on nothing else: two runs are equal bit for bit."""
+    program = driver.lower_program(GemmSpec(), STREAM, SM_90)
+    problem = Problem.random(rng, 20, 40, 90)
+    first, second = (interpret(program, GemmSpec(), problem) for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def changed(rewrite: object) -> Program:
+    program = driver.lower_program(GemmSpec(), STREAM, SM_90)
+    body = map_body(program.main.body, rewrite)  # type: ignore[arg-type]
+    assert body != program.main.body
+    return replace(program, kernels=(replace(program.main, body=body), *program.kernels[1:]))
+
+
+def expect(program: Program, kind: FaultKind, detail: str) -> None:
+    problem = Problem.random(np.random.default_rng(5), 33, 70, 41)
+    with pytest.raises(KernelFault) as caught:
+        interpret(program, GemmSpec(), problem)
+    assert (caught.value.kind, detail in str(caught.value)) == (kind, True), caught.value
+
+
+def test_a_ring_that_is_filled_again_while_others_read() -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        if isinstance(stmt, For) and stmt.var == SEGMENT:
+            return (replace(stmt, body=tuple(s for s in stmt.body if not isinstance(s, Barrier))),)
+        return (stmt,)
+
+    expect(changed(rewrite), "race", "with no barrier between")
+
+
+def test_phases_that_are_counted_from_the_start_each_time() -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        return (replace(stmt, value=Const(0)),) if isinstance(stmt, Let) and stmt.var == BEFORE else (stmt,)
+
+    expect(changed(rewrite), "pipe", "never ends")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (replace(STREAM, stream=-1), "stream = -1 < 0: give 0 or more"),
+        (
+            replace(STREAM, mbarrier=0),
+            "stream = 3 goes on with a ring that mbarriers hand over, but mbarrier = 0: use 4, say",
+        ),
+        (replace(STREAM, split=2), "stream = 3 deals out K already, but split = 2: use split 1"),
+        (replace(STREAM, k_step=8, slices=2), "stream = 3 deals out K already, but slices = 2: use slices 1"),
+    ],
+)
+def test_refusals(schedule: Schedule, message: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        driver.emit(GemmSpec(), schedule, "cuda", SM_90)
+    assert message in caught.value.problems
+
+
+def test_batches_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="deals out one product, not a batch: use 0"):
+        driver.emit(GemmSpec(batched=True), STREAM, "cuda", SM_90)
+
+
+def test_the_text_says_how() -> None:
+    source = driver.emit(GemmSpec(), replace(STREAM, stream=132), "cuda", SM_90)
+    head = " ".join(source.text.partition("#ifndef")[0].replace("//", "").split())
+    assert "132 blocks with whole blocks of C and equal pieces of the rest, whose sums a second kernel adds up" in head
+    (workspace,) = source.workspaces
+    assert workspace.elements == Const(2 * 132 * 16 * 32)
+    assert [entry.name.removeprefix(source.name) for entry in source.entry_points] == ["", "_total"]

@@ -1,0 +1,76 @@
+"""Products by warpgroups of matrices that no tensor map takes as they lie: a kernel before lays them out anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.ir.dtypes import BF16, F32
+from gemmgen.ir.target import TARGETS
+from gemmgen.methods import defaults
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec, Order
+from tests.support.problems import Problem, interpret
+
+SM_90A = TARGETS["sm_90a"]
+#: Lines of an odd number of elements, nothing promised.
+SPEC = GemmSpec(dtype=BF16, c_dtype=F32)
+
+
+def packed(method: str, which: str, turned: str = "") -> Schedule:
+    """128x64 of C a block; the operands of `which` are packed, those of `turned` in the other order than the usual."""
+    base = replace(defaults(method, (2, 16), (64, 4)), stages=3)
+    a, b = (
+        replace(operand, packed=name in which, transposed=name in turned)
+        for name, operand in (("a", base.a), ("b", base.b))
+    )
+    return replace(base, a=a, b=b)
+
+
+def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator) -> None:
+    program = driver.lower_program(spec, schedule, SM_90A)
+    problem = Problem.of(rng, spec, 65, 71, 201, -2.0, 3.0)
+    problem.check(interpret(program, spec, problem, 3))
+
+
+@pytest.mark.parametrize("turned", ["", "a", "b"])
+@pytest.mark.parametrize(("a", "b"), [("row", "col"), ("col", "row")])
+def test_any_order_and_odd_lines(a: Order, b: Order, turned: str, rng: np.random.Generator) -> None:
+    check(replace(SPEC, a_order=a, b_order=b), packed("wgmma", "ab", turned), rng)
+
+
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_one_of_them(which: str, rng: np.random.Generator) -> None:
+    """The other's lines are promised to be as maps have them."""
+    check(replace(SPEC, ld_multiple=8), packed("wgmma", which), rng)
+
+
+def test_parts_of_k(rng: np.random.Generator) -> None:
+    check(SPEC, replace(packed("wgmma", "ab"), split=3), rng)
+
+
+def test_float32_of_any_order(rng: np.random.Generator) -> None:
+    """Whose tiles the instructions can't turn: whole numbers, which TF32 holds."""
+    spec = GemmSpec(a_order="col", b_order="row")
+    program = driver.lower_program(spec, packed("wgmma_tf32", "ab", "b"), SM_90A)
+    problem = replace(Problem.integers(rng, 65, 71, 201), spec=spec).typed(spec)
+    assert np.array_equal(interpret(program, spec, problem, 3), problem.expected)
+
+
+def test_a_prologue_is_applied_where_it_is_packed(rng: np.random.Generator) -> None:
+    spec = replace(SPEC, prologue_b="b * 3 - 1")
+    program = driver.lower_program(spec, packed("wgmma", "ab"), SM_90A)
+    problem = Problem.of(rng, spec, 65, 70, 130, 1.0, 0.0)
+    problem.check(interpret(program, spec, problem, 3))
+
+
+def test_callers_give_matrices_at_any_address() -> None:
+    """What the workspaces' maps ask for is nothing that a caller's matrix must keep."""
+    spec = replace(SPEC, c_dtype=None)
+    source = driver.emit(spec, replace(packed("wgmma", "ab"), c_width=1), "cuda", SM_90A)
+    assert source.alignment == 1
+    assert [x.name for x in source.workspaces] == ["a_packed", "b_packed"]
+    assert [x.operand for entry in source.entry_points for x in entry.maps] == ["a_packed", "b_packed"]

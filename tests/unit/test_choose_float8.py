@@ -1,0 +1,34 @@
+"""What multiplies 8-bit floats where nothing is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gemmgen.choose import choose
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import F8_E5M2
+from gemmgen.ir.target import TARGETS
+from gemmgen.spec import GemmSpec
+
+SPEC = GemmSpec(dtype=F8_E5M2, b_order="col", ld_multiple=16)
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "name"),
+    [
+        (SPEC, "sm_90a", "wgmma_f8_128x256_s4"),
+        (replace(SPEC, b_order="row"), "sm_90a", "wgmma_f8_128x256_s4_packed"),
+        (replace(SPEC, ld_multiple=1), "sm_90a", "wgmma_f8_128x256_s4_packed"),
+        (SPEC, "sm_89", "mma_f8_8x16_16x8"),
+    ],
+)
+def test_presets(spec: GemmSpec, target: str, name: str) -> None:
+    assert choose(spec, (64, 64, 64), TARGETS[target]).slug() == name
+
+
+def test_who_has_none() -> None:
+    for target in ("sm_80", "intel", "cpu"):
+        with pytest.raises(ScheduleError, match="8-bit floats"):
+            choose(SPEC, None, TARGETS[target])

@@ -25,17 +25,15 @@ MATRIX_PRESET = "mma_8x16_16x8"
 FLOAT8_PRESETS = ("wgmma_f8_128x256_s4", "wgmma_f8_128x256_s4_packed", "mma_f8_8x16_16x8")
 #: For all others, and for what the first two refuse.
 PORTABLE_PRESET = "lds_8x8_16x16_k8"
-#: For products of few elements, whose time is that of the call; compiled in 0.1 s where the others take 1 s or more.
+#: For products of few elements, whose time is that of the call: one kernel for all of them, compiled once.
 SMALL_PRESET = "naive_16x16"
-#: Multiplications up to which a product is small: on a CPU no tiling is faster there.
+#: Multiplications up to which a product is small: tilings are no faster there, and take longer to compile.
 SMALL = 128**3
+#: The same where vectors can be had, counted as that preset makes them: for its whole groups. 13 us there, as many as a
+#: kernel with vectors takes; at 64^3 23 and 14, at 128^3 180 and 31 (Intel's runtime, 12 us a call).
+SMALL_BESIDE_VECTORS = 32**3
 #: Features that the first asks for, by which a device is picked that has them.
 BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
-
-
-def by_model(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule | None:
-    """What a cost model says where there is one: of CPUs `gemmgen.sweeps`, of GPUs of CUDA `gemmgen.waves`."""
-    return choose_sweep(spec, shape, device) or choose_tiles(spec, shape, device, products)
 
 
 def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule:
@@ -49,12 +47,33 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
     Raises: ScheduleError where not even the most portable one will do.
     """
     if spec.dtype in FLOAT8:
-        return _first_of(FLOAT8_PRESETS, spec, device)
-    if shape is not None and products * shape[0] * shape[1] * shape[2] <= SMALL:
-        wanted = SMALL_PRESET
-    elif (chosen := by_model(spec, shape, device, products)) is not None:
-        return chosen
-    elif device.features >= BLOCK_FEATURES:
+        return _first_of(tuple(presets.load(name).schedule for name in FLOAT8_PRESETS), spec, device)
+    return by_sizes(spec, shape, device, products) or _for_any_size(spec, device)
+
+
+def by_sizes(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule | None:
+    """What is chosen for sizes, the spec's or the shape's: where they are small one kernel for all, else what a cost
+    model says: of CPUs `gemmgen.sweeps`, of GPUs of CUDA `gemmgen.waves`. None where there is no model.
+    """
+    known = (spec.m, spec.n, spec.k)
+    m, n, k = (size or asked for size, asked in zip(known, shape or (None, None, None), strict=True))
+    if m is not None and n is not None and k is not None and _is_small(m, n, k, products, device):
+        small = presets.load(SMALL_PRESET).schedule
+        if _takes(spec, small, device):
+            return small
+    return choose_sweep(spec, shape, device) or choose_tiles(spec, shape, device, products)
+
+
+def _is_small(m: int, n: int, k: int, products: int, device: Target) -> bool:
+    if "vectors" not in device.features:
+        return products * m * n * k <= SMALL
+    rows, cols = presets.load(SMALL_PRESET).schedule.group
+    return products * (-(-m // rows) * rows) * (-(-n // cols) * cols) * max(1, k) <= SMALL_BESIDE_VECTORS
+
+
+def _for_any_size(spec: GemmSpec, device: Target) -> Schedule:
+    """By the device's features. Raises: ScheduleError."""
+    if device.features >= BLOCK_FEATURES:
         wanted = BLOCK_PRESET
     elif "mma" in device.features and warp_atom("mma", spec.dtype) is not None:
         wanted = MATRIX_PRESET
@@ -63,27 +82,24 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
     else:
         wanted = PORTABLE_PRESET
     portable = presets.load(PORTABLE_PRESET).schedule
-    for schedule in (presets.load(wanted).schedule, portable):
-        try:
-            validate(spec, schedule, device)
-        except ScheduleError:
-            continue
-        return schedule
-    # Sums of 16 bytes, complex128's, are too many for a GPU's registers.
+    # Sums of 16 bytes, complex128's, are too many for a GPU's registers by the usual tiles.
     smaller = replace(portable, tile=(4, 4), run=(4, 4), name=None)
-    validate(spec, smaller, device)
-    return smaller
+    return _first_of((presets.load(wanted).schedule, portable, smaller), spec, device)
 
 
-def _first_of(names: tuple[str, ...], spec: GemmSpec, device: Target) -> Schedule:
-    """The first preset that will do. Raises: ScheduleError with what the last one lacks."""
-    for name in names[:-1]:
-        schedule = presets.load(name).schedule
-        try:
-            validate(spec, schedule, device)
-        except ScheduleError:
-            continue
-        return schedule
-    schedule = presets.load(names[-1]).schedule
+def _first_of(schedules: tuple[Schedule, ...], spec: GemmSpec, device: Target) -> Schedule:
+    """The first one that will do. Raises: ScheduleError with what the last one lacks."""
+    for schedule in schedules[:-1]:
+        if _takes(spec, schedule, device):
+            return schedule
+    schedule = schedules[-1]
     validate(spec, schedule, device)
     return schedule
+
+
+def _takes(spec: GemmSpec, schedule: Schedule, device: Target) -> bool:
+    try:
+        validate(spec, schedule, device)
+    except ScheduleError:
+        return False
+    return True

@@ -230,6 +230,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         sweep=_pair(flat["sweep"]),
         even=_pair(flat["even"]),
         k_block=_int(flat["k_block"]),
+        m_block=_int(flat["m_block"]),
         producers=_int(flat["producers"]),
         registers=_pair(flat["registers"]),
         persistent=bool(flat["persistent"]),

@@ -145,6 +145,8 @@ class Schedule:
         even: groups along rows and columns come in multiples of these, so that each core has as many.
         k_block: how deep in K the tiles of a sweep go before they all go on, so that their part of B stays in a cache;
             sums wait in C meanwhile. 0 is all of K.
+        m_block: where B is copied, how many tiles of a column are computed before those right of them, so that their
+            part of A stays in a cache. 0 is all of them.
         name: of the kernel; None derives one (`slug`).
     """
 
@@ -178,6 +180,7 @@ class Schedule:
     sweep: tuple[int, int] = (1, 1)
     even: tuple[int, int] = (1, 1)
     k_block: int = 0
+    m_block: int = 0
     producers: int = 0
     registers: tuple[int, int] = (0, 0)
     persistent: bool = False

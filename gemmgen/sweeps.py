@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import product
@@ -30,9 +30,12 @@ TILES = {32: ((6, 4), (12, 2), (14, 1)), 16: ((6, 2), (12, 1))}
 #: Bytes of vectors from which on a CPU has 32 registers of them (AVX-512), not 16.
 MANY_REGISTERS = 64
 #: Tiles that a work-item sweeps at most, downwards and across.
-DOWN, ACROSS = (4, 11, 22, 43, 86, 171, 342), (1, 2, 4)
-#: How deep blocks of K are; or all of K at once, up to so much.
-DEPTHS, AT_ONCE = (256, 512, 1024), 640
+DOWN, ACROSS = (4, 11, 22, 43, 86, 171, 342, 683), (1, 2, 4)
+#: The same where tiles go down in blocks of so many, for sweeps much longer than those.
+M_BLOCKS, DOWN_IN_BLOCKS, ACROSS_IN_BLOCKS = (8, 16), (86, 171, 342, 683), (4, 8)
+#: How deep blocks of K are, without a copy up to the next number; all of a K up to that goes at once. What is shallow
+#: is copied only to be turned.
+DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024, 2048), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
 LONG, FEW_TILES, MOST_PARTS = 8192, 16, 16
 
@@ -44,14 +47,16 @@ class Costs:
     fma_per_cycle: float
     loads_per_cycle: float
     far_line: float
-    first_line: float
     copy_line: float
     page: float
     same_place: float
     near_line: float
     again_line: float
+    memory_line: float
+    panel_line: float
     same_row: float
     far_row: float
+    copied_row: float
     update_line: float
     tile: float
     group: float
@@ -92,15 +97,16 @@ class _Way(NamedTuple):
     sweep: tuple[int, int] = (1, 1)
     even: tuple[int, int] = (1, 1)
     k_block: int = 1
+    m_block: int = 0
 
     @classmethod
     def of(cls, s: Schedule) -> _Way:
-        return cls(s.tile, s.vector, s.b.memory == "private", s.split, s.sweep, s.even, s.k_block)
+        return cls(s.tile, s.vector, s.b.memory == "private", s.split, s.sweep, s.even, s.k_block, s.m_block)
 
     def schedule(self) -> Schedule:
-        tile, vector, copied, split, sweep, even, k_block = self
-        b = Operand(memory="private") if copied else Operand()
-        return Schedule(tile, (1, 1), vector=vector, split=split, sweep=sweep, even=even, k_block=k_block, b=b)
+        b = Operand(memory="private") if self.copied else Operand()
+        plain = Schedule(self.tile, (1, 1), vector=self.vector, split=self.split, sweep=self.sweep, even=self.even, b=b)
+        return replace(plain, k_block=self.k_block, m_block=self.m_block)
 
 
 @lru_cache(maxsize=256)
@@ -116,26 +122,48 @@ def _choose(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
     return min(all_cores, key=lambda way: cost(way, target.cores)).schedule()
 
 
+def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
+    """The cheapest by the model, of each tile, depth, way to B and sharing out the cheapest alone."""
+    kinds: dict[tuple[object, ...], tuple[float, _Way]] = {}
+    for way in _candidates(spec, shape, target, target.cores):
+        kind = way.tile, way.copied, way.k_block, way.even
+        cost = sum(_account(spec, way, shape, target.cores, target).values())
+        kinds[kind] = min(kinds.get(kind, (cost, way)), (cost, way))
+    return [way.schedule() for _, way in sorted(kinds.values())[:count]]
+
+
 def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Iterator[_Way]:
     """All that are worth a thought, and that the target can run."""
-    _, n, k = shape
+    m, n, k = shape
     lanes = _lanes(spec, n, target)
     registers = 32 if target.vector_bytes >= MANY_REGISTERS else 16
     split = _parts(shape)
     by_lines = spec.b_order == "row"
-    depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(d for d in DEPTHS if d < k or not by_lines))
+    # Deeper than K is needless, but a copy has to say how deep it is at most.
+    enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
+    depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
     for (rows, vectors), copied in product(TILES[registers], (False, True)):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
         most = _up(n, lanes) if copied else n // lanes
-        if not (copied or by_lines) or vectors > max(1, most):
+        if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines) or vectors > max(1, most):
             continue
         plain = _Way((rows, vectors * lanes), lanes, copied, split)
         if not _is_possible(spec, plain.schedule(), target):
             continue
-        for down, across, even, depth in product(DOWN, ACROSS, _evens(cores), depths):
+        tiles = _up(m, rows), _up(n, plain.tile[1])
+        sweeps = [(0, *sweep) for sweep in product(_useful(DOWN, tiles[0]), _useful(ACROSS, tiles[1]))]
+        if copied and tiles[0] > DOWN_IN_BLOCKS[0]:
+            long = _useful(DOWN_IN_BLOCKS, tiles[0]), _useful(ACROSS_IN_BLOCKS, tiles[1])
+            sweeps += product(M_BLOCKS, *long)
+        for (m_block, down, across), even, depth in product(sweeps, _evens(cores), depths):
             fits = not copied or depth * across * plain.tile[1] * spec.dtype.size <= target.private_bytes
-            if fits and (depth or not copied):
-                yield plain._replace(sweep=(down, across), even=even, k_block=depth)
+            if fits and (depth if copied else depth < max(1, k) and depth <= AT_ONCE):
+                yield plain._replace(sweep=(down, across), even=even, k_block=depth, m_block=m_block)
+
+
+def _useful(lengths: tuple[int, ...], tiles: int) -> list[int]:
+    """Lengths of sweeps that there are tiles for, and one that takes them all."""
+    return [at for at, before in zip(lengths, (0, *lengths), strict=False) if before < tiles]
 
 
 def _evens(cores: int) -> tuple[tuple[int, int], ...]:
@@ -194,10 +222,15 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
         # Lines of B that begin at the same places of their pages are kept in the same few places of the cache.
         slow += lines * c.same_place * (block * gcd(n * size, c.page_bytes) > cached)
         slow += c.page * min(1, n * size / c.page_bytes)
-    # A comes from afar for each column of tiles, unless all of its rows stay.
-    a_times = 1 if (rows_each * rows + cols) * block * size <= c.near_share * cached else cols_each
+    a_row = _row_cost(rows, k * size * (spec.a_order == "row"))
+    if s.copied and rows > c.rows_in_place:
+        a_row += c.copied_row
+    # A comes from afar for each column of tiles, unless all of its rows stay, or a block's: then B's panels come again.
+    stay = min(rows_each, s.m_block or rows_each)
+    a_times = 1 if stay * rows * block * size <= c.near_share * cached else cols_each
+    b_times = _up(rows_each, stay) if cols_each * block * cols * size > c.near_share * cached else 1
     a_lines, b_lines = rows_each * rows * depth * size / 64, cols_each * depth * lines
-    first = c.far_line if (m + n) * k * size <= c.third_level else c.first_line
+    first, again = (c.far_line, c.again_line) if (m + n) * k * size <= c.third_level else (c.memory_line, c.memory_line)
     groups, tiles = down * across * s.split, rows_each * cols_each
     # Cores take groups as they come: all are busy until the last few.
     even_share = _up(m, rows) * _up(n, cols) * s.split / cores / tiles
@@ -205,8 +238,10 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     parts = {
         "multiply-adds and loads": tiles * depth * max(fmas, loads),
         "B where it is slow to read": tiles * depth * slow,
-        "A's rows": tiles * depth * rows * _row_cost(rows, k * size * (spec.a_order == "row")),
-        "A and B from afar": (a_lines + b_lines) * first + a_lines * (a_times - 1) * c.again_line,
+        "A's rows": tiles * depth * rows * a_row,
+        "A and B from afar": (a_lines + b_lines) * first
+        + a_lines * (a_times - 1) * again
+        + b_lines * (b_times - 1) * c.panel_line,
         "copies of B": b_lines * c.copy_line * s.copied,
         "C": tiles * rows * lines * (2 * blocks - 1) * c.update_line,
         "beginnings of tiles": tiles * blocks * c.tile,

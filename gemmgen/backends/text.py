@@ -154,6 +154,7 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.vector > 1, f"up to {down}x{across} of those per {words.work_item}, one after the other"
     yield s.even != (1, 1), f"{words.group}s in multiples of {s.even[0]}x{s.even[1]}"
     yield s.k_block, f"{s.k_block} along K at a time"
+    yield s.m_block, f"{s.m_block} of those downwards before the next to the right come"
     yield s.b_step, f"{s.b_step} of B at a time"
     matrix = f"by matrix instructions of the {words.sub_group}"
     yield s.atom in ("dpas", "mma", "mma_s8", "mma_f8", "mma_f64"), matrix

@@ -111,7 +111,8 @@ class PeerProcess:
 class OpenclKernel:
     """A kernel of gemmgen on an OpenCL device; `estimate` is the seconds of one run.
 
-    A GPU's is timed by its events. A CPU's by the clock around each call and the wait for its result, as its peers are.
+    A GPU's is timed by its events. A CPU's by the clock around each call and the wait for its result, as its peers are,
+    and like theirs on NumPy's arrays where the device reaches them: large ones lie on huge pages, buffers do not.
     """
 
     def __init__(self, size: Size, spec: GemmSpec, schedule: Schedule, device: object, seed: int) -> None:
@@ -119,6 +120,7 @@ class OpenclKernel:
 
         from gemmgen.driver import emit
         from gemmgen.runtime.devices import DeviceInfo, target_of
+        from gemmgen.runtime.host import way_of
         from gemmgen.runtime.opencl import CompiledKernel
 
         if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
@@ -136,10 +138,13 @@ class OpenclKernel:
         orders = (a, spec.a_order), (b, spec.b_order), (poison, spec.c_order)
         if size.batch and any(order == "col" for _, order in orders):
             raise SpecError(f"{schedule.slug()}: batches of column-major matrices are not measured on OpenCL")
-        arrays = [cl_array.to_device(queue, np.array(x, order="C" if o == "row" else "F")) for x, o in orders]
+        matrices = [np.array(x, order="C" if o == "row" else "F") for x, o in orders]
+        in_place = way_of(queue.device) == "address"
+        arrays = matrices if in_place else [cl_array.to_device(queue, x) for x in matrices]
         self._arrays = arrays
         self._kernel(*arrays)
-        self.accuracy = accuracy(a, b, cast("Matrix", arrays[2].get()))
+        c = arrays[2]
+        self.accuracy = accuracy(a, b, c if isinstance(c, np.ndarray) else cast("Matrix", c.get()))
         self.estimate = self._kernel.time(*arrays, iterations=2)[1]
         self._count = launches(self.estimate)
 

@@ -100,12 +100,12 @@ def _run_size(plan: Plan, size: Size, stack: ExitStack) -> Iterator[Row]:
 
 def _chosen(plan: Plan, size: Size) -> tuple[Job, ...]:
     """Where no kernel is named, the one that is chosen for the device and the size. Raises: UserError."""
+    from gemmgen.choose import by_sizes
     from gemmgen.runtime.devices import DeviceInfo, target_of
-    from gemmgen.sweeps import choose_sweep
 
     spec = GemmSpec(dtype=MATRIX_DTYPES[plan.dtype or F32.name])
     target = target_of(plan.device.handle) if isinstance(plan.device, DeviceInfo) else None
-    schedule = None if target is None else choose_sweep(spec, (size.m, size.n, size.k), target)
+    schedule = None if target is None else by_sizes(spec, (size.m, size.n, size.k), target)
     if schedule is None:
         raise UserError(f"nothing is chosen for {plan.device}, which is no CPU: give --preset, --schedule or --best")
     return ((spec, schedule),)

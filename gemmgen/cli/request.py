@@ -275,17 +275,15 @@ class Request:
         return driver.refusals(stand_in, schedule, backend, None if self.target is None else target)
 
     def _for_target(self, spec: GemmSpec | None) -> Schedule | None:
-        """Where nothing is said but the target: what a cost model chooses, of GPUs for given sizes, or else what is
-        chosen for any.
-        """
-        from gemmgen.choose import BLOCK_FEATURES, by_model, choose
+        """Where nothing is said but the target: what is chosen for the sizes, or else for any."""
+        from gemmgen.choose import BLOCK_FEATURES, by_sizes, choose
         from gemmgen.errors import ScheduleError
         from gemmgen.ir.target import TARGETS
 
         target = TARGETS.get(self.target or "")
         if spec is None or target is None or not self.is_open:
             return None
-        found = by_model(spec, None, target)
+        found = by_sizes(spec, None, target)
         if found is not None or target.features >= BLOCK_FEATURES:
             return found
         try:

@@ -163,11 +163,11 @@ def _plan(
 
 def _chosen(plan: Plan, engine: Engine) -> Plan:
     """The plan with what is chosen for the device and the matrices, where the device is one to choose for."""
-    from gemmgen.choose import by_model
+    from gemmgen.choose import by_sizes
 
     matrices, target = plan.matrices, engine.target()
     sizes, products = (None, 1) if matrices is None else (matrices.sizes, matrices.count)
-    jobs = ((spec, by_model(spec, sizes, target, products) or schedule) for spec, schedule in plan.jobs)
+    jobs = ((spec, by_sizes(spec, sizes, target, products) or schedule) for spec, schedule in plan.jobs)
     return replace(plan, jobs=tuple(jobs))
 
 

@@ -71,6 +71,7 @@ FIELDS: dict[str, Field] = {
     "sweep": Field("pair", "22x2 (rows x columns of tiles per work-item)", 4096),
     "even": Field("pair", "2x1 (what groups along rows x columns are multiples of)", 1024),
     "k_block": Field("int", "512", 1 << 20, least=0),
+    "m_block": Field("int", "16", 4096, least=0),
     "producers": Field("int", "128", 128, least=0),
     "registers": Field("pair", "232x40 (of a work-item that computes x of a producer)", 255, least=0),
     "persistent": Field("bool", "true"),

@@ -35,6 +35,8 @@ from gemmgen.passes.expand import ELEMENT
 from gemmgen.passes.loops import loop
 
 MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)
+#: Bytes of a private array from which on it lies in memory.
+LARGEST_IN_REGISTERS = 8192
 
 
 def predicate(kernel: Kernel) -> Kernel:
@@ -171,11 +173,14 @@ class _Guard:
         return (*move.dst_index[:-1], move.dst_index[-1] + element), src
 
     def _singly(self, move: Move, scope: Scope) -> Body:
-        """A wide load, element by element."""
+        """A wide load, element by element; unrolled where it fills registers, which takes compilers longer."""
         dst_index, src_index = self._element(move, ELEMENT)
         single = Move(move.dst, dst_index, move.src, src_index, SCALAR, 1)
         inner = scope.with_upper(ELEMENT, wrap(move.width - 1))
-        return loop(ELEMENT, move.width, self._load(single, inner))
+        load = self._load(single, inner)
+        if move.dst.space is Space.PRIVATE and move.dst.bytes > LARGEST_IN_REGISTERS:
+            return (For(ELEMENT, Const(0), Const(move.width), 1, load, exact=True),)
+        return loop(ELEMENT, move.width, load)
 
     def _zero_past_the_end(self, move: Move, scope: Scope) -> Body:
         """Images may be read past their edges; what lies past the summed axis is replaced by zero."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from gemmgen.ir.atoms import SCALAR, VECTOR, VECTOR_FMA, CopyAtom, Fragment, Spread
+from gemmgen.ir.atoms import SCALAR, VECTOR, VECTOR_FMA, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
 from gemmgen.ir.kernel import Kernel, Program, Workspace
@@ -47,6 +47,7 @@ OWN_COL = Var("own_col")
 #: Of a block of B in private memory: which tile's columns.
 PANEL = Var("panel")
 K_BLOCK, K_STOP, K_DEPTH = Var("k_block"), Var("k_stop"), Var("k_depth")
+M_BLOCK, M_STOP = Var("m_block"), Var("m_stop")
 
 
 def build_sweep(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
@@ -195,6 +196,11 @@ class _Sweep(Plan):
         exact = self._known(0) % rows == 0
         tile = self._tile(start, stop, beta)
         down = For(ROW0, ROW_BEGIN, ROW_END, rows, tile, exact=exact)
+        if many := self.schedule.m_block * rows:
+            some = self._panels((replace(down, start=M_BLOCK, stop=M_STOP),))
+            end = Let(M_STOP, minimum(ROW_END, M_BLOCK + many))
+            comment = Comment("Some rows of A after the others, which stay in the cache while B's panels pass.")
+            return comment, For(M_BLOCK, ROW_BEGIN, ROW_END, many, (end, *some))
         if self._copy is not None:
             return self._panels((down,))
         if self._whole_columns:
@@ -227,13 +233,15 @@ class _Sweep(Plan):
         """One tile: its sum, and C."""
         in_place = self._copy is None and not self._whole_columns
         body: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
-        body.append(For(K0, start, K_MAIN if in_place else stop, 1, self._step(VECTOR, self.schedule.vector)))
+        body.append(For(K0, start, K_MAIN if in_place else stop, 1, self._step()))
         if in_place:
-            body.append(For(K0, K_MAIN, stop, 1, self._step(SCALAR, 1)))
+            body.append(For(K0, K_MAIN, stop, 1, self._step(by_vectors=False)))
         return (*body, *self._store(beta))
 
-    def _step(self, atom: CopyAtom, width: int) -> Body:
-        """One step of K: a line of B in vectors, each times every row's element of A."""
+    def _step(self, by_vectors: bool = True) -> Body:
+        """One step of K: a line of B in vectors, each times every row's element of A. Where C is narrower than a tile,
+        B is loaded by a loop over elements, which is short for the compiler.
+        """
         rows, cols = self.schedule.tile
         b, a = self._vectors("b_frag", 1), self._column
         transposed = self.is_transposed("a")
@@ -243,9 +251,13 @@ class _Sweep(Plan):
         line = Tile(self.given("b"), (K0, COL0), 1, cols)
         if block is not None:
             line = Tile(block, (PANEL, K0, Const(0)), 1, cols)
+        load: Stmt = Copy(b, line, VECTOR, self.schedule.vector)
+        if not by_vectors:
+            single = Move(b.buffer, (Const(0), J), self.given("b"), (K0, COL0 + J), SCALAR, 1)
+            load = For(J, Const(0), Const(cols), 1, (single,), exact=True)
         return (
             Alloc(b.buffer),
-            Copy(b, line, atom, width),
+            load,
             Alloc(a.buffer),
             Copy(a, column, SCALAR),
             Mma(self.acc, a, b, Const(0), Const(0), 1, VECTOR_FMA),

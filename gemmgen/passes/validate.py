@@ -91,6 +91,7 @@ def _positive(s: Schedule) -> Iterator[str]:
         ("mbarrier", s.mbarrier),
         ("b_step", s.b_step),
         ("k_block", s.k_block),
+        ("m_block", s.m_block),
         ("producers", s.producers),
         ("stream", s.stream),
     ):

@@ -13,7 +13,7 @@ from gemmgen.spec import GemmSpec
 #: Elements that a vector can have.
 WIDTHS = (2, 4, 8, 16)
 #: Fields that only such schedules have.
-OWN = ("vector", "sweep", "even", "k_block")
+OWN = ("vector", "sweep", "even", "k_block", "m_block")
 #: Fields that may be as they like there, beside the tile.
 FREE = (*OWN, "split", "b.memory")
 
@@ -85,6 +85,11 @@ def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         yield f"b.memory = {s.b.memory!r} is shared by a group, but a work-item with vectors is alone: use 'private'"
         return
     if s.b.memory == "global":
+        if s.m_block:
+            yield (
+                f"m_block = {s.m_block} is for a copy of B, which serves many rows: set b.memory = 'private', or use "
+                f"sweep {s.m_block}x{s.sweep[1]}, whose work-items have so many rows"
+            )
         if spec.b_order == "col":
             yield "B is column-major, but vectors are of neighbouring columns: set b.memory = 'private', which turns it"
         return

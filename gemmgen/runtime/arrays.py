@@ -13,6 +13,7 @@ import numpy as np
 
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import DType
+from gemmgen.runtime.cuda_arrays import loaded
 from gemmgen.runtime.operands import check_operands
 from gemmgen.runtime.overlaps import ArrayLike, meets_itself, overlap
 from gemmgen.runtime.views import (
@@ -209,7 +210,7 @@ def check_kinds(values: Mapping[str, object]) -> list[str]:
     problems += [
         f"{name} is a masked array, and a kernel cannot see the mask: pass {name}.filled(0)"
         for name, value in values.items()
-        if isinstance(value, np.ma.MaskedArray)
+        if loaded("numpy.ma", "MaskedArray", value)
     ]
     on_device = {name: is_device_array(value) for name, value in values.items() if is_array(value)}
     if len(set(on_device.values())) > 1:

@@ -21,7 +21,7 @@ WORDS, ALIGNMENT = 16, 64
 #: What lines of a matrix are apart by multiples of.
 ALIGNED_BYTES = 16
 #: `CUtensorMapDataType`, by elements; those of a byte are copied as such.
-_TYPES = {"float16": 6, "float32": 7, "bfloat16": 9, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0}
+_TYPES = {"float16": 6, "float32": 7, "bfloat16": 9, "int8": 0, "int32": 3, "float8_e4m3fn": 0, "float8_e5m2": 0}
 #: `CU_TENSOR_MAP_SWIZZLE_128B`; nothing interleaved, zeros outside.
 _SWIZZLE, _NONE = 3, 0
 #: What L2 fetches at a time, in bytes -> `CU_TENSOR_MAP_L2_PROMOTION_*`. Where lines begin on no multiples of that, the

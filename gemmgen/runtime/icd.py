@@ -42,13 +42,17 @@ _lock = threading.Lock()
 
 def intel_cpu_library() -> Path | None:
     """The `libintelocl.so` of the running environment, or None. Nothing is imported or loaded to find it."""
-    candidates = [Path(sys.prefix, "lib", LIBRARY)]
+    return next((path.resolve() for path in _candidates() if path.is_file()), None)
+
+
+def _candidates() -> Iterator[Path]:
+    """Where pip puts it; if it is not there, what the wheel says, whose list of files takes long to read."""
+    yield Path(sys.prefix, "lib", LIBRARY)
     try:
         files = metadata.files(DISTRIBUTION) or ()
     except metadata.PackageNotFoundError:
-        files = ()
-    candidates += [Path(str(f.locate())) for f in files if f.name == LIBRARY]
-    return next((path.resolve() for path in candidates if path.is_file()), None)
+        return
+    yield from (Path(str(f.locate())) for f in files if f.name == LIBRARY)
 
 
 def vendor_files() -> dict[str, str]:

@@ -93,7 +93,7 @@ class NumPy(Library):
     backends = ("opencl", "sycl")
 
     def operand(self, name: str, value: object, problems: list[str], is_written: bool) -> Operand | None:
-        if isinstance(value, np.ma.MaskedArray):
+        if loaded("numpy.ma", "MaskedArray", value):
             problems.append(f"{name} is a masked array, and a kernel cannot see the mask: pass {name}.filled(0)")
             return None
         if not isinstance(value, np.ndarray):

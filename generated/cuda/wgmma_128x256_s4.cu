@@ -3,15 +3,15 @@
 // Schedule   2x64 of C per thread, 64x4 threads per block (128x256 of C), 64 along K per iteration,
 //            by matrix instructions of four warps, 4 tiles in shared memory at a time, brought by
 //            one of 128 more threads, which have nothing else to do, registers handed over: 232 to
-//            each that multiplies, 40 to each of the others, blocks in bands of 8 rows, stores of
-//            boxes, by way of a slot in shared memory
+//            each that multiplies, 40 to each of the others, blocks in bands of 16 rows, stores of
+//            boxes, by way of 2 slots in shared memory
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (4, 96), grid ((m + 127) / 128 * ((n + 255) / 256), 1)
-// Needs      213,056 bytes of shared memory
+// Needs      229,440 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_128x256_s4.cu
 
@@ -137,7 +137,9 @@ template <int block>
 __device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
 {
     const unsigned long long address = __cvta_generic_to_shared(tile);
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    // Of an address within a cluster the upper bits say whose memory it is.
+    return (address & 0x3ffff) >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32
+        | 1ull << 62;
 }
 
 // Comes before matrix instructions whose sums other instructions have written.
@@ -264,10 +266,10 @@ wgmma_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
     const int blocks_down = (m + 127) / 128;
     const int blocks_across = (n + 255) / 256;
     const int block = int(blockIdx.x);
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
+    const int band_row = block / (blocks_across * 16) * 16;
+    const int in_band = block % (blocks_across * 16);
+    const int block_row = band_row + in_band % min(16, blocks_down - band_row);
+    const int block_col = in_band / min(16, blocks_down - band_row);
     const int row0 = block_row * 128;
     const int col0 = block_col * 256;
     const int row = row0 + local_row / 8 * 16 + local_row % 8;
@@ -277,9 +279,9 @@ wgmma_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[4][128][64]>(shared);
     auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[4][4][64][64]>(shared + 65536);
-    auto &c_shared = *reinterpret_cast<__nv_bfloat16(*)[128][64]>(shared + 196608);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 212992);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 213024);
+    auto &c_shared = *reinterpret_cast<__nv_bfloat16(*)[2][128][64]>(shared + 196608);
+    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 229376);
+    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 229408);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
@@ -380,17 +382,18 @@ wgmma_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
                 }
             } else {
                 // A slot is free once the store that used it has read it.
-                stores_wait<0>();
+                stores_wait<1>();
                 __syncwarp();
                 #pragma unroll
                 for (int p = 0; p < 4; ++p) {
-                    put_matrices(&c_shared[own_line][own_part + p * 16], &acc[0][box * 16 + p * 4],
-                        &acc[1][box * 16 + p * 4]);
+                    put_matrices(&c_shared[box % 2][own_line][own_part + p * 16],
+                        &acc[0][box * 16 + p * 4], &acc[1][box * 16 + p * 4]);
                 }
                 stores_fence();
                 __syncwarp();
                 if (local_col == 0 && local_row % 8 == 0) {
-                    store_box(&c_map, col0 + box * 64, row0 + first_line, c_shared[first_line]);
+                    store_box(&c_map, col0 + box * 64, row0 + first_line,
+                        c_shared[box % 2][first_line]);
                 }
             }
             stores_commit();
@@ -485,7 +488,7 @@ extern "C" cudaError_t wgmma_128x256_s4_launch(int m, int n, int k, float alpha,
         return c_map_made;
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_128x256_s4, cudaFuncAttributeMaxDynamicSharedMemorySize, 213056);
+        wgmma_128x256_s4, cudaFuncAttributeMaxDynamicSharedMemorySize, 229440);
     if (allowed != cudaSuccess) {
         return allowed;
     }
@@ -498,7 +501,7 @@ extern "C" cudaError_t wgmma_128x256_s4_launch(int m, int n, int k, float alpha,
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = 213056;
+    config.dynamicSmemBytes = 229440;
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;

@@ -161,7 +161,9 @@ template <int block>
 __device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
 {
     const unsigned long long address = __cvta_generic_to_shared(tile);
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    // Of an address within a cluster the upper bits say whose memory it is.
+    return (address & 0x3ffff) >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32
+        | 1ull << 62;
 }
 
 // Comes before matrix instructions whose sums other instructions have written.

@@ -36,7 +36,6 @@ __kernel void cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global cons
                     if (col0 + j * 8 + 8 <= n) {
                         b_block[panel][k0][j] = vload8(0, &b[(k_block + k0) * ldb + col0 + j * 8]);
                     } else {
-                        #pragma unroll
                         for (int e = 0; e < 8; ++e) {
                             ((float *)b_block[panel][k0])[j * 8 + e] =
                                 b[(k_block + k0) * ldb + min(col0 + j * 8 + e, n - 1)];

@@ -65,7 +65,6 @@ __kernel void cpu_6x32_f64_k256(int m, int n, int k, double alpha,
                 }
                 for (int k0 = k_main; k0 < k_stop; ++k0) {
                     double8 b_frag[4];
-                    #pragma unroll
                     for (int j = 0; j < 32; ++j) {
                         ((double *)b_frag)[j] = b[k0 * ldb + min(col0 + j, n - 1)];
                     }

@@ -57,7 +57,6 @@ __kernel void cpu_6x64(int m, int n, int k, float alpha, __global const float *r
             }
             for (int k0 = k_main; k0 < k; ++k0) {
                 float16 b_frag[4];
-                #pragma unroll
                 for (int j = 0; j < 64; ++j) {
                     ((float *)b_frag)[j] = b[k0 * ldb + min(col0 + j, n - 1)];
                 }

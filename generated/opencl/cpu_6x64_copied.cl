@@ -37,7 +37,6 @@ __kernel void cpu_6x64_copied(int m, int n, int k, float alpha, __global const f
                         b_block[panel][k0][j] =
                             vload16(0, &b[(k_block + k0) * ldb + col0 + j * 16]);
                     } else {
-                        #pragma unroll
                         for (int e = 0; e < 16; ++e) {
                             ((float *)b_block[panel][k0])[j * 16 + e] =
                                 b[(k_block + k0) * ldb + min(col0 + j * 16 + e, n - 1)];

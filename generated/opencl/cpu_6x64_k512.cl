@@ -62,7 +62,6 @@ __kernel void cpu_6x64_k512(int m, int n, int k, float alpha, __global const flo
                 }
                 for (int k0 = k_main; k0 < k_stop; ++k0) {
                     float16 b_frag[4];
-                    #pragma unroll
                     for (int j = 0; j < 64; ++j) {
                         ((float *)b_frag)[j] = b[k0 * ldb + min(col0 + j, n - 1)];
                     }

@@ -33,6 +33,7 @@ FORMS = {
     "in place, K in blocks": replace(IN_PLACE, k_block=3),
     "in place, K in parts": replace(IN_PLACE, split=3, even=(2, 1)),
     "copied": COPIED,
+    "copied, rows in blocks": replace(COPIED, m_block=2),
     "copied, even": replace(COPIED, even=(1, 3)),
     "copied, K in parts": replace(COPIED, split=2),
 }
@@ -149,6 +150,7 @@ REFUSED: dict[str, tuple[Schedule, GemmSpec, str, str]] = {
         "cpu",
         "b.memory = 'local' is shared by a group",
     ),
+    "rows": (replace(IN_PLACE, m_block=2), GemmSpec(), "cpu", "m_block = 2 is for a copy of B.* or use sweep 2x2"),
     "depth": (replace(COPIED, k_block=0), GemmSpec(), "cpu", "k_block = 0 leaves open how deep"),
     "stack": (
         replace(COPIED, tile=(6, 64), sweep=(1, 16), k_block=1024),

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gemmgen import driver
+from gemmgen import driver, presets
+from gemmgen.choose import SMALL_PRESET, choose
 from gemmgen.ir.dtypes import F16, F64
 from gemmgen.ir.target import TARGETS
 from gemmgen.passes.validate import validate
@@ -81,6 +82,26 @@ def test_what_drives_itself_from_the_caches_is_not_chosen() -> None:
                 assert chosen.tile[0] <= costs().rows_in_place
 
 
+def test_rows_go_in_blocks_where_a_comes_from_memory_and_k_at_once_where_it_fits() -> None:
+    large = choose_sweep(GemmSpec(), (4096, 4096, 4096), CPU)
+    assert large is not None
+    assert large.m_block * large.tile[0] * large.k_block * 4 <= costs().near_share * costs().second_level
+    assert large.m_block > 0
+    assert cycles(GemmSpec(), large, (4096,) * 3, CPU) < cycles(GemmSpec(), replace(large, m_block=0), (4096,) * 3, CPU)
+    for size, depth in ((1000, 1024), (1024, 1024), (2048, 2048)):
+        chosen = choose_sweep(GemmSpec(), (size, size, size), CPU)
+        assert chosen is not None
+        assert (chosen.k_block, chosen.m_block) == (depth, 0)
+
+
+@pytest.mark.parametrize("k", [1, 16, 32])
+def test_what_is_shallow_is_copied_only_to_be_turned(k: int) -> None:
+    for order in ("row", "col"):
+        chosen = choose_sweep(GemmSpec(b_order="col" if order == "col" else "row"), (2000, 2000, k), CPU)
+        assert chosen is not None
+        assert chosen.b.memory == ("private" if order == "col" else "global")
+
+
 @pytest.mark.parametrize("spec", [GemmSpec(c_order="col"), GemmSpec(dtype=F16)])
 def test_what_vectors_cannot_do_is_left_to_others(spec: GemmSpec) -> None:
     assert choose_sweep(spec, (1000, 1000, 1000), CPU) is None
@@ -107,6 +128,23 @@ def test_the_account_is_what_is_compared() -> None:
     assert cycles(GemmSpec(), chosen, shape, CPU) < cycles(GemmSpec(), worse, shape, CPU)
     ideal = 700 * 900 * 1100 / 16 / costs().fma_per_cycle / CPU.cores
     assert cycles(GemmSpec(), chosen, shape, CPU) > ideal
+
+
+SMALL: tuple[Shape, ...] = ((1, 1, 1), (16, 16, 100), (30, 20, 16))
+THIN: tuple[Shape, ...] = ((1, 100000, 3), (8192, 1, 20), (1, 1, 20000), (64, 64, 64))
+
+
+@pytest.mark.parametrize("shape", [*SMALL, *THIN], ids=str)
+def test_the_runtime_and_the_command_line_choose_by_one_rule(shape: Shape) -> None:
+    """Few multiplications, counted as it makes them, go to the one kernel that small products share; all else not."""
+    m, n, k = shape
+    cpu = TARGETS["cpu"]
+    chosen = choose(GemmSpec(), shape, cpu)
+    assert chosen == choose(GemmSpec(m=m, n=n, k=k), None, cpu)
+    assert (chosen == presets.load(SMALL_PRESET).schedule) == (shape in SMALL)
+    asked = ("--target", "cpu", "-M", str(m), "-N", str(n), "-K", str(k))
+    assert chosen.slug() in printed("explain", *asked)
+    assert f"{chosen.slug()}(" in printed("emit", *asked)
 
 
 def test_the_command_line_chooses_and_explains() -> None:

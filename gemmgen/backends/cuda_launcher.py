@@ -110,6 +110,7 @@ def _grid(printer: CLike) -> list[str]:
         "        return asked;",
         "    }",
         f"    const int blocks = {grid(printer)};",
+        *([f"    most -= most % {printer.kernel.cluster};"] if printer.kernel.cluster > 1 else []),
         "    const dim3 grid(blocks < most ? blocks : most);",
     ]
 

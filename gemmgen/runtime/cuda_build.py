@@ -101,7 +101,8 @@ def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
             kernels.append((entry, kernel, dynamic))
             if entry.persistent:
                 threads = entry.group[0] * entry.group[1]
-                at_once[entry.name] = info.multiprocessors * blocks_at_once(kernel.kernel.ptr, threads, dynamic)
+                most = info.multiprocessors * blocks_at_once(kernel.kernel.ptr, threads, dynamic)
+                at_once[entry.name] = most - most % entry.cluster
     return CudaBuilt(tuple(kernels), at_once)
 
 

@@ -30,7 +30,8 @@ DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), stream.BLOCK
 BLOCK_ROW, BLOCK_COL, BAND, IN_BAND = Var("block_row"), Var("block_col"), Var("band_row"), Var("in_band")
 #: Of groups that compute one block after the other: how many there are in all, and how many of them are this group's.
 BLOCKS, WAVE, WAVES = stream.BLOCKS, Var("wave"), Var("waves")
-#: Of groups in clusters: which of its cluster's a group is. Blocks are then those of a cluster.
+#: Of groups in clusters, one above or beside the other: which of its cluster's a group is. Blocks are then those of a
+#: cluster.
 RANK = Var("rank")
 #: Sizes in whole blocks, as packed matrices have them.
 WHOLE = {"m": Var("m_whole"), "n": Var("n_whole"), "k": Var("k_whole")}
@@ -212,8 +213,7 @@ class Positions:
         if not self.in_line:
             return call("group_id", 1), call("group_id", 0)
         high, wide = self.schedule.cluster
-        own = RANK // wide if high > 1 else Const(0), RANK % wide if wide > 1 else Const(0)
-        return BLOCK_ROW * high + own[0], BLOCK_COL * wide + own[1]
+        return BLOCK_ROW * high + (RANK if high > 1 else 0), BLOCK_COL * wide + (RANK if wide > 1 else 0)
 
     @cached_property
     def _unit(self) -> tuple[int, int]:

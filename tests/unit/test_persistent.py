@@ -85,6 +85,6 @@ def test_clusters_are_launched_whole() -> None:
     assert entry.cluster == 2
     assert entry.groups({"m": 300, "n": 512, "k": 1}) == (1, 1, 8), "rows of C in twos of 128"
     assert "__cluster_dims__(2, 1, 1)" in source.text
-    assert "most -= most % 2;" in source.text
+    assert "asked = clustered_at_once(&most, paired, 384, 196672, 2);" in source.text
     assert "clusters of 2x1 blocks that copy for one another" in " ".join(source.text.replace("//", "").split())
     assert "2x1 of them in a cluster" in explain(SPEC, schedule, SM_90A)

@@ -8,7 +8,7 @@ from gemmgen.ir.expr import Const, Expr, Var, as_int
 from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Stage, Tile, TileMma
 from gemmgen.ir.warpgroup_matrix import LANES, ROWS
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import KK, LOCAL_ROW, RANK
+from gemmgen.passes.positions import KK, RANK, WARPGROUP
 
 BOX, TURN = Var("i"), Var("i")
 ZERO = Const(0)
@@ -36,7 +36,7 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     acc, atom = mma.acc, mma.atom
     rows = acc.fragment.rows
     warpgroups = rows.lanes * 4 // LANES
-    warpgroup: Expr = LOCAL_ROW // (LANES // 4) if warpgroups > 1 else ZERO
+    warpgroup: Expr = WARPGROUP if warpgroups > 1 else ZERO
     a, b = _view(mma.a, "a"), _view(mma.b, "b")
     slot_a, slot_b = mma.a.origin[0], mma.b.origin[0]
     first = (slot_a, warpgroup, ZERO, ZERO) if atom.a_turned else (slot_a, ZERO, warpgroup * ROWS, ZERO)

@@ -80,7 +80,7 @@ class Cuda(CLike):
     def _passed(self, param: Buffer | Var) -> str:
         """A parameter of the kernel; the launcher's are all that its caller gives."""
         if isinstance(param, Buffer) and param.box is not None:
-            return f"const __grid_constant__ CUtensorMap {map_name(param)}"
+            return f"const __grid_constant__ CUtensorMap {map_name(param, self.kernel)}"
         return self._param(param)
 
     def _param(self, param: Buffer | Var, restrict: str = "__restrict__ ") -> str:

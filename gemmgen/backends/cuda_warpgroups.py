@@ -33,7 +33,7 @@ def box_copy(stmt: BoxCopy, tells: Mbarrier, printer: CLike) -> str:
     to = printer.address(stmt.dst, stmt.dst_index)
     slow, fast = map(printer.expr, stmt.src_index)
     barrier = f"&{tells.name}[{printer.expr(tells.index)}]"
-    return f"copy_box({to}, &{map_name(stmt.src)}, {fast}, {slow}, {barrier});"
+    return f"copy_box({to}, &{map_name(stmt.src, printer.kernel)}, {fast}, {slow}, {barrier});"
 
 
 def point(stmt: Point, printer: CLike) -> str:

@@ -21,8 +21,7 @@ from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Var, as_int, both, ceil_div, compare
-from gemmgen.ir.meeting_checks import box_bytes
+from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare
 from gemmgen.ir.meetings import Barrier, Handover, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare, Roles
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Pipe, Stage, Stmt, TileMma
 from gemmgen.ir.visit import exprs, map_body, walk, walk_expr
@@ -135,8 +134,7 @@ def _copy_step(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
 
 def _bytes(stage: Stage) -> int:
     """What the boxes of a tile bring, wherever they lie."""
-    boxes = as_int(stage.dst.buffer.shape[1]) or 1
-    return boxes * box_bytes(stage.src.buffer)
+    return stage.src.rows * stage.src.cols * stage.src.buffer.dtype.size
 
 
 # --- those that multiply --------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Var, as_int
+from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Stage, Tile, TileMma
 from gemmgen.ir.warpgroup_matrix import LANES, ROWS
 from gemmgen.passes.loops import loop
@@ -15,16 +17,22 @@ ZERO = Const(0)
 
 
 def copy_boxes(stage: Stage) -> Body:
-    """A tile box after box, along its fast axis."""
+    """A tile box after box, along its fast axis; the last one is no wider than what is left."""
     dst, src = stage.dst.buffer, stage.src.buffer
     if stage.tells is None or src.box is None:
         raise LoweringError(f"{src.name} is copied by boxes that nobody counts")
     if not dst.layout.swizzle:
         return (BoxCopy(dst, (stage.dst.origin[0], ZERO, ZERO), src, stage.src.origin, stage.tells),)
-    boxes, line = as_int(dst.shape[1]) or 1, src.box[1]
+    high, line = src.box
     slow, fast = stage.src.origin
-    place = (stage.dst.origin[0], BOX, ZERO, ZERO)
-    return loop(BOX, boxes, (BoxCopy(dst, place, src, (slow, fast + BOX * line), stage.tells),))
+
+    def copy(box: Expr, matrix: Buffer) -> BoxCopy:
+        place = (stage.dst.origin[0], box, ZERO, ZERO)
+        return BoxCopy(dst, place, matrix, (slow, fast + box * line), stage.tells)
+
+    boxes, left = divmod(stage.src.rows if stage.src.transposed else stage.src.cols, line)
+    last = (copy(Const(boxes), replace(src, box=(high, left))),) if left else ()
+    return (*loop(BOX, boxes, (copy(BOX, src),)), *last)
 
 
 def multiply_by_warpgroups(mma: TileMma) -> Body:

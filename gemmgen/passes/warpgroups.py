@@ -102,10 +102,11 @@ class _Warpgroups(Plan):
         if name in self.packed:
             lines, length = matrix.shape
             matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
-        return replace(matrix, box=(self._extents(name)[0], self.atom.line))
+        slow, fast = self._extents(name)
+        return replace(matrix, box=(slow, min(fast, self.atom.line)))
 
     def tile(self, name: str) -> Tile:
-        """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
+        """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
         slow, fast = self._extents(name)
         layout = Layout.packed(self.schedule.stages, -(-fast // self.atom.line), slow, self.atom.line)
         layout = replace(layout, swizzle=LINE_BYTES)
@@ -180,7 +181,8 @@ class _Warpgroups(Plan):
     def c(self) -> Buffer:
         """In boxes where it is stored so: a warp's rows, as wide as a line."""
         c = super().c
-        return replace(c, box=(BOX_ROWS, LINE_BYTES // c.dtype.size)) if self.schedule.c_stages else c
+        length = min(LINE_BYTES // c.dtype.size, self.schedule.block_tile[1])
+        return replace(c, box=(BOX_ROWS, length)) if self.schedule.c_stages else c
 
     def promises(self) -> tuple[Expr, ...]:
         """Of C's columns, too."""
@@ -193,7 +195,7 @@ class _Warpgroups(Plan):
         if not self.schedule.c_stages:
             return None
         line = LINE_BYTES // self.c.dtype.size
-        boxes = self.schedule.block_tile[1] // line * (self.schedule.tile[0] // 2)
+        boxes = -(-self.schedule.block_tile[1] // line) * (self.schedule.tile[0] // 2)
         layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2, line)
         return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=LINE_BYTES))
 

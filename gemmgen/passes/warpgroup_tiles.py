@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Var
+from gemmgen.ir.expr import Const, Expr, Var, as_int
 from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Stage, Tile, TileMma
 from gemmgen.ir.warpgroup_matrix import LANES, ROWS
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import KK, LOCAL_ROW
+from gemmgen.passes.positions import KK, RANK, WARPGROUP
 
 BOX, TURN = Var("i"), Var("i")
 ZERO = Const(0)
@@ -23,16 +23,19 @@ def copy_boxes(stage: Stage) -> Body:
         raise LoweringError(f"{src.name} is copied by boxes that nobody counts")
     if not dst.layout.swizzle:
         return (BoxCopy(dst, (stage.dst.origin[0], ZERO, ZERO), src, stage.src.origin, stage.tells),)
-    high, line = src.box
-    slow, fast = stage.src.origin
+    boxes, left = divmod(stage.src.rows if stage.src.transposed else stage.src.cols, src.box[1])
+    (high, wide), (slow, fast), lines = src.box, stage.src.origin, as_int(dst.shape[2]) or 1
+    first, line = (RANK * (boxes // src.shared), ZERO) if high == lines else (ZERO, RANK * high)
+    own = boxes // src.shared if high == lines else boxes
+    if src.shared == 1:
+        first = line = ZERO
 
     def copy(box: Expr, matrix: Buffer) -> BoxCopy:
-        place = (stage.dst.origin[0], box, ZERO, ZERO)
-        return BoxCopy(dst, place, matrix, (slow, fast + box * line), stage.tells)
+        place = (stage.dst.origin[0], box, line, ZERO)
+        return BoxCopy(dst, place, matrix, (slow + line, fast + box * wide), stage.tells)
 
-    boxes, left = divmod(stage.src.rows if stage.src.transposed else stage.src.cols, line)
     last = (copy(Const(boxes), replace(src, box=(high, left))),) if left else ()
-    return (*loop(BOX, boxes, (copy(BOX, src),)), *last)
+    return (*loop(BOX, own, (copy(first + BOX, src),)), *last)
 
 
 def multiply_by_warpgroups(mma: TileMma) -> Body:
@@ -40,7 +43,7 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     acc, atom = mma.acc, mma.atom
     rows = acc.fragment.rows
     warpgroups = rows.lanes * 4 // LANES
-    warpgroup: Expr = LOCAL_ROW // (LANES // 4) if warpgroups > 1 else ZERO
+    warpgroup: Expr = WARPGROUP if warpgroups > 1 else ZERO
     a, b = _view(mma.a, "a"), _view(mma.b, "b")
     slot_a, slot_b = mma.a.origin[0], mma.b.origin[0]
     first = (slot_a, warpgroup, ZERO, ZERO) if atom.a_turned else (slot_a, ZERO, warpgroup * ROWS, ZERO)

@@ -121,7 +121,8 @@ class _Warpgroups(Plan):
         (high, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
         by_boxes = fast % (self.atom.line * shared) == 0
         wide = min(fast, self.atom.line)
-        return replace(matrix, box=(high if by_boxes else high // shared, wide), shared=shared)
+        streamed = (self.schedule.a if name == "a" else self.schedule.b).streamed
+        return replace(matrix, box=(high if by_boxes else high // shared, wide), shared=shared, streamed=streamed)
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""

@@ -67,8 +67,9 @@ def box_problems(stmt: BoxCopy, target: Target) -> Iterator[str]:
             yield f"a box of {matrix.box[0]}x{matrix.box[1]} is not made of tiles of {tile.name}, or has gaps there"
         return
     # A box that comes fills lines that are there for it, or others bring the rest; one that goes may be a part of them.
-    # The last of a row of boxes may be narrower: its lines are as far apart.
-    (high, wide), alone = matrix.box, stmt.tells is not None and matrix.shared == 1
+    # The last of a row of them may be narrower: its lines are as far apart.
+    high, wide = matrix.box
+    alone = stmt.tells is not None and matrix.shared == 1
     narrow = not 0 < wide <= (length or 0) or wide * matrix.dtype.size % PART_BYTES
     if narrow or (lines or 0) % high or (alone and lines != high):
         yield f"a box of {high}x{wide} is not what {tile.name} is made of"

@@ -23,19 +23,23 @@ def copy_boxes(stage: Stage) -> Body:
         raise LoweringError(f"{src.name} is copied by boxes that nobody counts")
     if not dst.layout.swizzle:
         return (BoxCopy(dst, (stage.dst.origin[0], ZERO, ZERO), src, stage.src.origin, stage.tells),)
-    boxes, left = divmod(stage.src.rows if stage.src.transposed else stage.src.cols, src.box[1])
-    (high, wide), (slow, fast), lines = src.box, stage.src.origin, as_int(dst.shape[2]) or 1
-    first, line = (RANK * (boxes // src.shared), ZERO) if high == lines else (ZERO, RANK * high)
-    own = boxes // src.shared if high == lines else boxes
-    if src.shared == 1:
-        first = line = ZERO
+    high, line = src.box
+    slow, fast = stage.src.origin
+    boxes, left = divmod(stage.src.rows if stage.src.transposed else stage.src.cols, line)
+    first: Expr = ZERO
+    place: Expr = ZERO
+    if src.shared > 1 and high == as_int(dst.shape[2]):
+        boxes //= src.shared
+        first = RANK * boxes
+    elif src.shared > 1:
+        place = RANK * high
 
     def copy(box: Expr, matrix: Buffer) -> BoxCopy:
-        place = (stage.dst.origin[0], box, line, ZERO)
-        return BoxCopy(dst, place, matrix, (slow + line, fast + box * wide), stage.tells)
+        to, origin = (stage.dst.origin[0], first + box, place, ZERO), (slow + place, fast + (first + box) * line)
+        return BoxCopy(dst, to, matrix, origin, stage.tells)
 
     last = (copy(Const(boxes), replace(src, box=(high, left))),) if left else ()
-    return (*loop(BOX, own, (copy(first + BOX, src),)), *last)
+    return (*loop(BOX, boxes, (copy(BOX, src),)), *last)
 
 
 def multiply_by_warpgroups(mma: TileMma) -> Body:

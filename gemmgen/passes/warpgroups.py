@@ -118,11 +118,11 @@ class _Warpgroups(Plan):
         if name in self.packed:
             lines, length = matrix.shape
             matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
-        (high, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
-        by_boxes = fast % (self.atom.line * shared) == 0
-        wide = min(fast, self.atom.line)
+        (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
+        line = min(fast, self.atom.line)
+        by_boxes = fast % (line * shared) == 0
         streamed = (self.schedule.a if name == "a" else self.schedule.b).streamed
-        return replace(matrix, box=(high if by_boxes else high // shared, wide), shared=shared, streamed=streamed)
+        return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared, streamed=streamed)
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""

@@ -350,6 +350,23 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
+//: copy_box_once
+// Begins a copy of a box of a matrix to shared memory, zeros for what lies outside, and tells caches
+// that nobody reads it again: they let go of it first. The barrier counts its bytes.
+__device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *matrix, int along,
+                                              int line, unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("{\n"
+                 ".reg .b64 once;\n"
+                 "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
+                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
+                 "}"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+}
+
 //: store_box
 // Begins the store of a box to a matrix; what lies outside of the matrix is left out.
 __device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,

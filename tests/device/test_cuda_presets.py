@@ -32,6 +32,13 @@ def test_repeats_and_streams(name: str, gpu: CudaDeviceInfo, rng: np.random.Gene
     cuda.check_two_streams(kernel, rng, cuda.same_bits(name))
 
 
+@pytest.mark.parametrize("name", cuda.of_promised_lines())
+def test_promised_lines(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
+    kernel = cuda.compiled(name, gpu)
+    cuda.check_aligned(kernel, rng, cuda.SIZES)
+    cuda.check_repeats(kernel, rng, (513, 520, 304), 20, cuda.same_bits(name))
+
+
 @pytest.mark.parametrize("name", cuda.names())
 def test_layouts(name: str, gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
     for spec in cuda.orders():

@@ -8,7 +8,8 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Var, compare, number
+from gemmgen.ir.dtypes import I32
+from gemmgen.ir.expr import Call, Const, Expr, Var, as_int, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import (
@@ -26,12 +27,24 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, part_of
 from gemmgen.passes.plan import WIDTHS, Plan, update_comment
-from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, WAVE, WAVES, depending
+from gemmgen.passes.positions import (
+    BLOCK,
+    COL0,
+    K0,
+    LOCAL_COL,
+    LOCAL_ROW,
+    PART,
+    ROW0,
+    WARPGROUP,
+    WAVE,
+    WAVES,
+    depending,
+)
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.total import build_total
 from gemmgen.passes.warpgroup_checks import SUM_PAD
@@ -59,7 +72,8 @@ class _Warpgroups(Plan):
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(spec, schedule, target)
         high, wide = schedule.group
-        self.pipe = Pipe("tiles", schedule.stages, "roles", roles=Roles(high * wide, high, schedule.registers))
+        roles = Roles(high * wide, high, schedule.registers, self.clustered)
+        self.pipe = Pipe("tiles", schedule.stages, "roles", roles=roles)
 
     @cached_property
     def rows(self) -> Spread:
@@ -97,12 +111,16 @@ class _Warpgroups(Plan):
         return replace(matrix, layout=long) if self.atom.terms > 1 else matrix
 
     def boxed(self, name: str) -> Buffer:
-        """An operand as tensor maps have it: boxes as wide as a line of the tile. Packed ones have no gaps."""
+        """An operand as tensor maps have it: boxes as wide as a line of the tile. Packed ones have no gaps. Of a tile
+        that groups share each brings some boxes, or some lines of every box.
+        """
         matrix = self.source(name)
         if name in self.packed:
             lines, length = matrix.shape
             matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
-        return replace(matrix, box=(self._extents(name)[0], self.atom.line))
+        high, shared = self._extents(name)[0], self.schedule.cluster[1 if name == "a" else 0]
+        by_boxes = (as_int(self.tile(name).buffer.shape[1]) or 1) % shared == 0
+        return replace(matrix, box=(high if by_boxes else high // shared, self.atom.line), shared=shared)
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
@@ -218,6 +236,12 @@ class _Warpgroups(Plan):
         say = f"By way of {way}, so that warps store whole lines."
         return by_local_memory(self, say, Const(0), comment, store, Barrier(role_items=s.group[0] * s.group[1]))
 
+    def _warpgroup(self) -> Let:
+        """Which warpgroup a work-item is of. By a shuffle, since all of a warp agree on what one lane says: descriptors
+        of tiles are then worked out once for all lanes.
+        """
+        return Let(WARPGROUP, Call("broadcast", (LOCAL_ROW // (LANES // 4), Const(0)), I32))
+
     def kernel(self) -> Kernel:
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
@@ -226,7 +250,7 @@ class _Warpgroups(Plan):
         if self._slots is not None:
             tiles = (*tiles, Alloc(self._slots))
             left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
-        names, product = (*self.positions(), *ends), self._product()
+        names, product = (*self.positions(), self._warpgroup(), *ends), self._product()
         if self.schedule.persistent:
             of_each, names = depending(names, BLOCK)
             product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)
@@ -245,4 +269,5 @@ class _Warpgroups(Plan):
             facts=self.facts(),
             promises=self.promises(),
             persistent=self.schedule.persistent,
+            cluster=self.clustered,
         )

@@ -323,6 +323,7 @@ wgmma_128x256_s4_packed(int m, int n, int k, float alpha,
     const int col0 = block_col * 256;
     const int k_whole = (k + 63) / 64 * 64;
     const int local_index = local_row * 4 + local_col;
+    const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[4][128][64]>(shared);
@@ -357,7 +358,7 @@ wgmma_128x256_s4_packed(int m, int n, int k, float alpha,
             const int slot = k0 / 64 % 4;
             mbarrier_wait(&tiles_full[slot], k0 / 64 / 4 % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][local_row / 32 * 64]);
+            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
             const unsigned long long b_tile = matrix_tile<8192>(b_shared[slot][0][0]);
             #pragma unroll
             for (int kk = 0; kk < 64; kk += 16) {

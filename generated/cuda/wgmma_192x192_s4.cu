@@ -266,6 +266,7 @@ wgmma_192x192_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
     const int row = row0 + local_row / 8 * 16 + local_row % 8;
     const int col = col0 + local_col * 2;
     const int local_index = local_row * 4 + local_col;
+    const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[4][192][64]>(shared);
@@ -302,7 +303,7 @@ wgmma_192x192_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
             const int slot = k0 / 64 % 4;
             mbarrier_wait(&tiles_full[slot], k0 / 64 / 4 % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][local_row / 32 * 64]);
+            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
             const unsigned long long b_tile = matrix_tile<8192>(b_shared[slot][0][0]);
             #pragma unroll
             for (int kk = 0; kk < 64; kk += 16) {

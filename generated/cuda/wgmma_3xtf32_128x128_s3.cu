@@ -290,6 +290,7 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
     const int col0 = block_col * 128;
     const int k_whole = (k + 31) / 32 * 32;
     const int local_index = local_row * 4 + local_col;
+    const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[3][2][128][32]>(shared);
@@ -332,8 +333,7 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
             const int slot = k0 / 32 % 3;
             mbarrier_wait(&tiles_full[slot], k0 / 32 / 3 % 2);
             wgmma_fence();
-            const unsigned long long a_tile =
-                matrix_tile<16384>(a_shared[slot][0][local_row / 32 * 64]);
+            const unsigned long long a_tile = matrix_tile<16384>(a_shared[slot][0][warpgroup * 64]);
             const unsigned long long b_tile = matrix_tile<16384>(b_shared[slot][0][0]);
             #pragma unroll
             for (int kk = 0; kk < 32; kk += 8) {

@@ -330,6 +330,7 @@ wgmma_f8_128x256_s4_packed(int m, int n, int k, float alpha,
     const int col0 = block_col * 256;
     const int k_whole = (k + 127) / 128 * 128;
     const int local_index = local_row * 4 + local_col;
+    const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_fp8_e4m3(*)[4][128][128]>(shared);
@@ -364,7 +365,7 @@ wgmma_f8_128x256_s4_packed(int m, int n, int k, float alpha,
             const int slot = k0 / 128 % 4;
             mbarrier_wait(&tiles_full[slot], k0 / 128 / 4 % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][local_row / 32 * 64]);
+            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
             const unsigned long long b_tile = matrix_tile<16>(b_shared[slot][0]);
             #pragma unroll
             for (int kk = 0; kk < 128; kk += 32) {

@@ -256,6 +256,7 @@ wgmma_tf32_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ 
     const int row = row0 + local_row / 8 * 16 + local_row % 8;
     const int col = col0 + local_col * 2;
     const int local_index = local_row * 4 + local_col;
+    const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[4][128][32]>(shared);
@@ -292,7 +293,7 @@ wgmma_tf32_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ 
             const int slot = k0 / 32 % 4;
             mbarrier_wait(&tiles_full[slot], k0 / 32 / 4 % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][local_row / 32 * 64]);
+            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
             const unsigned long long b_tile = matrix_tile<16>(b_shared[slot][0]);
             #pragma unroll
             for (int kk = 0; kk < 32; kk += 8) {

@@ -45,9 +45,6 @@ def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
     rng = np.random.default_rng(0)
     preset = presets.load(name)
     kernel = cuda.compiled(name, gpu)
-    if name in cuda.of_promised_lines():
-        cuda.check_aligned(kernel, rng, cuda.SMALL_SIZES if small else cuda.SIZES)
-        return _resources(kernel)
     # What aligned arrays get from `gemmgen.compile`.
     twin = cuda.compiled(name, gpu, replace(preset.spec, ld_multiple=4)) if cuda.vectors(preset.schedule) else None
     if small:
@@ -64,10 +61,6 @@ def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
         if twin is not None:
             cuda.check_aligned(twin, rng, cuda.SIZES)
             cuda.check_repeats(twin, rng, (1025, 1032, 516), 20, cuda.same_bits(name))
-    return _resources(kernel)
-
-
-def _resources(kernel: CudaKernel) -> str:
     used = kernel.resources
     spilled, shared = sum(u.spilled_bytes for u in used), max(u.shared_bytes for u in used)
     return f"{' + '.join(str(u.registers) for u in used)} registers, {spilled} B spilled, {shared:,} B shared"
@@ -110,9 +103,8 @@ def repeat(name: str, gpu: CudaDeviceInfo, times: int) -> str:
         return "adds in no fixed order"
     preset = presets.load(name)
     kernel = cuda_kernel(preset.spec, preset.schedule, gpu)
-    size = (513, 520, 304) if name in cuda.of_promised_lines() else (513, 517, 301)
-    cuda.check_repeats(kernel, np.random.default_rng(0), size, times)
-    return f"{times} repeats of {'x'.join(map(str, size))} bit-identical"
+    cuda.check_repeats(kernel, np.random.default_rng(0), (513, 517, 301), times)
+    return f"{times} repeats of 513x517x301 bit-identical"
 
 
 def _without_guards(kernel: CudaKernel, rng: np.random.Generator, m: int, n: int, k: int) -> None:
@@ -147,7 +139,7 @@ def main() -> int:
     by_warps = [name for name in presets.names() if _by_warps(name)] if arguments.small else []
     first, step = map(int, arguments.part.split("/"))
     failed = 0
-    for name in (arguments.names or [*cuda.names(), *cuda.of_promised_lines(), *by_warps])[first::step]:
+    for name in (arguments.names or [*cuda.names(), *by_warps])[first::step]:
         begin = time.perf_counter()
         try:
             if arguments.repeats:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from typing import Protocol, cast
 
@@ -46,10 +45,10 @@ def why_no_gpu() -> str | None:
     return None
 
 
-def expressible(schedule: Schedule, spec: GemmSpec | None = None) -> bool:
+def expressible(schedule: Schedule) -> bool:
     """Whether CUDA has all that a schedule asks for; matrix instructions have tests of their own."""
     own = schedule.by_warps or schedule.by_warpgroups
-    return not own and not driver.refusals(spec or GemmSpec(), schedule, "cuda")
+    return not own and not driver.refusals(GemmSpec(), schedule, "cuda")
 
 
 def vectors(schedule: Schedule) -> bool:
@@ -60,13 +59,6 @@ def vectors(schedule: Schedule) -> bool:
 def names() -> list[str]:
     """Presets that CUDA can express."""
     return [name for name in presets.names() if expressible(presets.load(name).schedule)]
-
-
-@cache
-def of_promised_lines() -> list[str]:
-    """Presets that CUDA can express where their own promise of leading dimensions is kept, and only there."""
-    promising = [name for name in presets.names() if presets.load(name).spec.ld_multiple > 1]
-    return [name for name in promising if expressible((it := presets.load(name)).schedule, it.spec)]
 
 
 def compiled(name: str, info: CudaDeviceInfo, spec: GemmSpec | None = None) -> CudaKernel:

@@ -9,7 +9,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
-from gemmgen.ir.expr import Call, Const, Expr, Var, as_int, compare, number
+from gemmgen.ir.expr import Call, Const, Expr, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import (
@@ -118,12 +118,13 @@ class _Warpgroups(Plan):
         if name in self.packed:
             lines, length = matrix.shape
             matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
-        high, shared = self._extents(name)[0], self.schedule.cluster[1 if name == "a" else 0]
-        by_boxes = (as_int(self.tile(name).buffer.shape[1]) or 1) % shared == 0
-        return replace(matrix, box=(high if by_boxes else high // shared, self.atom.line), shared=shared)
+        (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
+        line = min(fast, self.atom.line)
+        by_boxes = fast % (line * shared) == 0
+        return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared)
 
     def tile(self, name: str) -> Tile:
-        """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
+        """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
         slow, fast = self._extents(name)
         layout = Layout.packed(self.schedule.stages, -(-fast // self.atom.line), slow, self.atom.line)
         layout = replace(layout, swizzle=LINE_BYTES)
@@ -198,7 +199,8 @@ class _Warpgroups(Plan):
     def c(self) -> Buffer:
         """In boxes where it is stored so: a warp's rows, as wide as a line."""
         c = super().c
-        return replace(c, box=(BOX_ROWS, LINE_BYTES // c.dtype.size)) if self.schedule.c_stages else c
+        length = min(LINE_BYTES // c.dtype.size, self.schedule.block_tile[1])
+        return replace(c, box=(BOX_ROWS, length)) if self.schedule.c_stages else c
 
     def promises(self) -> tuple[Expr, ...]:
         """Of C's columns, too."""
@@ -211,7 +213,7 @@ class _Warpgroups(Plan):
         if not self.schedule.c_stages:
             return None
         line = LINE_BYTES // self.c.dtype.size
-        boxes = self.schedule.block_tile[1] // line * (self.schedule.tile[0] // 2)
+        boxes = -(-self.schedule.block_tile[1] // line) * (self.schedule.tile[0] // 2)
         layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2, line)
         return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=LINE_BYTES))
 

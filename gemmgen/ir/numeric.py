@@ -72,8 +72,7 @@ def _rest(value: object, head: object) -> object:
 
 def _finite_rest(value: object) -> object:
     """The same of a float32 that is finite, and NaN of any other."""
-    with np.errstate(invalid="ignore"):
-        return _rest(value, _head(value)) + np.float32(0) * np.asarray(value, np.float32)
+    return np.where(np.isfinite(np.asarray(value)), _rest(value, _head(value)), np.float32(np.nan))[()]
 
 
 #: What functions of TF32 mean, by name.

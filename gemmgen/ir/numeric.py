@@ -72,7 +72,9 @@ def _rest(value: object, head: object) -> object:
 
 def _finite_rest(value: object) -> object:
     """The same of a float32 that is finite, and NaN of any other."""
-    return np.where(np.isfinite(np.asarray(value)), _rest(value, _head(value)), np.float32(np.nan))[()]
+    number = np.asarray(value, np.float32)
+    out = np.where(np.isfinite(number), np.asarray(_rest(number, _head(number)), np.float32), np.float32(np.nan))
+    return out if isinstance(value, np.ndarray) else out[()]
 
 
 #: What functions of TF32 mean, by name.

@@ -23,7 +23,7 @@ tests() {
 wgmma() {
     # What waits for a copy that never comes hangs: nothing is timed before all is right.
     checked 200 -x -p no:xdist tests/device/test_cuda_{wgmma,box_stores}.py | tail -20 || return
-    bench --preset wgmma_64x64_s8,wgmma_64x128_s4,wgmma_192x96_s5,wgmma_192x192_s4,wgmma_128x256_s4,wgmma_256x192_s3 --sizes 512,1000,1024,1536,2048,3072,4096,8192,16384 \
+    bench --preset wgmma_64x64_s8,wgmma_64x128_s4,wgmma_64x128_s4_2x1,wgmma_192x96_s5,wgmma_192x192_s4,wgmma_128x256_s4,wgmma_256x192_s3 --sizes 512,1000,1024,1536,2048,3072,4096,8192,16384 \
         --json "$out/wgmma_bf16.json"
 }
 
@@ -35,7 +35,7 @@ matrices() {
 
 fp32() {
     local ring=mbarrier_8x16_16x16
-    local presets=$ring,${ring}_packed_a,${ring}_stream,${ring}_packed,${ring}_odd,${ring}_split7,async_8x8_8x16,async_8x4_8x16
+    local presets=$ring,${ring}_packed_a,${ring}_stream,${ring}_packed,${ring}_boxes_packed,${ring}_split7,async_8x8_8x16,async_8x4_8x16
     presets+=,mbarrier_8x16_8x8_slices4,mbarrier_8x16_8x8_slices4_packed,mbarrier_8x8_4x8_slices8
     presets+=,mbarrier_8x8_8x8_split128,mbarrier_8x8_2x16_split8
     bench --best --preset "$presets" --sizes 512,1024,2048,4096,8192,16384,4095,1000x999x1001,128x14336x4096,64x64x65536 \

@@ -106,6 +106,8 @@ def _boxes(schedule: Schedule) -> list[str]:
     titles = [f"group: {block} of C by {_x(schedule.group)} = {_count(work_items, 'work-item')}"]
     if schedule.persistent:
         titles[0] += ", one part of C after the other"
+    if schedule.cluster != (1, 1):
+        titles[0] += f", {_x(schedule.cluster)} of them in a cluster"
     if schedule.vector > 1:
         (tall, wide), (down, across) = schedule.tile, schedule.sweep
         block = f"{tall * down}x{wide * across}"
@@ -220,7 +222,7 @@ def _way_out(kernel: Kernel) -> list[str]:
     via, c = update.via, update.dst.buffer
     if via is None or c.box is None:
         return []
-    boxes = update.dst.cols // c.box[1] * (update.acc.fragment.rows.values // 2)
+    boxes = -(-update.dst.cols // c.box[1]) * (update.acc.fragment.rows.values // 2)
     way = f"registers {update.acc.buffer.name} ──> local {via.name} ──> global {c.name}"
     by = _count(as_int(via.shape[0]) or 1, "slot")
     return ["the way of C, per sub-group:", f"  {way}: {_count(boxes, 'store')} of a box of {_x(c.box)}, by {by}"]

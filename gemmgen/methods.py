@@ -236,6 +236,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         producers=_int(flat["producers"]),
         registers=_pair(flat["registers"]),
         persistent=bool(flat["persistent"]),
+        cluster=_pair(flat["cluster"]),
         name=name,
     )
 
@@ -250,6 +251,7 @@ def _operand(flat: Mapping[str, Value], key: str) -> Operand:
         pad=_int(flat[f"{key}.pad"]),
         async_copy=bool(flat[f"{key}.async_copy"]),
         packed=bool(flat[f"{key}.packed"]),
+        streamed=bool(flat[f"{key}.streamed"]),
     )
 
 

@@ -61,6 +61,8 @@ class Operand:
         async_copy: whether local memory is filled by asynchronous copies, past the registers.
         packed: whether a kernel before the product lays the matrix out anew: in the order of its local tile, in whole
             tiles, zeros past K. It costs a pass over the matrix, and spares the product all narrow copies.
+        streamed: whether caches are told that what boxes bring of it is read once, or about once: they let go of that
+            before all else.
     """
 
     memory: Memory = "global"
@@ -71,6 +73,7 @@ class Operand:
     pad: int = 0
     async_copy: bool = False
     packed: bool = False
+    streamed: bool = False
 
     def __post_init__(self) -> None:
         """Raises: ScheduleError with every field of a wrong type; sizes are checked against the rest later."""
@@ -135,6 +138,8 @@ class Schedule:
             keep what the compiler gave them.
         persistent: whether there are no more groups than a device runs at once, each of which computes one block of C
             after the other, so that the first tiles of the next are on their way while C is stored.
+        cluster: rows and columns of groups that run together and copy for one another: each brings a part of the tiles
+            of B that those above one another have in common, or of the tiles of A that those beside one another have.
         c_width: elements of C that one store writes, where they are inside and work-items store them.
         c_stages: slots of local memory from which C is stored by boxes, a warp's lines at a time, where warpgroups
             multiply; 0 where work-items store it.
@@ -188,6 +193,7 @@ class Schedule:
     producers: int = 0
     registers: tuple[int, int] = (0, 0)
     persistent: bool = False
+    cluster: tuple[int, int] = (1, 1)
     name: str | None = None
 
     def __post_init__(self) -> None:

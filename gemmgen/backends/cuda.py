@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import CLike, Words, way
+from gemmgen.backends.clike import CLike, way
 from gemmgen.backends.cuda_launcher import awaited, grid, launcher
 from gemmgen.backends.cuda_matrix import MATRIX_CALLS, WORD, functions, load, multiply
 from gemmgen.backends.cuda_shared import declare_shared, dynamic_bytes, init_mbarriers
@@ -15,6 +15,7 @@ from gemmgen.backends.cuda_warpgroups import box_copy, point, role, warpgroup_fu
 from gemmgen.backends.cuda_warpgroups import multiply as multiply_by_warpgroup
 from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import section, sections
+from gemmgen.backends.language import Words
 from gemmgen.backends.lines import wrapped
 from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError, ScheduleError
@@ -40,7 +41,7 @@ HEADERS = {
 OWN_VECTORS = ("float", "double", "int")
 WORDS = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
 #: Sections of `INTRINSICS` for moves, in the order in which they are printed.
-SECTIONS = ("copy", "load", "store", "atomic_add", "async_copy", "async_copy_inside")
+SECTIONS = ("copy", "copy_from_anywhere", "load", "store", "atomic_add", "async_copy", "async_copy_inside")
 #: Where the functions stand that kernels are printed with.
 INTRINSICS = "cuda/intrinsics.cu"
 
@@ -74,13 +75,14 @@ class Cuda(CLike):
         rows, cols = self.kernel.group
         # Registers are handed over only where the compiler knows how many there are for one block.
         one = ", 1" if any(isinstance(s, RegisterShare) for s in walk(self.kernel.body)) else ""
-        bounds = f'extern "C" __global__ void __launch_bounds__({rows * cols}{one})'
+        cluster = f"__cluster_dims__({self.kernel.cluster}, 1, 1) " if self.kernel.cluster > 1 else ""
+        bounds = f'extern "C" __global__ void {cluster}__launch_bounds__({rows * cols}{one})'
         return [bounds, *wrapped(f"{self.kernel.name}(", [self._passed(p) for p in passed(self.kernel)])]
 
     def _passed(self, param: Buffer | Var) -> str:
         """A parameter of the kernel; the launcher's are all that its caller gives."""
         if isinstance(param, Buffer) and param.box is not None:
-            return f"const __grid_constant__ CUtensorMap {map_name(param)}"
+            return f"const __grid_constant__ CUtensorMap {map_name(param, self.kernel)}"
         return self._param(param)
 
     def _param(self, param: Buffer | Var, restrict: str = "__restrict__ ") -> str:
@@ -104,7 +106,7 @@ class Cuda(CLike):
             include = [*sections(INTRINSICS, {"includes_with_maps"})[:-1], *headers, ""]
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
         matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)
-        matrices += warpgroup_functions(self.kernel.body, INTRINSICS)
+        matrices += warpgroup_functions(self.kernel, INTRINSICS)
         matrices += store_functions(self.kernel.body, self.types, INTRINSICS)
         return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
 
@@ -174,6 +176,8 @@ class Cuda(CLike):
                 return f"int(threadIdx.{self._dimension(call)})", POSTFIX
             case "lane_id":
                 return "int(threadIdx.x)", POSTFIX
+            case "any_in_group":
+                return f"__syncthreads_or({args})", POSTFIX
             case "fma":
                 return f"fma{'f' if call.dtype == F32 else ''}({args})", POSTFIX
             case function if function in MATRIX_CALLS:
@@ -202,6 +206,8 @@ class Cuda(CLike):
         return "__syncthreads();"
 
     def role_barrier(self, barrier: Barrier) -> str:
+        if barrier.groups > 1:
+            return "cluster_barrier();"
         return "__syncwarp();" if barrier.of_sub_group else f"role_barrier<{barrier.role_items}>();"
 
     def multiply(self, stmt: Multiply) -> str:
@@ -226,7 +232,7 @@ class Cuda(CLike):
         if move.atom.matrices is not None:
             return load(move, self)
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-        if move.atom.name not in ("aligned_vector", "async_copy", "atomic_add"):
+        if move.atom.name not in ("aligned_vector", "spanning_vector", "async_copy", "atomic_add"):
             raise LoweringError(f"CUDA has no instruction for {move.atom.name}")
         inside = "" if move.valid is None else f", {self.expr(move.valid)}"
         return f"{_copy_name(move)}({to}, {source}{inside});"
@@ -246,6 +252,8 @@ class Cuda(CLike):
                 return [f"mbarrier_wait({barrier}, {self.expr(step.parity)});"]
             case "expect":
                 return [f"mbarrier_expect({barrier}, {step.bytes});"]
+        if step.rank is not None:
+            return [f"mbarrier_arrive_at({barrier}, {self.expr(step.rank)});"]
         return [f"mbarrier_{step.verb}({barrier});"]
 
 
@@ -261,6 +269,8 @@ class _Copy:
     @classmethod
     def of(cls, move: Move) -> Self:
         key: str = "atomic_add" if move.atom.adds else way(move)
+        if move.atom.around:
+            key = "copy_from_anywhere"
         if move.atom.is_async:
             key = "async_copy" if move.valid is None else "async_copy_inside"
         return cls(key, move.width, move.dst.dtype, move.src.dtype)
@@ -294,7 +304,8 @@ class _Copy:
 def _copy_name(move: Move) -> str:
     """The function that moves elements by one instruction, or begins to."""
     name = "async_copy" if move.atom.is_async else "atomic_add" if move.atom.adds else "copy"
-    return f"{name}{move.width if move.width > 1 else ''}" + ("" if move.valid is None else "_inside")
+    how = "_from_anywhere" if move.atom.around else "" if move.valid is None else "_inside"
+    return f"{name}{move.width if move.width > 1 else ''}{how}"
 
 
 def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
@@ -303,6 +314,8 @@ def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
         case AsyncGroup(verb, _):
             return (f"async_{verb}",)
         case Mbarrier(verb):
+            if stmt.rank is not None:
+                return ("mbarrier_arrive_at",)
             return (f"mbarrier_{verb}", *(("fetch_map", "mbarriers_ready") if stmt.arrivals else ()))
         case Handover(verb):
             return (f"kernels_{verb}",)

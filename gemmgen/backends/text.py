@@ -7,8 +7,9 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import TypeVar
 
-from gemmgen.backends.clike import CLike, Words
+from gemmgen.backends.clike import CLike
 from gemmgen.backends.files import environment
+from gemmgen.backends.language import Words
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.dtypes import DType
@@ -175,6 +176,8 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     more, fewer = s.registers
     yield more, f"registers handed over: {more} to each that multiplies, {fewer} to each of the others"
     yield s.persistent, f"as many {words.group}s as run at once, one part of C after the other"
+    together = f"{s.cluster[0]}x{s.cluster[1]}"
+    yield s.cluster != (1, 1), f"clusters of {together} {words.group}s that copy for one another"
     yield s.mbarrier, f"handed over by {s.mbarrier} with a pair of mbarriers"
     yield s.slices > 1, f"each step in {s.slices} slices with {words.work_item}s of their own"
     yield s.prefetch, "the next tile loaded into registers before the current one's arithmetic"
@@ -197,7 +200,9 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
 def _by_boxes(operand: Operand, words: Words) -> list[str]:
     """How an operand reaches local memory by tensor maps."""
     how = f"{words.buffer}, by tensor maps: boxes in lines of 128 bytes that swizzle, to {words.local_memory}"
-    return wrap(f"packed into whole tiles by a kernel before; {how}", WIDTH) if operand.packed else [how]
+    before = "packed into whole tiles by a kernel before; " if operand.packed else ""
+    behind = "; read once, as caches are told" if operand.streamed else ""
+    return wrap(f"{before}{how}{behind}", WIDTH) if before or behind else [how]
 
 
 def _way(operand: Operand, schedule: Schedule, order: Order, dtype: DType, target: Target, words: Words) -> str:

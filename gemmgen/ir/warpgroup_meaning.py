@@ -18,8 +18,9 @@ from gemmgen.ir.lanes import Active, Ints, Lanes, Site, Value, agreed
 from gemmgen.ir.mbarrier_meaning import Group
 from gemmgen.ir.meeting_checks import box_bytes
 from gemmgen.ir.meetings import Mbarrier, MultiplyGroup
-from gemmgen.ir.memory import Memory, PrivateMemory, ViewMemory
+from gemmgen.ir.memory import Memory, ViewMemory
 from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.registers import PrivateMemory
 from gemmgen.ir.stmt import BoxCopy, Multiply
 from gemmgen.ir.tile_memory import BoxedMatrix, TileMemory
 from gemmgen.ir.warp_meaning import Numbers, Places, significant
@@ -250,10 +251,12 @@ def box_step(
         row, col = (np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in src_index)
         flights = []
         for i, lane in enumerate(map(int, active.lanes)):
-            addresses = tile.begin_box(int(begin[i]) * tile.item + offsets, lane, site)
             values = matrix.box(int(row[i]), int(col[i]), rows, cols).reshape(-1)
-            flights.append(Flight(tile, addresses, values, np.full(len(addresses), lane, np.int64), site))
-        if problem := phases.bring(which, flights, box_bytes(stmt.src)):
+            for to in group.lanes.of_cluster(lane, stmt.src.shared):
+                addresses = tile.begin_box(int(begin[i]) * tile.item + offsets, to, site)
+                flights.append(Flight(tile, addresses, values, np.full(len(addresses), to, np.int64), site))
+        # All groups copy at once, so that each gets as many boxes as it sends.
+        if problem := phases.bring(which, flights, box_bytes(stmt.src) * stmt.src.shared):
             fault(problem)
         group.turns.happened()
 

@@ -8,9 +8,11 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Var, compare, number
+from gemmgen.ir.dtypes import I32
+from gemmgen.ir.expr import Call, Const, Expr, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
+from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -18,20 +20,30 @@ from gemmgen.ir.stmt import (
     Fill,
     For,
     Let,
-    Pipe,
-    PipeOp,
     Stage,
     Tile,
     TileMma,
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, part_of
 from gemmgen.passes.plan import WIDTHS, Plan, update_comment
-from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, WAVE, WAVES, depending
+from gemmgen.passes.positions import (
+    BLOCK,
+    COL0,
+    K0,
+    LOCAL_COL,
+    LOCAL_ROW,
+    PART,
+    ROW0,
+    WARPGROUP,
+    WAVE,
+    WAVES,
+    depending,
+)
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.total import build_total
 from gemmgen.passes.warpgroup_checks import SUM_PAD
@@ -59,7 +71,8 @@ class _Warpgroups(Plan):
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(spec, schedule, target)
         high, wide = schedule.group
-        self.pipe = Pipe("tiles", schedule.stages, "roles", roles=Roles(high * wide, high, schedule.registers))
+        roles = Roles(high * wide, high, schedule.registers, self.clustered)
+        self.pipe = Pipe("tiles", schedule.stages, "roles", roles=roles)
 
     @cached_property
     def rows(self) -> Spread:
@@ -97,15 +110,21 @@ class _Warpgroups(Plan):
         return replace(matrix, layout=long) if self.atom.terms > 1 else matrix
 
     def boxed(self, name: str) -> Buffer:
-        """An operand as tensor maps have it: boxes as wide as a line of the tile. Packed ones have no gaps."""
+        """An operand as tensor maps have it: boxes as wide as a line of the tile. Packed ones have no gaps. Of a tile
+        that groups share each brings some boxes, or some lines of every box.
+        """
         matrix = self.source(name)
         if name in self.packed:
             lines, length = matrix.shape
             matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
-        return replace(matrix, box=(self._extents(name)[0], self.atom.line))
+        (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
+        line = min(fast, self.atom.line)
+        by_boxes = fast % (line * shared) == 0
+        streamed = (self.schedule.a if name == "a" else self.schedule.b).streamed
+        return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared, streamed=streamed)
 
     def tile(self, name: str) -> Tile:
-        """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
+        """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
         slow, fast = self._extents(name)
         layout = Layout.packed(self.schedule.stages, -(-fast // self.atom.line), slow, self.atom.line)
         layout = replace(layout, swizzle=LINE_BYTES)
@@ -180,7 +199,8 @@ class _Warpgroups(Plan):
     def c(self) -> Buffer:
         """In boxes where it is stored so: a warp's rows, as wide as a line."""
         c = super().c
-        return replace(c, box=(BOX_ROWS, LINE_BYTES // c.dtype.size)) if self.schedule.c_stages else c
+        length = min(LINE_BYTES // c.dtype.size, self.schedule.block_tile[1])
+        return replace(c, box=(BOX_ROWS, length)) if self.schedule.c_stages else c
 
     def promises(self) -> tuple[Expr, ...]:
         """Of C's columns, too."""
@@ -193,7 +213,7 @@ class _Warpgroups(Plan):
         if not self.schedule.c_stages:
             return None
         line = LINE_BYTES // self.c.dtype.size
-        boxes = self.schedule.block_tile[1] // line * (self.schedule.tile[0] // 2)
+        boxes = -(-self.schedule.block_tile[1] // line) * (self.schedule.tile[0] // 2)
         layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2, line)
         return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=LINE_BYTES))
 
@@ -218,6 +238,12 @@ class _Warpgroups(Plan):
         say = f"By way of {way}, so that warps store whole lines."
         return by_local_memory(self, say, Const(0), comment, store, Barrier(role_items=s.group[0] * s.group[1]))
 
+    def _warpgroup(self) -> Let:
+        """Which warpgroup a work-item is of. By a shuffle, since all of a warp agree on what one lane says: descriptors
+        of tiles are then worked out once for all lanes.
+        """
+        return Let(WARPGROUP, Call("broadcast", (LOCAL_ROW // (LANES // 4), Const(0)), I32))
+
     def kernel(self) -> Kernel:
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
@@ -226,7 +252,7 @@ class _Warpgroups(Plan):
         if self._slots is not None:
             tiles = (*tiles, Alloc(self._slots))
             left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
-        names, product = (*self.positions(), *ends), self._product()
+        names, product = (*self.positions(), self._warpgroup(), *ends), self._product()
         if self.schedule.persistent:
             of_each, names = depending(names, BLOCK)
             product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)
@@ -245,4 +271,5 @@ class _Warpgroups(Plan):
             facts=self.facts(),
             promises=self.promises(),
             persistent=self.schedule.persistent,
+            cluster=self.clustered,
         )

@@ -46,6 +46,31 @@ __device__ __forceinline__ void copyWIDTH(TO *to, const SOURCE *from)
     *reinterpret_cast<VECTOR *>(to) = *reinterpret_cast<const VECTOR *>(from);
 }
 
+//: copy_from_anywhere
+// ELEMENTS that begin anywhere; `to` is a multiple of BYTES bytes. They are cut out of the two
+// vectors that do begin on such multiples and have a part of them, which must be there as a whole,
+// and which nobody writes to meanwhile.
+__device__ __forceinline__ void copyWIDTH_from_anywhere(TO *to, const SOURCE *from)
+{
+    const unsigned past = unsigned(reinterpret_cast<unsigned long long>(from) % BYTES);
+    const VECTOR *around = reinterpret_cast<const VECTOR *>(from - past / sizeof(SOURCE));
+    const VECTOR low = __ldg(around);
+    const VECTOR high = __ldg(around + 1);
+    unsigned words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    #pragma unroll
+    for (int i = 0; i < 6; ++i) {
+        words[i] = past & 8 ? words[i + 2] : words[i];
+    }
+    #pragma unroll
+    for (int i = 0; i < 5; ++i) {
+        words[i] = past & 4 ? words[i + 1] : words[i];
+    }
+    const unsigned bits = past % 4 * 8;
+    *reinterpret_cast<VECTOR *>(to) = VECTOR{
+        __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+        __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
 //: load
 // ELEMENTS to registers, in their type; `from` is a multiple of BYTES bytes.
 __device__ __forceinline__ void copyWIDTH(TO *to, const SOURCE *from)
@@ -233,6 +258,15 @@ __device__ __forceinline__ float head_in_tf32(float value)
     return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
 }
 
+//: finite_rest_in_tf32
+// What a number has more than the 10 bits after the point that TF32 has, and 2^-23 of it besides: of
+// the number's sign, zero for zero alone. NaN of what is not finite.
+__device__ __forceinline__ float finite_rest_in_tf32(float value)
+{
+    const float head = __uint_as_float(__float_as_uint(value) & 0xffffe000u);
+    return fmaf(value, 0x1.000002p0f, -head);
+}
+
 //: rest_in_tf32
 // What a number has more than its head, and 2^-23 of it besides: of the number's sign, zero for zero
 // alone, so that infinite numbers make no NaN with it. What is not finite is its own rest: of Inf - Inf
@@ -325,6 +359,23 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
+//: copy_box_once
+// Begins a copy of a box of a matrix to shared memory, zeros for what lies outside, and tells caches
+// that nobody reads it again: they let go of it first. The barrier counts its bytes.
+__device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *matrix, int along,
+                                              int line, unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("{\n"
+                 ".reg .b64 once;\n"
+                 "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
+                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
+                 "}"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+}
+
 //: store_box
 // Begins the store of a box to a matrix; what lies outside of the matrix is left out.
 __device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,
@@ -403,6 +454,41 @@ __device__ __forceinline__ void registers_fewer()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
+//: copy_box_to_all
+// Begins the copy of a box of a matrix to the same place in both blocks of a cluster, line by line,
+// zeros for what lies outside. The barrier at the same place in each counts the bytes that come.
+__device__ __forceinline__ void copy_box_to_all(void *to, const CUtensorMap *matrix, int along, int line,
+                                                unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter),
+                   "h"((unsigned short)(3)) : "memory");
+}
+
+//: cluster_barrier
+// All threads of the cluster's blocks meet. It orders no memory, but mbarriers were fenced.
+__device__ __forceinline__ void cluster_barrier()
+{
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+//: mbarrier_arrive_at
+// This thread has come, to a block of the cluster that has this barrier at the same place. It says
+// nothing of other memory, which would cost a wait for all of it.
+__device__ __forceinline__ void mbarrier_arrive_at(unsigned long long *barrier, int rank)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("{\n"
+                 ".reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+                 "}" ::"r"(address), "r"(rank) : "memory");
+}
+
 //: role_barrier
 // These threads meet, and not the others of the block; barrier 0 is that of all.
 template <int threads>
@@ -418,6 +504,17 @@ template <int block>
 __device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
 {
     const unsigned long long address = __cvta_generic_to_shared(tile);
+    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+}
+
+//: own_matrix_tile
+// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
+// them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
+// In a cluster the upper bits of an address say whose memory it is in, which is no part of the place.
+template <int block>
+__device__ __forceinline__ unsigned long long own_matrix_tile(const void *tile)
+{
+    const unsigned long long address = __cvta_generic_to_shared(tile) & 0x3ffff;
     return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
 }
 

@@ -34,8 +34,8 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     """What is wrong with a schedule that has vectors, each with a remedy."""
     if "vectors" not in target.features:
         yield (
-            f"vector = {s.vector}, but target {target.name!r} has none ({FEATURES['vectors']}): use --target cpu of "
-            f"backend opencl, or method slm"
+            f"vector = {s.vector}, but target {target.name!r} has none ({FEATURES['vectors']}): use --target cpu, "
+            f"or method slm"
         )
     elif s.vector not in WIDTHS:
         yield f"vector = {s.vector} is no vector of OpenCL C: use one of {', '.join(map(str, WIDTHS))}"

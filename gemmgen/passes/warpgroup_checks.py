@@ -23,6 +23,8 @@ from gemmgen.passes.matrices import as_they_are
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Bytes of an mbarrier.
+MBARRIER_BYTES = 8
 #: What lines of a matrix, and its first one, begin on multiples of.
 ALIGNMENT = 16
 #: Lines of a box at most.
@@ -37,7 +39,7 @@ PACKED = ("a.packed", "b.packed")
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
     {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
-    | {"persistent", "cluster", *PACKED}
+    | {"persistent", "cluster", "c_turns", *PACKED}
 )
 
 
@@ -100,6 +102,7 @@ def without_roles(s: Schedule) -> Iterator[str]:
         ("persistent", s.persistent),
         ("cluster", s.cluster != (1, 1)),
         ("c_stages", s.c_stages),
+        ("c_turns", s.c_turns),
     ):
         if given:
             yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
@@ -128,6 +131,11 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield f"persistent, but split = {s.split} makes groups of parts of K: leave one of the two out"
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
+    if s.c_turns and not (s.persistent and s.c_stages and high * wide > LANES):
+        yield (
+            "c_turns lets a warpgroup multiply for the next block while another stores boxes: use it with persistent, "
+            "c_stages 2 and group 64x4, say, or leave it out"
+        )
     yield from _boxes(spec, s) if s.c_stages else _stores(spec, s)
 
 
@@ -246,7 +254,8 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     boxes = s.tile[0] // 2 * -(-cols * spec.result.size // LINE_BYTES)
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
     sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] and not s.c_stages else 0
-    used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 16 * s.stages
+    used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages
+    used += MBARRIER_BYTES * (s.group[0] * s.group[1] // LANES) * s.c_turns
     if used > target.local_bytes:
         fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
         if s.c_stages > 1:

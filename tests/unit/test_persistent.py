@@ -33,8 +33,7 @@ STAYING = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=
         ),
         (
             replace(STAYING, c_turns=True),
-            "c_turns lets a warpgroup multiply for the next block while another stores boxes: use it with persistent, "
-            "c_stages 2 and group 64x4, say, or leave it out",
+            "c_turns lets a warpgroup multiply for the next block while another stores boxes: use it with persistent",
         ),
         (replace(STAYING, cluster=(2, 2)), "cluster 2x2 has 4 groups: use 2x1 or 1x2, or 1x1 for none"),
         (

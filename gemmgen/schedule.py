@@ -258,6 +258,13 @@ class Schedule:
         """Whether a warpgroup multiplies as one, tiles that others bring."""
         return self.atom.startswith("wgmma")
 
+    @property
+    def swapped(self) -> bool:
+        """Whether warpgroups multiply with their operands swapped, C^T = B^T A^T: so say the lanes of a group 4x32,
+        which lie along C's columns. Of C a block then has few rows, and 64 columns of each warpgroup.
+        """
+        return self.by_warpgroups and self.group[0] == 4 and self.group[1] % 32 == 0
+
     def staged(self, name: str, order: str) -> Operand:
         """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""
         operand = self.a if name == "a" else self.b

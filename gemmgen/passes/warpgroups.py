@@ -33,6 +33,7 @@ from gemmgen.passes.parts import add_part, part_of
 from gemmgen.passes.plan import WIDTHS, Plan, update_comment
 from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, WAVE, WAVES, depending
 from gemmgen.passes.put_down import by_local_memory
+from gemmgen.passes.swap import turned
 from gemmgen.passes.total import build_total
 from gemmgen.passes.warpgroup_checks import SUM_PAD
 from gemmgen.schedule import Schedule
@@ -47,10 +48,11 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     is split.
     """
     plan = _Warpgroups(spec, schedule, target)
+    product = _Swapped(spec, schedule, target) if schedule.swapped else plan
     before = (build_pack(plan),) if plan.packed else ()
     after = () if schedule.split == 1 else (build_total(plan),)
     between = tuple(Workspace(x.name, x.dtype, size, x.reach) for x, size in plan.workspaces())
-    return Program((*before, plan.kernel(), *after), between)
+    return Program((*before, product.kernel(), *after), between)
 
 
 class _Warpgroups(Plan):
@@ -156,10 +158,12 @@ class _Warpgroups(Plan):
             PipeOp("release", pipe),
             *added,
         )
+        said: Body = (Comment("C^T = B^T * A^T: columns of C are the rows of the sums."),) if self.swapped else ()
         return (
             Alloc(self.acc.buffer),
             Fill(self.acc, zero),
             *fresh,
+            *said,
             For(K0, self.k_start, K_LAST if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
             *self._last_left(),
             *self._store(),
@@ -206,7 +210,8 @@ class _Warpgroups(Plan):
         store = Update(c, self.acc, self.alpha, self.beta, *vector, epilogue.steps(self))
         comment = Comment(update_comment(self.spec))
         if not whole:
-            share = Tile(self.result, (PART, ROW0, COL0), *s.block_tile)
+            at = (COL0, ROW0) if self.swapped else (ROW0, COL0)
+            share = Tile(self.result, (PART, *at), *s.block_tile, self.swapped)
             store = replace(store, dst=share, beta=number(0, self.sums), steps=())
             comment = Comment("This part's share of C.")
         if self._slots is not None:
@@ -245,4 +250,20 @@ class _Warpgroups(Plan):
             facts=self.facts(),
             promises=self.promises(),
             persistent=self.schedule.persistent,
+            swapped=self.swapped,
         )
+
+
+class _Swapped(_Warpgroups):
+    """Those of a kernel that computes C^T = B^T A^T; kernels before and after it know C alone."""
+
+    swapped = True
+
+    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
+        super().__init__(*turned(spec, schedule), target)
+        self._name = schedule.slug()
+
+    @property
+    def name(self) -> str:
+        """As the schedule has it, not its turned twin."""
+        return self._name

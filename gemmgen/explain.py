@@ -107,6 +107,8 @@ def _boxes(schedule: Schedule) -> list[str]:
     titles = [f"group: {block} of C by {_x(schedule.group)} = {_count(work_items, 'work-item')}"]
     if schedule.persistent:
         titles[0] += ", one part of C after the other"
+    if schedule.cluster != (1, 1):
+        titles[0] += f", {_x(schedule.cluster)} of them in a cluster"
     if schedule.vector > 1:
         (tall, wide), (down, across) = schedule.tile, schedule.sweep
         block = f"{tall * down}x{wide * across}"

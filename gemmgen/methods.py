@@ -237,6 +237,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         producers=_int(flat["producers"]),
         registers=_pair(flat["registers"]),
         persistent=bool(flat["persistent"]),
+        cluster=_pair(flat["cluster"]),
         name=name,
     )
 

@@ -135,6 +135,8 @@ class Schedule:
             keep what the compiler gave them.
         persistent: whether there are no more groups than a device runs at once, each of which computes one block of C
             after the other, so that the first tiles of the next are on their way while C is stored.
+        cluster: rows and columns of groups that run together and copy for one another: each brings a part of the tiles
+            of B that those above one another have in common, or of the tiles of A that those beside one another have.
         c_width: elements of C that one store writes, where they are inside and work-items store them.
         c_stages: slots of local memory from which C is stored by boxes, a warp's lines at a time, where warpgroups
             multiply; 0 where work-items store it.
@@ -185,6 +187,7 @@ class Schedule:
     producers: int = 0
     registers: tuple[int, int] = (0, 0)
     persistent: bool = False
+    cluster: tuple[int, int] = (1, 1)
     name: str | None = None
 
     def __post_init__(self) -> None:

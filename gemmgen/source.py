@@ -66,6 +66,7 @@ class EntryPoint:
         early: whether it may begin while the kernel before it ends, which it awaits.
         maps: what the host makes of matrices before, for the arguments that are tensor maps.
         persistent: whether the launch has no more groups than the device runs at once, however many `grid` says.
+        cluster: what the number of groups is a multiple of, however few there are.
     """
 
     name: str
@@ -79,6 +80,7 @@ class EntryPoint:
     early: bool = False
     maps: tuple[TensorMap, ...] = ()
     persistent: bool = False
+    cluster: int = 1
 
     def groups(self, sizes: Mapping[str, int]) -> tuple[int, int, int]:
         """Work-groups along (layers, rows, columns) for the values of the integer arguments."""
@@ -149,6 +151,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
         any(isinstance(stmt, Handover) and stmt.verb == "await" for stmt in walk(kernel.body)),
         tensor_maps(kernel),
         kernel.persistent,
+        kernel.cluster,
     )
 
 

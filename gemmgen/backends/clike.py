@@ -310,7 +310,7 @@ class CLike(Expressions, ABC):
     def _meeting(self, stmt: Meeting) -> list[str]:
         match stmt:
             case Barrier():
-                return [self.role_barrier(stmt) if stmt.role_items or stmt.of_sub_group else self.barrier()]
+                return [self.role_barrier(stmt) if stmt != Barrier(stmt.memory) else self.barrier()]
             case AsyncGroup():
                 return [self.async_group(stmt)]
             case Mbarrier():

@@ -74,7 +74,8 @@ class Cuda(CLike):
         rows, cols = self.kernel.group
         # Registers are handed over only where the compiler knows how many there are for one block.
         one = ", 1" if any(isinstance(s, RegisterShare) for s in walk(self.kernel.body)) else ""
-        bounds = f'extern "C" __global__ void __launch_bounds__({rows * cols}{one})'
+        cluster = f"__cluster_dims__({self.kernel.cluster}, 1, 1) " if self.kernel.cluster > 1 else ""
+        bounds = f'extern "C" __global__ void {cluster}__launch_bounds__({rows * cols}{one})'
         return [bounds, *wrapped(f"{self.kernel.name}(", [self._passed(p) for p in passed(self.kernel)])]
 
     def _passed(self, param: Buffer | Var) -> str:
@@ -104,7 +105,7 @@ class Cuda(CLike):
             include = [*sections(INTRINSICS, {"includes_with_maps"})[:-1], *headers, ""]
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
         matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)
-        matrices += warpgroup_functions(self.kernel.body, INTRINSICS)
+        matrices += warpgroup_functions(self.kernel, INTRINSICS)
         matrices += store_functions(self.kernel.body, self.types, INTRINSICS)
         return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
 
@@ -202,6 +203,8 @@ class Cuda(CLike):
         return "__syncthreads();"
 
     def role_barrier(self, barrier: Barrier) -> str:
+        if barrier.groups > 1:
+            return "cluster_barrier();"
         return "__syncwarp();" if barrier.of_sub_group else f"role_barrier<{barrier.role_items}>();"
 
     def multiply(self, stmt: Multiply) -> str:
@@ -246,6 +249,8 @@ class Cuda(CLike):
                 return [f"mbarrier_wait({barrier}, {self.expr(step.parity)});"]
             case "expect":
                 return [f"mbarrier_expect({barrier}, {step.bytes});"]
+        if step.rank is not None:
+            return [f"mbarrier_arrive_at({barrier}, {self.expr(step.rank)});"]
         return [f"mbarrier_{step.verb}({barrier});"]
 
 
@@ -303,6 +308,8 @@ def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:
         case AsyncGroup(verb, _):
             return (f"async_{verb}",)
         case Mbarrier(verb):
+            if stmt.rank is not None:
+                return ("mbarrier_arrive_at",)
             return (f"mbarrier_{verb}", *(("fetch_map", "mbarriers_ready") if stmt.arrivals else ()))
         case Handover(verb):
             return (f"kernels_{verb}",)

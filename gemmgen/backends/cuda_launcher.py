@@ -67,8 +67,13 @@ def _functions(kernels: Sequence[Kernel]) -> list[str]:
     """The functions that the launches of kernels call."""
     maps = [tensor_map for kernel in kernels for tensor_map in tensor_maps(kernel)]
     how = "SWIZZLE_128B" if any(tensor_map.swizzle for tensor_map in maps) else "SWIZZLE_NONE"
-    counted = {"blocks_at_once"} if any(kernel.persistent for kernel in kernels) else set()
+    counted = {_counter(kernel) for kernel in kernels if kernel.persistent}
     return [*(section(HOST, "tensor_map", swizzling=how) if maps else []), *sections(HOST, counted)]
+
+
+def _counter(kernel: Kernel) -> str:
+    """The function that says how many blocks of a kernel run at once."""
+    return "blocks_at_once" if kernel.cluster == 1 else "clustered_at_once"
 
 
 def _launching(printer: CLike, file: CLike, last: bool) -> list[str]:
@@ -98,14 +103,16 @@ def _launching(printer: CLike, file: CLike, last: bool) -> list[str]:
 
 def _grid(printer: CLike) -> list[str]:
     """The statements that say how many blocks there are."""
-    if not printer.kernel.persistent:
+    kernel = printer.kernel
+    if not kernel.persistent:
         return [f"    const dim3 grid({grid(printer)});"]
-    rows, cols = printer.kernel.group
-    name, size = printer.kernel.name, printer.dynamic_bytes()
+    rows, cols = kernel.group
+    asked = f"{_counter(kernel)}(&most, {kernel.name}, {rows * cols}, {printer.dynamic_bytes()}"
+    asked += f", {kernel.cluster});" if kernel.cluster > 1 else ");"
     return [
         "    // No more blocks than run at once: each goes on until all of C is computed.",
         "    int most = 0;",
-        *fold_line(f"    const cudaError_t asked = blocks_at_once(&most, {name}, {rows * cols}, {size});"),
+        *fold_line(f"    const cudaError_t asked = {asked}"),
         "    if (asked != cudaSuccess) {",
         "        return asked;",
         "    }",

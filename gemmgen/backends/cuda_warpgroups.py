@@ -12,8 +12,9 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import F32, I32
 from gemmgen.ir.expr import as_int
+from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup, RegisterShare
-from gemmgen.ir.stmt import Body, BoxCopy, Multiply, Point
+from gemmgen.ir.stmt import BoxCopy, Multiply, Point
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import TURNED_BYTES, WarpgroupAtom
 from gemmgen.source import map_name
@@ -33,7 +34,8 @@ def box_copy(stmt: BoxCopy, tells: Mbarrier, printer: CLike) -> str:
     to = printer.address(stmt.dst, stmt.dst_index)
     slow, fast = map(printer.expr, stmt.src_index)
     barrier = f"&{tells.name}[{printer.expr(tells.index)}]"
-    return f"copy_box({to}, &{map_name(stmt.src)}, {fast}, {slow}, {barrier});"
+    function = "copy_box" if stmt.src.shared == 1 else "copy_box_to_all"
+    return f"{function}({to}, &{map_name(stmt.src)}, {fast}, {slow}, {barrier});"
 
 
 def point(stmt: Point, printer: CLike) -> str:
@@ -42,7 +44,11 @@ def point(stmt: Point, printer: CLike) -> str:
     several = as_int(stmt.view.shape[0]) != 1
     size = block * stmt.view.dtype.size if several else UNIT
     tile = printer.address(stmt.buffer, stmt.index)
-    return f"const unsigned long long {stmt.view.name} = matrix_tile<{size}>({tile});"
+    return f"const unsigned long long {stmt.view.name} = {_tile_function(printer.kernel)}<{size}>({tile});"
+
+
+def _tile_function(kernel: Kernel) -> str:
+    return "matrix_tile" if kernel.cluster == 1 else "own_matrix_tile"
 
 
 def multiply(stmt: Multiply, atom: WarpgroupAtom, printer: CLike) -> str:
@@ -85,10 +91,10 @@ def _function(atom: WarpgroupAtom) -> str:
 # --- functions ------------------------------------------------------------------------------------
 
 
-def warpgroup_functions(body: Body, source: str) -> list[str]:
+def warpgroup_functions(kernel: Kernel, source: str) -> list[str]:
     """The functions that a kernel's statements call, each once."""
-    lines = sections(source, set(_plain(body)))
-    atoms = [s.atom for s in walk(body) if isinstance(s, Multiply) and isinstance(s.atom, WarpgroupAtom)]
+    lines = sections(source, set(_plain(kernel)))
+    atoms = [s.atom for s in walk(kernel.body) if isinstance(s, Multiply) and isinstance(s.atom, WarpgroupAtom)]
     for i, atom in enumerate(dict.fromkeys(atoms)):
         total, _, hold = _SUMS[atom.sums]
         listed = _LISTED[atom.sums]
@@ -100,15 +106,17 @@ def warpgroup_functions(body: Body, source: str) -> list[str]:
     return lines
 
 
-def _plain(body: Body) -> Iterator[str]:
-    for stmt in walk(body):
+def _plain(kernel: Kernel) -> Iterator[str]:
+    for stmt in walk(kernel.body):
         match stmt:
             case BoxCopy(tells=Mbarrier()):
-                yield "copy_box"
+                yield "copy_box" if stmt.src.shared == 1 else "copy_box_to_all"
             case Point(view) if view.layout.swizzle:
-                yield "matrix_tile"
+                yield _tile_function(kernel)
             case Barrier(role_items=items) if items:
                 yield "role_barrier"
+            case Barrier(groups=groups) if groups > 1:
+                yield "cluster_barrier"
             case RegisterShare():
                 yield "registers_more" if stmt.more else "registers_fewer"
             case MultiplyGroup() if stmt.sums is None:

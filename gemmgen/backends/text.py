@@ -174,6 +174,8 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     more, fewer = s.registers
     yield more, f"registers handed over: {more} to each that multiplies, {fewer} to each of the others"
     yield s.persistent, f"as many {words.group}s as run at once, one part of C after the other"
+    together = f"{s.cluster[0]}x{s.cluster[1]}"
+    yield s.cluster != (1, 1), f"clusters of {together} {words.group}s that copy for one another"
     yield s.mbarrier, f"handed over by {s.mbarrier} with a pair of mbarriers"
     yield s.slices > 1, f"each step in {s.slices} slices with {words.work_item}s of their own"
     yield s.prefetch, "the next tile loaded into registers before the current one's arithmetic"

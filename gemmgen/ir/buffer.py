@@ -77,6 +77,7 @@ class Buffer:
             elements all the same.
         box: lines and elements of a line that one copy by a tensor map brings; None where there is no such map. The
             host makes the map of the matrix' address, extents and leading dimension, and gives that instead.
+        shared: groups of a cluster to whose local memory, at the same place in each, every copy of a box goes.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Buffer:
     addresses: Buffer | None = None
     vector: int = 1
     box: tuple[int, int] | None = None
+    shared: int = 1
 
     @property
     def is_packed(self) -> bool:

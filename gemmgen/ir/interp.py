@@ -84,7 +84,7 @@ class _Run:
         self._kernel = kernel
         self._sizes = named(kernel, integers(kernel, arguments))
         rows, cols = (evaluate(extent, self._sizes) for extent in kernel.grid)
-        cols = min(cols, resident) if kernel.persistent else cols
+        cols = min(cols, resident * kernel.cluster) if kernel.persistent else cols
         layers = 1 if kernel.layers is None else self._sizes[kernel.layers.name]
         self._lanes = Lanes(kernel, (layers, rows, cols))
         self._evaluator = Evaluator(self._lanes)
@@ -270,7 +270,8 @@ class _Run:
             case AsyncGroup():
                 return async_group_step(stmt, self._group, site)
             case Mbarrier():
-                codes = self._indexes((stmt.index, stmt.parity), scope, site)
+                rank = () if stmt.rank is None else (stmt.rank,)
+                codes = self._indexes((stmt.index, stmt.parity, *rank), scope, site)
                 return mbarrier_step(stmt, codes, self._group, site)
             case MultiplyGroup():
                 return self._multiplications.step(stmt, site)

@@ -27,6 +27,7 @@ class Kernel:
         layers: how many such grids there are, dimension 2 of the launch; None for one, without that dimension.
         persistent: whether fewer groups than `grid` says will do, as each goes on until all of C is done: as many are
             launched as a device runs at once.
+        cluster: how many groups next to each other run together and copy for one another.
         swapped: whether it computes C^T = B^T A^T, and its names are those of that: C^T's rows, and so on.
         large_registers: whether it is compiled for twice as many registers a thread, and half as many threads.
     """
@@ -41,6 +42,7 @@ class Kernel:
     promises: tuple[Expr, ...] = ()
     layers: Var | None = None
     persistent: bool = False
+    cluster: int = 1
     swapped: bool = False
     large_registers: bool = False
 

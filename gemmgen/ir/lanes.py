@@ -102,13 +102,14 @@ class Lanes:
         base: each lane's group, counted from the first that runs now.
         time: how often work-items arrived at an mbarrier; tells accesses apart that one orders and another does not.
         role: of those who wait for an mbarrier now, where work-items have roles.
+        cluster: groups of a cluster.
     """
 
     def __init__(self, kernel: Kernel, grid: tuple[int, int, int]) -> None:
         rows, self._columns = kernel.group
         self.grid = grid
         self.group_size = rows * self._columns
-        self.sub_group = kernel.sub_group
+        self.sub_group, self.cluster = kernel.sub_group, kernel.cluster
         if self.sub_group is not None and self.group_size % self.sub_group:
             raise LoweringError(f"kernel {kernel.name}: {self.group_size} work-items are not whole sub-groups")
         self._on_load: list[Callable[[], None]] = []
@@ -172,6 +173,12 @@ class Lanes:
         """How many lanes of every group are active; None if not as many of each."""
         came = active.mask.reshape(self.groups, -1).sum(axis=1)
         return int(came[0]) if (came == came[0]).all() else None
+
+    def of_cluster(self, lane: int, groups: int) -> tuple[int, ...]:
+        """The lanes that stand in the groups of a cluster as this one does in its own, itself among them."""
+        group, item = divmod(lane, self.group_size)
+        first = group // groups * groups
+        return tuple((first + number) * self.group_size + item for number in range(groups))
 
     def missing(self, active: Active) -> int:
         """A work-item of the grid that is not active though others of its group are."""

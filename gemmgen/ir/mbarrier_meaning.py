@@ -11,7 +11,7 @@ import numpy as np
 from gemmgen.ir.evaluate import IndexCode
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flights, Stores
-from gemmgen.ir.lanes import Active, Lanes, Site, agreed
+from gemmgen.ir.lanes import Active, Index, Lanes, Site, agreed
 from gemmgen.ir.meetings import AsyncGroup, Mbarrier
 from gemmgen.ir.memory import LocalMemory
 from gemmgen.ir.phases import Phases
@@ -39,7 +39,7 @@ class Group:
 
 
 def mbarrier_step(step: Mbarrier, codes: Sequence[IndexCode], group: Group, site: Site) -> Callable[[Active], None]:
-    """What it does; `codes` give the index and the parity."""
+    """What it does; `codes` give the index, the parity and, if there is one, the rank."""
     lanes, phases = group.lanes, group.barriers(step.name)
 
     def fault(detail: str) -> NoReturn:
@@ -53,7 +53,7 @@ def mbarrier_step(step: Mbarrier, codes: Sequence[IndexCode], group: Group, site
                 fault(f"{lanes.group_size} work-items for {step.count} barriers")
             phases.clear(step.count, step.arrivals or lanes.group_size)
             return
-        which, of = (agreed(code(active), active) for code in codes)
+        which, of, *ranks = (agreed(code(active), active) for code in codes)
         if isinstance(which, np.ndarray) or isinstance(of, np.ndarray):
             fault("work-items mean different barriers or phases")
         if problem := phases.problem(which):
@@ -64,6 +64,8 @@ def mbarrier_step(step: Mbarrier, codes: Sequence[IndexCode], group: Group, site
         came = lanes.each_group(active)
         if came is None:
             fault("not as many work-items come of each group")
+        if ranks and not _one_each(active.pick(ranks[0]), lanes.cluster):
+            fault("not as many work-items arrive at each group's barrier")
         copies = group.flights.take() if step.verb == "arrive_copies" else ()
         if problem := phases.arrive(which, lanes.time, came, copies, step.bytes):
             fault(problem)
@@ -79,6 +81,12 @@ def mbarrier_step(step: Mbarrier, codes: Sequence[IndexCode], group: Group, site
             memory.publish(active, until)
 
     return act
+
+
+def _one_each(ranks: Index, cluster: int) -> bool:
+    """Whether all groups of a cluster are meant, each as often."""
+    counts = np.bincount(np.atleast_1d(ranks), minlength=cluster)
+    return len(counts) == cluster and bool((counts == counts[0]).all())
 
 
 def async_group_step(stmt: AsyncGroup, group: Group, site: Site) -> Callable[[Active], None]:

@@ -66,8 +66,9 @@ def box_problems(stmt: BoxCopy, target: Target) -> Iterator[str]:
         if matrix.box[0] % (lines or 1) or matrix.box[1] != length or as_int(tile.layout.strides[-2]) != length:
             yield f"a box of {matrix.box[0]}x{matrix.box[1]} is not made of tiles of {tile.name}, or has gaps there"
         return
-    # A box that comes fills lines that are there for it; one that goes may be a part of them.
-    if length != matrix.box[1] or (lines or 0) % matrix.box[0] or (stmt.tells is not None and lines != matrix.box[0]):
+    # A box that comes fills lines that are there for it, or others bring the rest; one that goes may be a part of them.
+    alone = stmt.tells is not None and matrix.shared == 1
+    if length != matrix.box[1] or (lines or 0) % matrix.box[0] or (alone and lines != matrix.box[0]):
         yield f"a box of {matrix.box[0]}x{matrix.box[1]} is not what {tile.name} is made of"
     elif matrix.box[1] * matrix.dtype.size != LINE_BYTES or tile.layout.swizzle != LINE_BYTES:
         yield f"the lines of {tile.name} are not {LINE_BYTES} bytes that swizzle"

@@ -13,13 +13,14 @@ MbarrierVerb = Literal["init", "arrive", "arrive_copies", "expect", "wait"]
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All work-items of the group meet, or the `role_items` of a role, or those of each sub-group for themselves;
-    `memory` says whose writes become visible.
+    """All work-items of the group meet, or the `role_items` of a role, or those of each sub-group by themselves, or all
+    of a cluster's `groups`; `memory` says whose writes become visible.
     """
 
     memory: Literal["local", "none"] = "local"
     role_items: int = 0
     of_sub_group: bool = False
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Mbarrier:
         parity: of the phase that is waited for.
         arrivals: of `init`, how many end a phase; 0 for every work-item of the group.
         bytes: of `expect`.
+        rank: of `arrive`, at whose barrier, as the groups of the cluster are numbered; None for the own one.
     """
 
     verb: MbarrierVerb
@@ -62,6 +64,7 @@ class Mbarrier:
     parity: Expr = field(default_factory=lambda: Const(0))
     arrivals: int = 0
     bytes: int = 0
+    rank: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +105,13 @@ class Roles:
         consumers: work-items that multiply.
         rows: of the group, that they are.
         registers: that each of them has, and each of the others; zeros where the compiler's own stay.
+        cluster: groups that copy for one another, so that each waits until none of them reads a slot.
     """
 
     consumers: int
     rows: int
     registers: tuple[int, int]
+    cluster: int = 1
 
 
 @dataclass(frozen=True, slots=True)

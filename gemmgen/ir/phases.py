@@ -92,7 +92,7 @@ def runs(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], m
     Those that count asynchronous copies or phases must go through loops equally often, which is their own matter where
     K is split.
     """
-    total = grid[0] * grid[1] * grid[2]
+    total, most = grid[0] * grid[1] * grid[2], max(1, most // kernel.cluster) * kernel.cluster
     counts = any(isinstance(s, AsyncGroup | Mbarrier) for s in walk(kernel.body))
     first, course = 0, _course(kernel, sizes, grid, 0) if counts and total else ()
     for group in range(1, total + 1):

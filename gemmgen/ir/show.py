@@ -217,7 +217,8 @@ def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Adv
         case BoxCopy():
             dst, src = show_index(stmt.dst, stmt.dst_index), show_index(stmt.src, stmt.src_index)
             told = "" if stmt.tells is None else f", told {stmt.tells.name}[{show_expr(stmt.tells.index)}]"
-            return f"{dst} <- box {src}{told}"
+            whose = "" if stmt.src.shared == 1 else f" of {stmt.src.shared} groups"
+            return f"{dst}{whose} <- box {src}{told}"
         case Multiply():
             acc, a = show_index(stmt.acc, stmt.acc_index), show_index(stmt.a, stmt.a_index)
             return f"{acc} += {a} * {show_index(stmt.b, stmt.b_index)} by {stmt.atom.name}"
@@ -247,7 +248,8 @@ def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Adv
 def _on_meeting(stmt: Meeting) -> str:
     match stmt:
         case Barrier(memory):
-            who = " of the sub-group" if stmt.of_sub_group else f" of {stmt.role_items}" if stmt.role_items else ""
+            who = f" of {stmt.groups} groups" if stmt.groups > 1 else ""
+            who = " of the sub-group" if stmt.of_sub_group else f" of {stmt.role_items}" if stmt.role_items else who
             return f"barrier local{who}" if memory == "local" else "barrier (no memory)"
         case AsyncGroup("commit"):
             return "commit async group"
@@ -271,7 +273,8 @@ def _on_meeting(stmt: Meeting) -> str:
         case Mbarrier("wait", name, _, index, parity):
             return f"wait for mbarrier {name}[{show_expr(index)}] parity {show_expr(parity)}"
         case Mbarrier(verb, name, _, index):
-            return f"{verb.replace('_copies', ' with copies')} at mbarrier {name}[{show_expr(index)}]"
+            whose = "" if stmt.rank is None else f" of group {show_expr(stmt.rank)}"
+            return f"{verb.replace('_copies', ' with copies')} at mbarrier {name}[{show_expr(index)}]{whose}"
         case Handover("release"):
             return "let the next kernel begin"
         case Handover(_, buffers):

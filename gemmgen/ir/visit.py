@@ -145,7 +145,8 @@ def _map_move(stmt: Move, rewrite: Rewrite) -> Move:
 
 
 def _map_mbarrier(step: Mbarrier, rewrite: Rewrite) -> Mbarrier:
-    return replace(step, index=map_expr(step.index, rewrite), parity=map_expr(step.parity, rewrite))
+    rank = None if step.rank is None else map_expr(step.rank, rewrite)
+    return replace(step, index=map_expr(step.index, rewrite), parity=map_expr(step.parity, rewrite), rank=rank)
 
 
 def _map_tiles(stmt: Copy | Stage | TileMma | Sum, rewrite: Rewrite) -> Stmt:
@@ -279,7 +280,7 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
         case Advance(_, by):
             yield by
         case Mbarrier():
-            yield from (stmt.index, stmt.parity)
+            yield from (stmt.index, stmt.parity, *(() if stmt.rank is None else (stmt.rank,)))
         case Update():
             yield from (*stmt.dst.origin, stmt.alpha, stmt.beta, *(() if stmt.first is None else (stmt.first,)))
 

@@ -250,10 +250,12 @@ def box_step(
         row, col = (np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in src_index)
         flights = []
         for i, lane in enumerate(map(int, active.lanes)):
-            addresses = tile.begin_box(int(begin[i]) * tile.item + offsets, lane, site)
             values = matrix.box(int(row[i]), int(col[i]), rows, cols).reshape(-1)
-            flights.append(Flight(tile, addresses, values, np.full(len(addresses), lane, np.int64), site))
-        if problem := phases.bring(which, flights, box_bytes(stmt.src)):
+            for to in group.lanes.of_cluster(lane, stmt.src.shared):
+                addresses = tile.begin_box(int(begin[i]) * tile.item + offsets, to, site)
+                flights.append(Flight(tile, addresses, values, np.full(len(addresses), to, np.int64), site))
+        # All groups copy at once, so that each gets as many boxes as it sends.
+        if problem := phases.bring(which, flights, box_bytes(stmt.src) * stmt.src.shared):
             fault(problem)
         group.turns.happened()
 

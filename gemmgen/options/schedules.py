@@ -76,6 +76,7 @@ FIELDS: dict[str, Field] = {
     "producers": Field("int", "128", 128, least=0),
     "registers": Field("pair", "232x40 (of a work-item that computes x of a producer)", 255, least=0),
     "persistent": Field("bool", "true"),
+    "cluster": Field("pair", "2x1 (rows x columns of groups)", 2),
     **{f"{operand}.{name}": field for operand in "ab" for name, field in _OPERAND.items()},
 }
 

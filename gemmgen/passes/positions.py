@@ -30,6 +30,9 @@ DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), stream.BLOCK
 BLOCK_ROW, BLOCK_COL, BAND, IN_BAND = Var("block_row"), Var("block_col"), Var("band_row"), Var("in_band")
 #: Of groups that compute one block after the other: how many there are in all, and how many of them are this group's.
 BLOCKS, WAVE, WAVES = stream.BLOCKS, Var("wave"), Var("waves")
+#: Of groups in clusters, one above or beside the other: which of its cluster's a group is. Blocks are then those of a
+#: cluster.
+RANK = Var("rank")
 #: Sizes in whole blocks, as packed matrices have them.
 WHOLE = {"m": Var("m_whole"), "n": Var("n_whole"), "k": Var("k_whole")}
 #: Which product of a batch it is, how many there are.
@@ -74,7 +77,13 @@ class Positions:
         self.in_terms = group_atom if group_atom is not None and group_atom.terms > 1 else None
         self.uses_sub_group = schedule.sub_group is not None
         #: Whether groups are numbered in one line, not in two.
-        self.in_line = schedule.raster > 0 or schedule.split > 1 or schedule.persistent or schedule.stream > 0
+        alone = (schedule.raster, schedule.split - 1, schedule.persistent, schedule.stream, self.clustered - 1)
+        self.in_line = any(alone)
+
+    @property
+    def clustered(self) -> int:
+        """Groups of a cluster."""
+        return self.schedule.cluster[0] * self.schedule.cluster[1]
 
     # --- along K ----------------------------------------------------------------------------------
 
@@ -201,18 +210,26 @@ class Positions:
     @cached_property
     def _block(self) -> tuple[Expr, Expr]:
         """Which block of C a group computes, counted along its rows and its columns."""
-        return (BLOCK_ROW, BLOCK_COL) if self.in_line else (call("group_id", 1), call("group_id", 0))
+        if not self.in_line:
+            return call("group_id", 1), call("group_id", 0)
+        high, wide = self.schedule.cluster
+        return BLOCK_ROW * high + (RANK if high > 1 else 0), BLOCK_COL * wide + (RANK if wide > 1 else 0)
+
+    @cached_property
+    def _unit(self) -> tuple[int, int]:
+        """Rows and columns of C of a group, or of all groups of a cluster."""
+        rows, cols = (a * b for a, b in zip(self.schedule.block_tile, self.schedule.cluster, strict=True))
+        return rows, cols
 
     def grid(self) -> tuple[Expr, Expr]:
         """Groups along rows and columns."""
-        down, across = (
-            ceil_div(size, block) for size, block in zip((self.m, self.n), self.schedule.block_tile, strict=True)
-        )
+        down, across = (ceil_div(size, block) for size, block in zip((self.m, self.n), self._unit, strict=True))
         if self.schedule.stream:
             # None where C is empty.
             groups = Const(self.schedule.stream)
             return Const(1), minimum(groups, down * across * groups)
-        return (Const(1), down * across * self.schedule.split) if self.in_line else (down, across)
+        groups = Const(self.schedule.split * self.clustered)
+        return (Const(1), down * across * groups) if self.in_line else (down, across)
 
     def dealing(self, blocks: Expr) -> Body:
         """What is dealt out to groups that have parts of blocks."""
@@ -224,11 +241,14 @@ class Positions:
         With a raster of R, blocks of R rows are walked column by column, so that those that run together share rows
         of A and columns of B in the cache.
         """
-        rows, cols = self.schedule.block_tile
+        rows, cols = self._unit
         sizes: Body = (Let(DOWN, ceil_div(self.m, rows)), Let(ACROSS, ceil_div(self.n, cols)))
         number: Expr = call("group_id", 0)
+        count: Expr = call("group_count", 0)
+        if self.clustered > 1:
+            sizes = (Let(RANK, number % self.clustered), *sizes)
+            number, count = number // self.clustered, count // self.clustered
         if self.schedule.persistent:
-            count = call("group_count", 0)
             waves = div(BLOCKS - number + count - 1, count)
             sizes = (*sizes, Let(BLOCKS, DOWN * ACROSS), Let(WAVES, waves))
             number = WAVE * count + number
@@ -315,10 +335,10 @@ class Positions:
         """What divisibility promises: the last group's tile ends inside the matrix."""
         facts: list[Expr] = [Const(self.schedule.split - 1) - PART] if self.schedule.split > 1 else []
         facts += [Const(2 * self.schedule.stream - 1) - stream.SHARE] if self.schedule.stream else []
-        for axis, group in enumerate(self._block):
+        for axis, group in enumerate((BLOCK_ROW, BLOCK_COL) if self.clustered > 1 else self._block):
             size = (self.m, self.n)[axis]
             known = (self.spec.m, self.spec.n)[axis]
-            block = self.schedule.block_tile[axis]
+            block = self._unit[axis]
             if (known if known is not None else self.spec.multiple_of[axis]) % block == 0:
                 facts.append(size - group * block - block)
             if ("a", "b")[axis] in self.packed:

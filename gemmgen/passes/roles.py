@@ -22,7 +22,6 @@ from dataclasses import replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var, as_int, both, ceil_div, compare
-from gemmgen.ir.meeting_checks import box_bytes
 from gemmgen.ir.meetings import Barrier, Handover, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare, Roles
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Pipe, Stage, Stmt, TileMma
 from gemmgen.ir.visit import exprs, map_body, walk, walk_expr
@@ -55,14 +54,15 @@ def part_ways(body: Body, pipe: Pipe) -> Body:
     named = () if blocks is None else (Let(STEPS, ceil_div(loop.stop - loop.start, loop.step)),)
     ready = (
         replace(_mbarrier("init", "full", pipe), index=LOCAL_INDEX, arrivals=1),
-        replace(_mbarrier("init", "empty", pipe), index=LOCAL_INDEX, arrivals=roles.consumers // WARP),
-        Barrier(),
+        replace(_mbarrier("init", "empty", pipe), index=LOCAL_INDEX, arrivals=roles.consumers // WARP * roles.cluster),
+        Barrier(groups=roles.cluster),
         # Mbarriers are made ready while the kernel before ends.
         *handover,
     )
     first = next(i for i, stmt in enumerate(common) if isinstance(stmt, Alloc))
     sides = parted(roles, _multiplying(rest, pipe, before), _copying(rest, pipe, before))
-    return (*common[:first], *named, *common[first:], *ready, sides)
+    last = (Comment("No one leaves to whom others may still copy."), Barrier(groups=roles.cluster))
+    return (*common[:first], *named, *common[first:], *ready, sides, *(last if roles.cluster > 1 else ()))
 
 
 def parted(roles: Roles, multiply: Body, copy: Body) -> If:
@@ -135,8 +135,8 @@ def _copy_step(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
 
 def _bytes(stage: Stage) -> int:
     """What the boxes of a tile bring, wherever they lie."""
-    boxes = as_int(stage.dst.buffer.shape[1]) or 1
-    return boxes * box_bytes(stage.src.buffer)
+    boxes, lines, length = (as_int(extent) or 1 for extent in stage.dst.buffer.shape[1:])
+    return boxes * lines * length * stage.src.buffer.dtype.size
 
 
 # --- those that multiply --------------------------------------------------------------------------
@@ -159,7 +159,11 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
     """The loop, and the wait for what it leaves under way."""
     named, step = _step_of(loop, before)
     last = (step + (pipe.stages - 1)) % pipe.stages
-    first_of_warp = compare("==", LOCAL_INDEX % WARP, 0)
+    cluster = 1 if pipe.roles is None else pipe.roles.cluster
+    # One lane of a warp for each group of the cluster.
+    lane = LOCAL_INDEX % WARP
+    first_of_warp = compare("==", lane, 0) if cluster == 1 else lane < cluster
+    rank = None if cluster == 1 else lane
     whole = MultiplyGroup("wait", 0, _sums(parts))
     begin: Body = (
         *named,
@@ -171,18 +175,19 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
         MultiplyGroup("commit"),
     )
     if parts.after:  # which uses the sums of the step
-        arrive = If(first_of_warp, (_mbarrier("arrive", "empty", pipe),))
+        arrive = If(first_of_warp, (replace(_mbarrier("arrive", "empty", pipe), rank=rank),))
         return (replace(loop, body=(*begin, whole, arrive, *parts.after)),)
     body: Body = (
         *begin,
         Comment("What the step before has read may be overwritten."),
         MultiplyGroup("wait", 1),
-        If(both(loop.start < loop.var, first_of_warp), (_mbarrier("arrive", "empty", pipe, last),)),
+        If(both(loop.start < loop.var, first_of_warp), (replace(_mbarrier("arrive", "empty", pipe, last), rank=rank),)),
     )
     done: Body = ()
     if named:  # for the next block: nothing comes after the last step that would arrive for it
         last = (before + STEPS - 1) % pipe.stages
-        arrive = If(both(Const(0) < STEPS, first_of_warp), (_mbarrier("arrive", "empty", pipe, last),))
+        given = replace(_mbarrier("arrive", "empty", pipe, last), rank=rank)
+        arrive = If(both(Const(0) < STEPS, first_of_warp), (given,))
         done = (Comment("So may what the last step has."), arrive)
     return (replace(loop, body=body), whole, *done)
 

@@ -47,7 +47,8 @@ def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
     )
     (rows, cols), (high, wide), (down, across) = schedule.tile, schedule.group, schedule.run
     a, b = _turned(schedule.b), _turned(schedule.a)
-    return spec, replace(schedule, tile=(cols, rows), group=(wide, high), run=(across, down), a=a, b=b)
+    turns = replace(schedule, tile=(cols, rows), group=(wide, high), run=(across, down), a=a, b=b)
+    return spec, replace(turns, cluster=schedule.cluster[::-1])
 
 
 def _turned(operand: Operand) -> Operand:

@@ -9,6 +9,7 @@ from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import (
     LANES,
     LINE_BYTES,
+    LINES,
     MOST_COLS,
     PUT_BYTES,
     TURNED_BYTES,
@@ -37,7 +38,7 @@ PACKED = ("a.packed", "b.packed")
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
     {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
-    | {"persistent", *PACKED}
+    | {"persistent", "cluster", *PACKED}
 )
 
 
@@ -98,6 +99,7 @@ def without_roles(s: Schedule) -> Iterator[str]:
         ("producers", s.producers),
         ("registers", s.registers != (0, 0)),
         ("persistent", s.persistent),
+        ("cluster", s.cluster != (1, 1)),
         ("c_stages", s.c_stages),
     ):
         if given:
@@ -128,6 +130,7 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
     if s.stages < 2:
         yield f"stages = {s.stages}, but a tile is copied while another is multiplied: use 2 or more"
+    yield from _cluster(spec, s)
     if s.persistent and s.split > 1:
         yield f"persistent, but split = {s.split} makes groups of parts of K: leave one of the two out"
     if s.raster < 0:
@@ -193,6 +196,22 @@ def _stores(spec: GemmSpec, s: Schedule, across: str) -> Iterator[str]:
         yield f"c_width = {s.c_width}: use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"
     elif s.c_width > s.run[1] and (consumers * s.c_width % cols or rows * cols % (consumers * s.c_width)):
         yield f"{rows}x{cols} of C in runs of {s.c_width} can't be dealt out evenly to {consumers}: use c_width 2"
+
+
+def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """Groups that share tiles."""
+    (down, across), (rows, cols) = s.cluster, s.block_tile
+    if s.cluster == (1, 1):
+        return
+    if down * across != 2:
+        yield f"cluster {down}x{across} has {down * across} groups: use 2x1 or 1x2, or 1x1 for none"
+    if s.split > 1:
+        yield f"cluster {down}x{across}, but split = {s.split} makes groups of parts of K: leave one of the two out"
+    a_order, b_order = s.read_order("a", spec.a_order), s.read_order("b", spec.b_order)
+    which, turned, lines = ("A", a_order == "col", rows) if across > 1 else ("B", b_order == "row", cols)
+    # Lines of a tile swizzle by eights.
+    if not turned and lines % (2 * LINES):
+        yield f"cluster {down}x{across} shares {lines} lines of {which}: use tiles of a multiple of {2 * LINES}"
 
 
 def role_problems(s: Schedule, target: Target) -> Iterator[str]:

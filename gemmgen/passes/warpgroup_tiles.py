@@ -8,7 +8,7 @@ from gemmgen.ir.expr import Const, Expr, Var, as_int
 from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Stage, Tile, TileMma
 from gemmgen.ir.warpgroup_matrix import LANES, ROWS
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import KK, LOCAL_ROW
+from gemmgen.passes.positions import KK, LOCAL_ROW, RANK
 
 BOX, TURN = Var("i"), Var("i")
 ZERO = Const(0)
@@ -21,10 +21,14 @@ def copy_boxes(stage: Stage) -> Body:
         raise LoweringError(f"{src.name} is copied by boxes that nobody counts")
     if not dst.layout.swizzle:
         return (BoxCopy(dst, (stage.dst.origin[0], ZERO, ZERO), src, stage.src.origin, stage.tells),)
-    boxes, line = as_int(dst.shape[1]) or 1, src.box[1]
-    slow, fast = stage.src.origin
-    place = (stage.dst.origin[0], BOX, ZERO, ZERO)
-    return loop(BOX, boxes, (BoxCopy(dst, place, src, (slow, fast + BOX * line), stage.tells),))
+    boxes, lines = as_int(dst.shape[1]) or 1, as_int(dst.shape[2]) or 1
+    (high, wide), (slow, fast) = src.box, stage.src.origin
+    first, line = (RANK * (boxes // src.shared), ZERO) if high == lines else (ZERO, RANK * high)
+    own = boxes // src.shared if high == lines else boxes
+    if src.shared == 1:
+        first = line = ZERO
+    place = (stage.dst.origin[0], first + BOX, line, ZERO)
+    return loop(BOX, own, (BoxCopy(dst, place, src, (slow + line, fast + (first + BOX) * wide), stage.tells),))
 
 
 def multiply_by_warpgroups(mma: TileMma) -> Body:

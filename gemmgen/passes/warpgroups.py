@@ -8,7 +8,7 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Var, compare, number
+from gemmgen.ir.expr import Const, Expr, Var, as_int, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import (
@@ -61,7 +61,8 @@ class _Warpgroups(Plan):
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(spec, schedule, target)
         high, wide = schedule.group
-        self.pipe = Pipe("tiles", schedule.stages, "roles", roles=Roles(high * wide, high, schedule.registers))
+        roles = Roles(high * wide, high, schedule.registers, self.clustered)
+        self.pipe = Pipe("tiles", schedule.stages, "roles", roles=roles)
 
     @cached_property
     def rows(self) -> Spread:
@@ -99,12 +100,16 @@ class _Warpgroups(Plan):
         return replace(matrix, layout=long) if self.atom.terms > 1 else matrix
 
     def boxed(self, name: str) -> Buffer:
-        """An operand as tensor maps have it: boxes as wide as a line of the tile. Packed ones have no gaps."""
+        """An operand as tensor maps have it: boxes as wide as a line of the tile. Packed ones have no gaps. Of a tile
+        that groups share each brings some boxes, or some lines of every box.
+        """
         matrix = self.source(name)
         if name in self.packed:
             lines, length = matrix.shape
             matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
-        return replace(matrix, box=(self._extents(name)[0], self.atom.line))
+        high, shared = self._extents(name)[0], self.schedule.cluster[1 if name == "a" else 0]
+        by_boxes = (as_int(self.tile(name).buffer.shape[1]) or 1) % shared == 0
+        return replace(matrix, box=(high if by_boxes else high // shared, self.atom.line), shared=shared)
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
@@ -250,6 +255,7 @@ class _Warpgroups(Plan):
             facts=self.facts(),
             promises=self.promises(),
             persistent=self.schedule.persistent,
+            cluster=self.clustered,
             swapped=self.swapped,
         )
 

@@ -101,7 +101,9 @@ def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
             kernels.append((entry, kernel, dynamic))
             if entry.persistent:
                 threads = entry.group[0] * entry.group[1]
-                at_once[entry.name] = info.multiprocessors * blocks_at_once(kernel.kernel.ptr, threads, dynamic)
+                at_once[entry.name] = blocks_at_once(
+                    kernel.kernel.ptr, threads, dynamic, info.multiprocessors, entry.cluster
+                )
     return CudaBuilt(tuple(kernels), at_once)
 
 

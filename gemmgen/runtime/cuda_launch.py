@@ -44,18 +44,27 @@ def driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def blocks_at_once(function: int, threads: int, shared_bytes: int) -> int:
-    """How many blocks of a kernel a multiprocessor of the current GPU runs at once (CUDA Driver API,
-    `cuOccupancyMaxActiveBlocksPerMultiprocessor`).
+def blocks_at_once(function: int, threads: int, shared_bytes: int, multiprocessors: int, cluster: int = 1) -> int:
+    """How many blocks of a kernel the current GPU runs at once (CUDA Driver API,
+    `cuOccupancyMaxActiveBlocksPerMultiprocessor`). Of those in clusters some multiprocessors may have none: a cluster
+    lies within a part of the chip (`cuOccupancyMaxActiveClusters`).
 
     Raises: DeviceError with the driver's code.
     """
     count = ctypes.c_int(0)
-    asked = ctypes.c_void_p(function), ctypes.c_int(threads), ctypes.c_size_t(shared_bytes)
-    code = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(ctypes.byref(count), *asked)
+    address = ctypes.c_void_p(function)
+    if cluster > 1:
+        sizes = (ctypes.c_uint * 3)(cluster, 1, 1), (ctypes.c_uint * 3)(threads, 1, 1)
+        config = _Config(*sizes, shared_bytes, None, None, 0)
+        code = driver().cuOccupancyMaxActiveClusters(ctypes.byref(count), address, ctypes.byref(config))
+        together = cluster
+    else:
+        asked = ctypes.c_int(threads), ctypes.c_size_t(shared_bytes)
+        code = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(ctypes.byref(count), address, *asked)
+        together = multiprocessors
     if code:
         raise DeviceError(f"CUDA does not say how many blocks run at once (CUresult {code}). Please report it")
-    return count.value
+    return count.value * together
 
 
 def launch(

@@ -52,3 +52,19 @@ static cudaError_t blocks_at_once(int *blocks, Kernel *kernel, int threads, int 
     *blocks = multiprocessors * together;
     return done;
 }
+//: clustered_at_once
+// How many blocks of a kernel the current device runs at once, in clusters of so many: fewer than
+// one by one, since a cluster lies within a part of the chip.
+template <typename Kernel>
+static cudaError_t clustered_at_once(int *blocks, Kernel *kernel, int threads, int shared_bytes,
+                                     int together)
+{
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(unsigned(together));
+    config.blockDim = dim3(unsigned(threads));
+    config.dynamicSmemBytes = size_t(shared_bytes);
+    int clusters = 0;
+    const cudaError_t done = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+    *blocks = clusters * together;
+    return done;
+}

@@ -403,6 +403,41 @@ __device__ __forceinline__ void registers_fewer()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
+//: copy_box_to_all
+// Begins the copy of a box of a matrix to the same place in both blocks of a cluster, line by line,
+// zeros for what lies outside. The barrier at the same place in each counts the bytes that come.
+__device__ __forceinline__ void copy_box_to_all(void *to, const CUtensorMap *matrix, int along, int line,
+                                                unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter),
+                   "h"((unsigned short)(3)) : "memory");
+}
+
+//: cluster_barrier
+// All threads of the cluster's blocks meet. It orders no memory, but mbarriers were fenced.
+__device__ __forceinline__ void cluster_barrier()
+{
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+//: mbarrier_arrive_at
+// This thread has come, to a block of the cluster that has this barrier at the same place. It says
+// nothing of other memory, which would cost a wait for all of it.
+__device__ __forceinline__ void mbarrier_arrive_at(unsigned long long *barrier, int rank)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("{\n"
+                 ".reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+                 "}" ::"r"(address), "r"(rank) : "memory");
+}
+
 //: role_barrier
 // These threads meet, and not the others of the block; barrier 0 is that of all.
 template <int threads>
@@ -418,6 +453,17 @@ template <int block>
 __device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
 {
     const unsigned long long address = __cvta_generic_to_shared(tile);
+    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+}
+
+//: own_matrix_tile
+// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
+// them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
+// In a cluster the upper bits of an address say whose memory it is in, which is no part of the place.
+template <int block>
+__device__ __forceinline__ unsigned long long own_matrix_tile(const void *tile)
+{
+    const unsigned long long address = __cvta_generic_to_shared(tile) & 0x3ffff;
     return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
 }
 

@@ -16,7 +16,7 @@ from gemmgen.ir.dtypes import BF16
 from gemmgen.methods import defaults
 from gemmgen.runtime.cuda_devices import pick
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.device.test_cuda_wgmma import NAMES, SKIP, check, compiled, on_gpu
 
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
@@ -34,6 +34,9 @@ LARGE = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=2)
         LARGE,
         replace(LARGE, tile=(4, 48), stages=3),
         replace(LARGE, group=(96, 4), tile=(2, 48), registers=(160, 32)),
+        replace(LARGE, cluster=(2, 1), c_stages=2),
+        replace(LARGE, tile=(4, 48), stages=3, cluster=(1, 2), c_stages=3),
+        replace(SMALL, stages=4, cluster=(2, 1)),
     ],
     ids=Schedule.slug,
 )
@@ -68,11 +71,26 @@ def test_nothing_to_add_up(name: str) -> None:
     assert torch.equal(c, expected)
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        replace(LARGE, persistent=False, cluster=(2, 1), c_width=4),
+        replace(LARGE, persistent=False, tile=(2, 48), cluster=(1, 2), c_stages=2),
+        replace(SMALL, persistent=False, stages=8, cluster=(2, 1), c_stages=1),
+    ],
+    ids=Schedule.slug,
+)
+@pytest.mark.parametrize("orders", [("row", "row"), ("col", "col")], ids=str)
+def test_clusters(schedule: Schedule, orders: tuple[Order, Order]) -> None:
+    check(replace(SPEC, a_order=orders[0], b_order=orders[1]), schedule)
+
+
 CHAINED = [
     presets.load("wgmma_64x64_s8").schedule,
     presets.load("wgmma_64x64_s8_split2").schedule,
     presets.load("wgmma_128x256_s4").schedule,
     SMALL,
+    replace(SMALL, stages=4, cluster=(2, 1)),
 ]
 
 

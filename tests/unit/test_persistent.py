@@ -31,11 +31,33 @@ STAYING = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=
             replace(defaults("mma"), persistent=True),
             "persistent means something to atom wgmma alone, whose work-items have roles: leave it out",
         ),
+        (replace(STAYING, cluster=(2, 2)), "cluster 2x2 has 4 groups: use 2x1 or 1x2, or 1x1 for none"),
+        (
+            replace(STAYING, persistent=False, cluster=(2, 1), split=2),
+            "cluster 2x1, but split = 2 makes groups of parts",
+        ),
+        (
+            replace(defaults("wgmma_tf32", (2, 26)), cluster=(2, 1)),
+            "cluster 2x1 shares 104 lines of B: use tiles of a multiple of 16",
+        ),
+        (
+            replace(defaults("mma"), cluster=(2, 1)),
+            "cluster means something to atom wgmma alone, whose work-items have roles: leave it out",
+        ),
     ],
-    ids=["parts of K", "room for sums", "no roles"],
+    ids=[
+        "parts of K",
+        "room for sums",
+        "no roles",
+        "four groups",
+        "parts of K in clusters",
+        "lines",
+        "no roles at all",
+    ],
 )
 def test_refusals(schedule: Schedule, detail: str) -> None:
-    assert any(detail in problem for problem in driver.refusals(SPEC, schedule, "cuda", SM_90A))
+    spec = GemmSpec(b_order="col", ld_multiple=4) if schedule.atom == "wgmma_tf32" else SPEC
+    assert any(detail in problem for problem in driver.refusals(spec, schedule, "cuda", SM_90A))
 
 
 def test_hosts_are_told_that_fewer_blocks_will_do() -> None:
@@ -54,3 +76,15 @@ def test_hosts_are_told_that_fewer_blocks_will_do() -> None:
 def test_explain_says_so() -> None:
     drawn = "group: 128x256 of C by 64x4 = 256 work-items, one part of C after the other"
     assert drawn in explain(SPEC, STAYING, SM_90A)
+
+
+def test_clusters_are_launched_whole() -> None:
+    schedule = replace(STAYING, cluster=(2, 1), name="paired")
+    source = driver.emit(SPEC, schedule, "cuda", SM_90A)
+    (entry,) = source.entry_points
+    assert entry.cluster == 2
+    assert entry.groups({"m": 300, "n": 512, "k": 1}) == (1, 1, 8), "rows of C in twos of 128"
+    assert "__cluster_dims__(2, 1, 1)" in source.text
+    assert "asked = clustered_at_once(&most, paired, 384, 196672, 2);" in source.text
+    assert "clusters of 2x1 blocks that copy for one another" in " ".join(source.text.replace("//", "").split())
+    assert "2x1 of them in a cluster" in explain(SPEC, schedule, SM_90A)

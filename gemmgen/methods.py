@@ -215,6 +215,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         boxes=bool(flat["boxes"]),
         slices=_int(flat["slices"]),
         split=_int(flat["split"]),
+        joined=_int(flat["joined"]),
         stream=_int(flat["stream"]),
         atomic=bool(flat["atomic"]),
         raster=_int(flat["raster"]),

@@ -185,6 +185,8 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.warp, f"{words.sub_group}s of {rows}x{cols} {words.work_item}s"
     yield s.stagger, "neighbouring lanes in different rows"
     how = "are added to C as they come" if s.atomic else "a second kernel adds up"
+    if s.joined > 1:
+        how = f"clusters of {s.joined} {words.group}s add up" + (", and then a second kernel" if s.planes > 1 else "")
     yield s.split > 1, f"K in {s.split} parts that {how}"
     piece = f"{words.group}s with whole blocks of C and equal pieces of the rest"
     yield s.stream, f"{s.stream} {piece}, whose sums a second kernel adds up"
@@ -236,7 +238,7 @@ def _sizes(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     bytewise = schedule.by_blocks and schedule.a.memory == "global" and target.reads_blocks(spec.dtype)
     spans = "A and B span less than 2^29 elements, C 2^31" if bytewise else "every matrix spans less than 2^31 elements"
     packed = schedule.a.packed or schedule.b.packed or schedule.atom == "dpas"
-    between = ["packed matrices"] * packed + ["the workspace"] * (schedule.split > 1 and not schedule.atomic)
+    between = ["packed matrices"] * packed + ["the workspace"] * (schedule.planes > 1 and not schedule.atomic)
     if spec.is_wide:
         spans = "matrices of any span"
         between = between if schedule.atom == "dpas" else []

@@ -77,6 +77,8 @@ class Buffer:
             elements all the same.
         box: lines and elements of a line that one copy by a tensor map brings; None where there is no such map. The
             host makes the map of the matrix' address, extents and leading dimension, and gives that instead.
+        spread: groups of a cluster that its first coordinate counts, each of which has one such plane of it in its own
+            local memory; 1 for none.
         shared: groups of a cluster to whose local memory, at the same place in each, every copy of a box goes.
     """
 
@@ -90,6 +92,7 @@ class Buffer:
     addresses: Buffer | None = None
     vector: int = 1
     box: tuple[int, int] | None = None
+    spread: int = 1
     shared: int = 1
 
     @property
@@ -115,11 +118,11 @@ class Buffer:
 
     @property
     def elements(self) -> int:
-        """How many elements are allocated (local and private memory only)."""
+        """How many elements are allocated (local and private memory only), of a group."""
         total = 1
         for extent in self.extents:
             total *= extent
-        return total
+        return total // self.spread
 
     @property
     def bytes(self) -> int:

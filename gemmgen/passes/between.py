@@ -54,7 +54,7 @@ class Between(Positions):
         if self.schedule.stream:
             shares = self.workspace(writable=True)
             out.append((shares, Const(shares.elements)))
-        elif self.schedule.split > 1 and not self.schedule.atomic:
+        elif self.schedule.planes > 1 and not self.schedule.atomic:
             sums = self.workspace(writable=True)
             out.append((sums, sums.shape[0] * (self.m * self._lines["workspace"])))
         return tuple(out)
@@ -67,7 +67,7 @@ class Between(Positions):
             layout = Layout.packed(2 * self.schedule.stream, *self.schedule.block_tile)
             return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
         pitch, (rows, cols) = self._pitch("workspace"), self._of_c
-        layout = Layout((Const(self.schedule.split), rows, cols), (rows * pitch, pitch, Const(1)))
+        layout = Layout((Const(self.schedule.planes), rows, cols), (rows * pitch, pitch, Const(1)))
         return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
 
     @property

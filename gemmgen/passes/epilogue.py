@@ -43,10 +43,14 @@ def parameters(plan: Plan) -> tuple[Buffer | Var, ...]:
     return tuple(p for p in listed if isinstance(p, Buffer | Var))
 
 
-def steps(plan: Plan) -> tuple[Step, ...]:
-    """The functions on elements of C, their operands read from memory."""
-    sums, turned = plan.sums, plan.spec.c_order == "col"
-    row, col = (ELEMENT_COL, ELEMENT_ROW) if plan.swapped else (ELEMENT_ROW, ELEMENT_COL)
+def steps(plan: Plan, flipped: bool = False) -> tuple[Step, ...]:
+    """The functions on elements of C, their operands read from memory.
+
+    Args:
+        flipped: whether they are applied to a tile whose rows are the plan's columns.
+    """
+    sums, turned = plan.sums, (plan.spec.c_order == "col") != flipped
+    row, col = (ELEMENT_COL, ELEMENT_ROW) if plan.swapped != flipped else (ELEMENT_ROW, ELEMENT_COL)
     places = {"n": (col,), "m": (row,), "mn": (ELEMENT_ROW, ELEMENT_COL)[:: -1 if turned else 1]}
     values: dict[Var, Expr] = {
         Var("acc", sums): element(sums),

@@ -21,7 +21,7 @@ GROUP, SMALL_GROUP, MANY_PARTS = 256, 32, 32
 def build_total(plan: Plan) -> Kernel:
     """Adds up the workspace's planes, one after the other, so that the same parts give the same bits."""
     parts, total = plan.workspace(writable=False), _single(plan, "total")
-    add_up = Sum(total, Tile(parts, (Const(0), ROW, COL), 1, 1), plan.schedule.split, *plan.vector(1, plan.sums))
+    add_up = Sum(total, Tile(parts, (Const(0), ROW, COL), 1, 1), plan.schedule.planes, *plan.vector(1, plan.sums))
     comment = Comment("The parts of K, one after the other.")
     return _elementwise(plan, "total", (comment, Alloc(total.buffer), add_up, _update(plan, total)), parts)
 
@@ -68,7 +68,7 @@ def _update(plan: Plan, value: Registers) -> Update:
 
 def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = None) -> Kernel:
     """A kernel with a work-item for each element of C."""
-    width = GROUP if parts is None or plan.schedule.split < MANY_PARTS else SMALL_GROUP
+    width = GROUP if parts is None or plan.schedule.planes < MANY_PARTS else SMALL_GROUP
     across = ceil_div(plan.n, width)
     body = (
         *((Let(BATCH, call("group_id", 2)),) if plan.spec.batched else ()),

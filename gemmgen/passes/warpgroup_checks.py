@@ -34,10 +34,14 @@ REGISTERS, REGISTER_UNIT = 65536, 8
 OTHERS = 24
 #: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
 SUM_PAD = 8
+#: The same where sums are put down by columns.
+TURNED_PAD = 4
+#: Groups of a cluster that every device of its kind has room for.
+MOST_JOINED = 8
 PACKED = ("a.packed", "b.packed")
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
-    {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
+    {"tile", "group", "k_step", "stages", "raster", "split", "joined", "c_width", "c_stages", "producers", "registers"}
     | {"persistent", "cluster", *PACKED}
 )
 
@@ -117,6 +121,7 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         return
     if atom.dtype.size != TURNED_BYTES:
         yield from _along_k(spec, s)
+    yield from _shares(spec, s) if s.joined > 1 else ()
     lines, across, other = ("columns", "rows", "A") if s.swapped else ("rows", "columns", "B")
     given, (spec, s) = s.tile, turned(spec, s) if s.swapped else (spec, s)
     rows, cols = s.block_tile
@@ -135,7 +140,8 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield f"persistent, but split = {s.split} makes groups of parts of K: leave one of the two out"
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
-    yield from _boxes(spec, s, lines, across) if s.c_stages else _stores(spec, s, across)
+    if s.joined == 1:
+        yield from _boxes(spec, s, lines, across) if s.c_stages else _stores(spec, s, across)
 
 
 def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str]:
@@ -249,6 +255,23 @@ def launched(s: Schedule) -> int:
     return min(256, REGISTERS // (warpgroups * LANES) // REGISTER_UNIT * REGISTER_UNIT)
 
 
+def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """What each group of a cluster adds up of a block, and stores."""
+    if s.split % s.joined or s.joined > MOST_JOINED:
+        most = f"up to {MOST_JOINED}, the most groups of a cluster"
+        yield f"joined = {s.joined} of split = {s.split} parts: use a divisor of those {most}"
+    if s.cluster != (1, 1):
+        yield f"joined = {s.joined} makes clusters of parts of K, cluster others: leave one of the two out"
+    if s.c_stages:
+        yield f"c_stages = {s.c_stages} stores boxes of C, but joined = {s.joined} adds up its lines: use c_stages 0"
+    lines, length = s.block_tile if spec.c_order == "row" or s.planes > 1 else s.block_tile[::-1]
+    consumers, whose = s.group[0] * s.group[1], f"{lines} lines of {length} for {s.joined} groups of a cluster"
+    if s.c_width not in (1, 2, 4, 8):
+        yield f"c_width = {s.c_width}: use 1, 2, 4 or 8"
+    elif lines % s.joined or consumers * s.c_width % length or lines * length % (consumers * s.c_width * s.joined):
+        yield f"{whose}, in runs of {s.c_width} to {consumers} work-items, do not come out even: use another c_width or joined"
+
+
 def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
     """Local memory and registers. Of a row-major B whole boxes are held."""
     spec, s = turned(spec, s) if s.swapped else (spec, s)
@@ -257,7 +280,8 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     tiles = s.stages * (rows + held) * s.k_step * atom.terms * atom.dtype.size
     boxes = s.tile[0] // 2 * cols * spec.result.size // LINE_BYTES
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
-    sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] and not s.c_stages else 0
+    by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
+    sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
     used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 16 * s.stages
     if used > target.local_bytes:
         fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"

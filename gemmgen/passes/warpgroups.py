@@ -31,11 +31,23 @@ from gemmgen.passes import epilogue
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, part_of
 from gemmgen.passes.plan import WIDTHS, Plan, update_comment
-from gemmgen.passes.positions import BLOCK, COL0, K0, LOCAL_COL, LOCAL_ROW, PART, ROW0, WAVE, WAVES, depending
+from gemmgen.passes.positions import (
+    BLOCK,
+    COL0,
+    K0,
+    LOCAL_COL,
+    LOCAL_ROW,
+    PART,
+    RANK,
+    ROW0,
+    WAVE,
+    WAVES,
+    depending,
+)
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.swap import turned
 from gemmgen.passes.total import build_total
-from gemmgen.passes.warpgroup_checks import SUM_PAD
+from gemmgen.passes.warpgroup_checks import SUM_PAD, TURNED_PAD
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -50,7 +62,7 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     plan = _Warpgroups(spec, schedule, target)
     product = _Swapped(spec, schedule, target) if schedule.swapped else plan
     before = (build_pack(plan),) if plan.packed else ()
-    after = () if schedule.split == 1 else (build_total(plan),)
+    after = () if schedule.planes == 1 else (build_total(plan),)
     between = tuple(Workspace(x.name, x.dtype, size, x.reach) for x, size in plan.workspaces())
     return Program((*before, product.kernel(), *after), between)
 
@@ -61,7 +73,7 @@ class _Warpgroups(Plan):
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(spec, schedule, target)
         high, wide = schedule.group
-        roles = Roles(high * wide, high, schedule.registers, self.clustered)
+        roles = Roles(high * wide, high, schedule.registers, self.clustered // schedule.joined)
         self.pipe = Pipe("tiles", schedule.stages, "roles", roles=roles)
 
     @cached_property
@@ -141,9 +153,23 @@ class _Warpgroups(Plan):
 
     @cached_property
     def partial(self) -> Buffer:
-        """A plane of sums, its rows so far apart that a warp's pairs lie in different banks."""
-        layout = Layout.packed(1, *self.schedule.block_tile, pad=SUM_PAD)
-        return Buffer("sums", self.sums, Space.LOCAL, layout)
+        """A plane of sums, its rows so far apart that a warp's pairs lie in different banks; of each group of a cluster
+        that adds them up.
+        """
+        joined = self.schedule.joined
+        layout = Layout.packed(joined, *self.put_down, pad=TURNED_PAD if self.flipped else SUM_PAD)
+        return Buffer("sums", self.sums, Space.LOCAL, layout, spread=joined)
+
+    @property
+    def flipped(self) -> bool:
+        """Whether sums that go by local memory do so as they are stored, while that is by the plan's columns."""
+        return self.schedule.joined > 1 and (self.spec.c_order == "col" if self.result == self.c else self.swapped)
+
+    @property
+    def put_down(self) -> tuple[int, int]:
+        """Lines of what is stored, and their length."""
+        rows, cols = self.schedule.block_tile
+        return (cols, rows) if self.flipped else (rows, cols)
 
     def _product(self) -> Body:
         pipe, s, zero = self.pipe, self.schedule, number(0, self.sums)
@@ -183,7 +209,7 @@ class _Warpgroups(Plan):
     @property
     def result(self) -> Buffer:
         """Where the kernel leaves what it sums."""
-        return self.c if self.schedule.split == 1 else self.workspace(writable=True)
+        return self.c if self.schedule.planes == 1 else self.workspace(writable=True)
 
     @cached_property
     def c(self) -> Buffer:
@@ -208,25 +234,35 @@ class _Warpgroups(Plan):
 
     def _store(self) -> Body:
         """C, or a part's share of it, from registers or by way of local memory."""
-        s, whole = self.schedule, self.schedule.split == 1
-        origin = (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0)
-        c = Tile(self.c, origin, *s.block_tile, self.spec.c_order == "col")
+        s, whole = self.schedule, self.result == self.c
+        turned = (self.spec.c_order == "col") if whole else self.swapped
+        origin = (COL0, ROW0) if turned else (ROW0, COL0)
+        planes = () if whole else (PART,)
+        tile = Tile(self.result, (*planes, *origin), *self.put_down, turned and not self.flipped)
         vector = self.vector(s.c_width, self.spec.result if whole else self.sums)
-        store = Update(c, self.acc, self.alpha, self.beta, *vector, epilogue.steps(self))
+        store = Update(tile, self.acc, self.alpha, self.beta, *vector, epilogue.steps(self, self.flipped))
         comment = Comment(update_comment(self.spec))
         if not whole:
-            at = (COL0, ROW0) if self.swapped else (ROW0, COL0)
-            share = Tile(self.result, (PART, *at), *s.block_tile, self.swapped)
-            store = replace(store, dst=share, beta=number(0, self.sums), steps=())
+            store = replace(store, beta=number(0, self.sums), steps=())
             comment = Comment("This part's share of C.")
         if self._slots is not None:
             atom, width = self.vector(s.run[1], self.spec.result)
             return (comment, replace(store, atom=atom, width=width, via=self._slots))
+        meet = Barrier(role_items=s.group[0] * s.group[1])
+        if s.joined > 1:
+            return self._joined(comment, store, meet)
         if s.c_width <= s.run[1]:
             return (comment, store)
         way = "where the tiles were" if self.reuses else "shared memory of their own"
         say = f"By way of {way}, so that warps store whole lines."
-        return by_local_memory(self, say, Const(0), comment, store, Barrier(role_items=s.group[0] * s.group[1]))
+        return by_local_memory(self, say, Const(0), comment, store, meet)
+
+    def _joined(self, comment: Comment, store: Update, meet: Barrier) -> Body:
+        """The sums of a cluster's groups, each of which stores a share of the lines."""
+        say = f"The parts of K that {self.schedule.joined} blocks of a cluster have, where the tiles were; each adds up some lines."
+        together = replace(meet, groups=self.schedule.joined)
+        last = Comment("No one leaves before others have read its sums.")
+        return (*by_local_memory(self, say, RANK, comment, store, meet, together), last, together)
 
     def kernel(self) -> Kernel:
         """All of it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value
 from gemmgen.ir.memory import LocalMemory
@@ -28,10 +30,9 @@ class ClusterMemory(LocalMemory):
 
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Stores of the active lanes, each to its own group's plane."""
-        rank = self._lanes.base[active.lanes] % self._groups
-        position = int((active.pick(index[0]) != rank).argmax())
-        if (active.pick(index[0]) != rank).any():
-            self._fault("race", position, index, active, site, "that is another group's plane")
+        others = np.not_equal(active.pick(index[0]), self._lanes.base[active.lanes] % self._groups)
+        if others.any():
+            self._fault("race", int(np.argmax(others)), index, active, site, "that is another group's plane")
         super().write(index, value, active, site)
 
     def publish(self, active: Active, until: int | None = None) -> None:

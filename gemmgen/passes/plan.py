@@ -316,9 +316,15 @@ class Plan(Between):
         return self.schedule.k_step // self.schedule.slices
 
     @property
+    def flipped(self) -> bool:
+        """Whether a block goes by local memory column by column."""
+        return False
+
+    @property
     def put_down(self) -> tuple[int, int]:
-        """Rows and columns of a block as it goes by local memory."""
-        return self.schedule.block_tile
+        """Lines of a block as it goes by local memory, and their length."""
+        rows, cols = self.schedule.block_tile
+        return (cols, rows) if self.flipped else (rows, cols)
 
     @cached_property
     def partial(self) -> Buffer:

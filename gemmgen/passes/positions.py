@@ -175,7 +175,7 @@ class Positions:
         lets: list[Stmt] = []
         if self.schedule.split > 1:
             depth = self.schedule.round_depth
-            number = PART if self.schedule.planes > 1 else Const(0)
+            number: Expr = PART if self.schedule.planes > 1 else Const(0)
             end: Expr = minimum(self.k_extent, K_BEGIN + K_PART)
             if self.schedule.joined > 1:
                 # Groups of a cluster go equally far, past K for zeros.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen.ir.expr import Const, Expr, number
-from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.meetings import RANK, Barrier
 from gemmgen.ir.stmt import Alloc, Body, Comment, Let, Sum, Tile, Update
 from gemmgen.passes.plan import Plan
-from gemmgen.passes.positions import LOCAL_INDEX, RANK, SUM_COL, SUM_ROW
+from gemmgen.passes.positions import LOCAL_INDEX, SUM_COL, SUM_ROW
 
 
 def by_local_memory(
@@ -25,8 +25,7 @@ def by_local_memory(
     """
     schedule, partial, total = plan.schedule, plan.partial, plan.total
     one, zero = number(1, plan.sums), number(0, plan.sums)
-    turned = plan.put_down != schedule.block_tile
-    own = Tile(partial, (plane, Const(0), Const(0)), *schedule.block_tile, turned)
+    own = Tile(partial, (plane, Const(0), Const(0)), *schedule.block_tile, plan.flipped)
     planes = Tile(partial, (Const(0),) * 3, *plan.put_down)
     row: Expr = LOCAL_INDEX // plan.sum_across
     row = row + RANK * (plan.put_down[0] // schedule.joined) if schedule.joined > 1 else row
@@ -35,7 +34,7 @@ def by_local_memory(
         *((meet,) if plan.reuses or schedule.persistent else ()),
         Alloc(partial, reuses=plan.reuses),
         # Scaled here, so that the sums may lie in any registers.
-        Update(own, plan.acc, store.alpha, zero, *plan.vector(1 if turned else schedule.run[1], plan.sums)),
+        Update(own, plan.acc, store.alpha, zero, *plan.vector(1 if plan.flipped else schedule.run[1], plan.sums)),
         there or meet,
         Let(SUM_ROW, row),
         Let(SUM_COL, LOCAL_INDEX % plan.sum_across),

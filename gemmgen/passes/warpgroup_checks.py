@@ -269,7 +269,8 @@ def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if s.c_width not in (1, 2, 4, 8):
         yield f"c_width = {s.c_width}: use 1, 2, 4 or 8"
     elif lines % s.joined or consumers * s.c_width % length or lines * length % (consumers * s.c_width * s.joined):
-        yield f"{whose}, in runs of {s.c_width} to {consumers} work-items, do not come out even: use another c_width or joined"
+        runs = f"in runs of {s.c_width} to {consumers} work-items"
+        yield f"{whose}, {runs}, do not come out even: use another c_width or joined"
 
 
 def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Var, as_int
+from gemmgen.ir.meetings import RANK
 from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Stage, Tile, TileMma
 from gemmgen.ir.warpgroup_matrix import LANES, ROWS
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import KK, LOCAL_ROW, RANK
+from gemmgen.passes.positions import KK, LOCAL_ROW
 
 BOX, TURN = Var("i"), Var("i")
 ZERO = Const(0)

@@ -10,7 +10,7 @@ from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Var, as_int, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
-from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
+from gemmgen.ir.meetings import RANK, Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -38,7 +38,6 @@ from gemmgen.passes.positions import (
     LOCAL_COL,
     LOCAL_ROW,
     PART,
-    RANK,
     ROW0,
     WAVE,
     WAVES,
@@ -162,14 +161,8 @@ class _Warpgroups(Plan):
 
     @property
     def flipped(self) -> bool:
-        """Whether sums that go by local memory do so as they are stored, while that is by the plan's columns."""
+        """Of sums that a cluster adds up, as they are stored then."""
         return self.schedule.joined > 1 and (self.spec.c_order == "col" if self.result == self.c else self.swapped)
-
-    @property
-    def put_down(self) -> tuple[int, int]:
-        """Lines of what is stored, and their length."""
-        rows, cols = self.schedule.block_tile
-        return (cols, rows) if self.flipped else (rows, cols)
 
     def _product(self) -> Body:
         pipe, s, zero = self.pipe, self.schedule, number(0, self.sums)
@@ -259,7 +252,7 @@ class _Warpgroups(Plan):
 
     def _joined(self, comment: Comment, store: Update, meet: Barrier) -> Body:
         """The sums of a cluster's groups, each of which stores a share of the lines."""
-        say = f"The parts of K that {self.schedule.joined} blocks of a cluster have, where the tiles were; each adds up some lines."
+        say = "The cluster's sums of parts of K lie where the tiles were; each block adds up some of the lines."
         together = replace(meet, groups=self.schedule.joined)
         last = Comment("No one leaves before others have read its sums.")
         return (*by_local_memory(self, say, RANK, comment, store, meet, together), last, together)

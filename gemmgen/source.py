@@ -141,7 +141,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
     """The launch side of a kernel."""
     return EntryPoint(
         kernel.name,
-        tuple(map(_argument, passed(kernel))),
+        tuple(_argument(param, kernel) for param in passed(kernel)),
         kernel.group,
         kernel.grid,
         local_bytes,
@@ -167,7 +167,9 @@ def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
     used = {s for name in alone for s in strides[name]}
     out: list[Buffer | Var] = []
     for p in kernel.given:
-        if isinstance(p, Buffer) or p not in in_maps - used:
+        if isinstance(p, Buffer):
+            out += in_boxes(p, kernel)
+        elif p not in in_maps - used:
             out.append(p)
         if p.name in boxed.keys() & alone:
             out.append(replace(boxed[p.name], box=None))
@@ -179,23 +181,31 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     out: list[TensorMap] = []
     swizzles = {s.src.name: s.dst.layout.swizzle for s in walk(kernel.body) if isinstance(s, BoxCopy)}
     swizzles = {name: swizzle for name, swizzle in swizzles.items() if not swizzle}
-    for p in kernel.matrices:
+    for p in (box for matrix in kernel.matrices for box in in_boxes(matrix, kernel)):
         if p.box is not None:
             lines, length = p.shape
-            swizzle = swizzles.get(p.name, LINE_BYTES)
-            out.append(TensorMap(map_name(p), p.name, p.dtype, lines, length, p.layout.strides[0], p.box, swizzle))
+            name, swizzle = map_name(p, kernel), swizzles.get(p.name, LINE_BYTES)
+            out.append(TensorMap(name, p.name, p.dtype, lines, length, p.layout.strides[0], p.box, swizzle))
     return tuple(out)
 
 
-def map_name(matrix: Buffer) -> str:
-    """What the map of a matrix is called."""
-    return f"{matrix.name}_map"
+def in_boxes(matrix: Buffer, kernel: Kernel) -> tuple[Buffer, ...]:
+    """A matrix as it is given; and where tiles end in narrower boxes, in those as well."""
+    copies = (stmt for stmt in walk(kernel.body) if isinstance(stmt, BoxCopy))
+    found = (x.box for stmt in copies for x in (stmt.src, stmt.dst) if x.name == matrix.name)
+    return tuple(replace(matrix, box=box) for box in dict.fromkeys((matrix.box, *found)))
 
 
-def _argument(param: Buffer | Var) -> Argument:
+def map_name(matrix: Buffer, kernel: Kernel) -> str:
+    """What the map of a matrix is called, by the boxes that it is in."""
+    given = next(p for p in kernel.matrices if p.name == matrix.name)
+    return f"{matrix.name}_map" if matrix.box == given.box else f"{matrix.name}_end_map"
+
+
+def _argument(param: Buffer | Var, kernel: Kernel) -> Argument:
     if isinstance(param, Var):
         return Argument(param.name, "scalar" if param.dtype.is_float else "int", param.dtype.name)
     if param.box is not None:
-        return Argument(map_name(param), "map", param.dtype.name)
+        return Argument(map_name(param, kernel), "map", param.dtype.name)
     kind: ArgumentKind = "image" if param.space is Space.IMAGE else "buffer"
     return Argument(param.name, kind, param.dtype.name, param.writable)

@@ -40,7 +40,7 @@ HEADERS = {
 OWN_VECTORS = ("float", "double", "int")
 WORDS = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
 #: Sections of `INTRINSICS` for moves, in the order in which they are printed.
-SECTIONS = ("copy", "load", "store", "atomic_add", "async_copy", "async_copy_inside")
+SECTIONS = ("copy", "copy_from_anywhere", "load", "store", "atomic_add", "async_copy", "async_copy_inside")
 #: Where the functions stand that kernels are printed with.
 INTRINSICS = "cuda/intrinsics.cu"
 
@@ -81,7 +81,7 @@ class Cuda(CLike):
     def _passed(self, param: Buffer | Var) -> str:
         """A parameter of the kernel; the launcher's are all that its caller gives."""
         if isinstance(param, Buffer) and param.box is not None:
-            return f"const __grid_constant__ CUtensorMap {map_name(param)}"
+            return f"const __grid_constant__ CUtensorMap {map_name(param, self.kernel)}"
         return self._param(param)
 
     def _param(self, param: Buffer | Var, restrict: str = "__restrict__ ") -> str:
@@ -232,7 +232,7 @@ class Cuda(CLike):
         if move.atom.matrices is not None:
             return load(move, self)
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
-        if move.atom.name not in ("aligned_vector", "async_copy", "atomic_add"):
+        if move.atom.name not in ("aligned_vector", "spanning_vector", "async_copy", "atomic_add"):
             raise LoweringError(f"CUDA has no instruction for {move.atom.name}")
         inside = "" if move.valid is None else f", {self.expr(move.valid)}"
         return f"{_copy_name(move)}({to}, {source}{inside});"
@@ -269,6 +269,8 @@ class _Copy:
     @classmethod
     def of(cls, move: Move) -> Self:
         key: str = "atomic_add" if move.atom.adds else way(move)
+        if move.atom.around:
+            key = "copy_from_anywhere"
         if move.atom.is_async:
             key = "async_copy" if move.valid is None else "async_copy_inside"
         return cls(key, move.width, move.dst.dtype, move.src.dtype)
@@ -302,7 +304,8 @@ class _Copy:
 def _copy_name(move: Move) -> str:
     """The function that moves elements by one instruction, or begins to."""
     name = "async_copy" if move.atom.is_async else "atomic_add" if move.atom.adds else "copy"
-    return f"{name}{move.width if move.width > 1 else ''}" + ("" if move.valid is None else "_inside")
+    how = "_from_anywhere" if move.atom.around else "" if move.valid is None else "_inside"
+    return f"{name}{move.width if move.width > 1 else ''}{how}"
 
 
 def _intrinsics_of(stmt: Stmt) -> tuple[str, ...]:

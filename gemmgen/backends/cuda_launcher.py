@@ -80,7 +80,8 @@ def _launching(printer: CLike, file: CLike, last: bool) -> list[str]:
     """The statements that launch a kernel, and end the function with what came of it."""
     kernel = printer.kernel
     rows, cols = kernel.group
-    names = (map_name(p) if isinstance(p, Buffer) and p.box is not None else p.name for p in passed(kernel))
+    given = passed(kernel)
+    names = (map_name(p, kernel) if isinstance(p, Buffer) and p.box is not None else p.name for p in given)
     arguments = f"        {', '.join(names)}"
     taken = "return" if last else "const cudaError_t launched ="
     if awaited(kernel):

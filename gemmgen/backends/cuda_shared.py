@@ -9,7 +9,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Mbarrier
 from gemmgen.ir.stmt import Alloc, BoxCopy
 from gemmgen.ir.visit import local_bytes, walk
-from gemmgen.source import map_name
+from gemmgen.source import tensor_maps
 
 #: Shared memory that a kernel may declare with a fixed size; more must be asked for at the launch.
 STATIC_BYTES = 48 * 1024
@@ -67,7 +67,7 @@ def _init_for_copies(step: Mbarrier, which: str, kernel: Kernel) -> list[str]:
         raise LoweringError("slots have not as many mbarriers of each kind")
     return [
         f"if ({which} == 0) {{",
-        *(f"    fetch_map(&{map_name(matrix)});" for matrix in kernel.matrices if matrix.box is not None),
+        *(f"    fetch_map(&{tensor_map.name});" for tensor_map in tensor_maps(kernel)),
         "    #pragma unroll",
         f"    for (int slot = 0; slot < {step.count}; ++slot) {{",
         *(f"        mbarrier_init(&{other.name}[slot], {other.arrivals});" for other in alike),

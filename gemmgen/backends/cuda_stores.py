@@ -24,7 +24,8 @@ ALONE = "swizzled"
 def store_box(stmt: BoxCopy, printer: CLike) -> str:
     """The statement that begins a store; PTX counts from the fast axis."""
     slow, fast = map(printer.expr, stmt.dst_index)
-    return f"store_box(&{map_name(stmt.dst)}, {fast}, {slow}, {printer.address(stmt.src, stmt.src_index)});"
+    matrix, own = map_name(stmt.dst, printer.kernel), printer.address(stmt.src, stmt.src_index)
+    return f"store_box(&{matrix}, {fast}, {slow}, {own});"
 
 
 def store_group(stmt: StoreGroup) -> str:

@@ -35,7 +35,7 @@ def box_copy(stmt: BoxCopy, tells: Mbarrier, printer: CLike) -> str:
     slow, fast = map(printer.expr, stmt.src_index)
     barrier = f"&{tells.name}[{printer.expr(tells.index)}]"
     function = "copy_box" if stmt.src.shared == 1 else "copy_box_to_all"
-    return f"{function}({to}, &{map_name(stmt.src)}, {fast}, {slow}, {barrier});"
+    return f"{function}({to}, &{map_name(stmt.src, printer.kernel)}, {fast}, {slow}, {barrier});"
 
 
 def point(stmt: Point, printer: CLike) -> str:

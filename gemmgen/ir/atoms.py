@@ -156,6 +156,8 @@ class CopyAtom:
         adds: whether it adds to what is there, in one step that no other work-item's addition can come between.
         bytes: how many bytes of memory one instruction can move; empty where only elements count.
         matrices: how a warp loads by it as one; None where each work-item loads for itself, or all lanes side by side.
+        around: whether it reads the aligned vectors that the elements lie in, so that as many before them and behind
+            them, but for one, must be there as well.
     """
 
     name: str
@@ -169,6 +171,7 @@ class CopyAtom:
     adds: bool = False
     bytes: tuple[int, ...] = ()
     matrices: Matrices | None = None
+    around: bool = False
 
     def moves(self, width: int, size: int) -> bool:
         """Whether one instruction can move `width` elements of `size` bytes."""
@@ -201,6 +204,10 @@ SCALAR = CopyAtom("scalar", (0, 1), (0, 0), (1,), "clamp")
 VECTOR = CopyAtom("vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", frozenset({"unaligned_vectors"}))
 #: The same where the hardware's vectors stand on multiples of their size, of up to 16 bytes: `float2` and `float4`.
 ALIGNED_VECTOR = CopyAtom("aligned_vector", (0, 1), (0, 0), (2, 4, 8, 16), "guard", aligned=True, bytes=(2, 4, 8, 16))
+#: 16 bytes that begin anywhere, by the two aligned vectors that they lie in and a shift of their words.
+SPANNING_VECTOR = CopyAtom(
+    "spanning_vector", (0, 1), (0, 0), (8, 16), "guard", frozenset({"funnel_shifts"}), bytes=(16,), around=True
+)
 #: From global to local memory without a register on the way: `cp.async` (PTX ISA, "Data Movement and Conversion
 #: Instructions: cp.async"), of 4, 8 or 16 bytes.
 ASYNC_COPY = CopyAtom(

@@ -76,7 +76,8 @@ class Buffer:
         vector: neighbours along the last axis that are kept as one vector (private memory only); coordinates count
             elements all the same.
         box: lines and elements of a line that one copy by a tensor map brings; None where there is no such map. The
-            host makes the map of the matrix' address, extents and leading dimension, and gives that instead.
+            host makes the map of the matrix' address, extents and leading dimension, and gives that instead; a second
+            one where copies end with boxes narrower than those that it is declared with.
         spread: groups of a cluster that its first coordinate counts, each of which has one such plane of it in its own
             local memory; 1 for none.
         shared: groups of a cluster to whose local memory, at the same place in each, every copy of a box goes.

@@ -12,7 +12,7 @@ from gemmgen.ir.scopes import Scope
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.stmt import BoxCopy
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import LINE_BYTES
+from gemmgen.ir.warpgroup_matrix import LINE_BYTES, PART_BYTES
 
 
 def meeting_problems(stmt: Meeting, scope: Scope, target: Target) -> Iterator[str]:
@@ -67,10 +67,13 @@ def box_problems(stmt: BoxCopy, target: Target) -> Iterator[str]:
             yield f"a box of {matrix.box[0]}x{matrix.box[1]} is not made of tiles of {tile.name}, or has gaps there"
         return
     # A box that comes fills lines that are there for it, or others bring the rest; one that goes may be a part of them.
+    # The last of a row of them may be narrower: its lines are as far apart.
+    high, wide = matrix.box
     alone = stmt.tells is not None and matrix.shared == 1
-    if length != matrix.box[1] or (lines or 0) % matrix.box[0] or (alone and lines != matrix.box[0]):
-        yield f"a box of {matrix.box[0]}x{matrix.box[1]} is not what {tile.name} is made of"
-    elif matrix.box[1] * matrix.dtype.size != LINE_BYTES or tile.layout.swizzle != LINE_BYTES:
+    narrow = not 0 < wide <= (length or 0) or wide * matrix.dtype.size % PART_BYTES
+    if narrow or (lines or 0) % high or (alone and lines != high):
+        yield f"a box of {high}x{wide} is not what {tile.name} is made of"
+    elif (length or 0) * matrix.dtype.size != LINE_BYTES or tile.layout.swizzle != LINE_BYTES:
         yield f"the lines of {tile.name} are not {LINE_BYTES} bytes that swizzle"
 
 

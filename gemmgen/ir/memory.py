@@ -74,6 +74,11 @@ class Strided(_Base):
         self._size = 0
         self.start: Index = 0
 
+    @property
+    def size(self) -> int:
+        """Elements that there are, padding included; of a group's memory."""
+        return self._size
+
     def _locate(self, index: Sequence[Index], active: Active, site: Site) -> Index:
         """The active lanes' addresses, without gaps; one number if all address the same."""
         address = active.pick(self.start)
@@ -238,11 +243,6 @@ class LocalMemory(_Shared):
             return self.read_at(address, index, active, site)
         nothing = self._dtype.type(poison(self._dtype))
         return active.spread(np.where(self._written[addresses], self._data[addresses], nothing))
-
-    @property
-    def size(self) -> int:
-        """Elements of a group, padding included."""
-        return self._size
 
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Stores of the active lanes."""

@@ -31,6 +31,7 @@ FEATURES: dict[str, str] = {
     "fp16": "loads and stores of float16",
     "fp8": "matrix instructions of 8-bit floats",
     "unaligned_vectors": "a vector load or store needs no more alignment than an element",
+    "funnel_shifts": "one word is cut out of two by an instruction",
     "vectors": "a work-item computes on vectors of its own, of up to 16 elements",
     "cached_private": "private arrays of megabytes lie in the caches of a core of its own",
 }
@@ -75,6 +76,7 @@ class Target:
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
     *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8"),
+    "funnel_shifts",
 }
 #: What a CPU has in the place of many threads, whatever runs OpenCL C on it.
 CPU_FEATURES = frozenset({"vectors", "cached_private"})
@@ -82,7 +84,7 @@ CPU_FEATURES = frozenset({"vectors", "cached_private"})
 CPU_PRIVATE_BYTES = 2 << 20
 #: SYCL names neither Intel's own functions nor block reads from images; OpenCL C adds no floats in one step.
 _SYCL = (_INTEL - {"intel_sub_groups", "image_block_read"}) | {"atomic_add"}
-_WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "address_lists", "fp64", "fp16"})
+_WARP = frozenset({"sub_groups", "reused_local_memory", "atomic_add", "address_lists", "fp64", "fp16", "funnel_shifts"})
 
 
 def _nvidia(name: str, shared_bytes: int, cores: int) -> Target:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NoReturn
 
 from gemmgen.errors import LoweringError
@@ -339,8 +340,11 @@ class _Verifier:
 
     def _declared(self, buffer: Buffer, scope: _Scope) -> None:
         declaration = scope.buffers.get(buffer.name)
-        self._require(declaration is not None, f"{buffer.name} is not declared")
-        self._require(declaration == buffer, f"{buffer.name} is not used as it was declared")
+        if declaration is None:
+            self._fail(f"{buffer.name} is not declared")
+        # Tiles may end in boxes of their own, each of which has a map.
+        alike = declaration == (buffer if buffer.box is None else replace(buffer, box=declaration.box))
+        self._require(alike, f"{buffer.name} is not used as it was declared")
 
     def _rank(self, buffer: Buffer, coordinates: int) -> None:
         rank = len(buffer.shape)

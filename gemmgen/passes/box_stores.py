@@ -8,13 +8,14 @@ stored; but whole parts of 16 bytes are, so that a box that C ends in goes eleme
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int, both, compare, convert, is_const, number
 from gemmgen.ir.meetings import Barrier, StoreGroup
 from gemmgen.ir.stmt import Alloc, Body, BoxCopy, Comment, If, Let, Move, Store, Update
-from gemmgen.ir.visit import walk_expr
+from gemmgen.ir.visit import map_body_exprs, substitute, walk_expr
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, PART_BYTES, WIDE, put_atom
 from gemmgen.passes.epilogue import applied
 from gemmgen.passes.loops import loop
@@ -119,36 +120,41 @@ def _stored(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) ->
     via, c = update.via, update.dst.buffer
     if via is None or c.box is None:
         raise LoweringError(f"{c.name} is not stored by boxes")
-    boxes, turns = update.dst.cols // c.box[1], update.acc.fragment.rows.values // 2
-    slots = as_int(via.shape[0]) or 1
+    (boxes, left), turns = divmod(update.dst.cols, c.box[1]), update.acc.fragment.rows.values // 2
+    slots, of_turn = as_int(via.shape[0]) or 1, boxes + (left > 0)
     free: Body = ()
-    if boxes * turns > slots:
+    if of_turn * turns > slots:
         say = Comment("A slot is free once the store that used it has read it.")
         free = (say, StoreGroup("wait", slots - 1), Barrier(of_sub_group=True))
-    box: Body = (*free, *_one_box(update, via, (TURN * boxes + BOX) % slots))
-    if (ragged := _ragged(update, promises)) is not None:
-        say = Comment(f"C ends between the {PART_BYTES} bytes that stores of boxes write at least.")
-        box = (If(ragged, (say, *_singly(update, row, col)), box),)
+
+    def box(length: int) -> Body:
+        stored: Body = (*free, *_one_box(update, via, (TURN * of_turn + BOX) % slots, length))
+        if (ragged := _ragged(update, promises, length)) is not None:
+            say = Comment(f"C ends between the {PART_BYTES} bytes that stores of boxes write at least.")
+            stored = (If(ragged, (say, *_singly(update, row, col, length)), stored),)
+        # Each box counts as a group, stored so or not: the waits go by that.
+        return (*stored, StoreGroup("commit"))
+
     own, part = _own(put_atom(via.dtype)[0].matrices is not None)
     names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * BOX_ROWS), Let(OWN_LINE, own), Let(OWN_PART, part))
     say = Comment("Each warp's rows box by box; what lies past the edges of C is not stored.")
-    # Each box counts as a group, stored so or not: the waits go by that.
-    return (say, *names, *loop(TURN, turns, loop(BOX, boxes, (*box, StoreGroup("commit")))))
+    last = map_body_exprs(box(left), substitute({BOX: Const(boxes)})) if left else ()
+    return (say, *names, *loop(TURN, turns, (*loop(BOX, boxes, box(c.box[1])), *last)))
 
 
-def _one_box(update: Update, via: Buffer, slot: Expr) -> Body:
-    """Put down in a slot, and its store begun."""
+def _one_box(update: Update, via: Buffer, slot: Expr, length: int) -> Body:
+    """Put down in a slot, and its store begun; `length` of it is a part of a line."""
     acc, c = update.acc, update.dst.buffer
-    atom, width = put_atom(via.dtype)
-    length = update.dst.cols if c.box is None else c.box[1]
+    line, (atom, width) = as_int(via.shape[2]) or length, put_atom(via.dtype)
     at_once = atom.matrices is not None
     # Of both rows a lane has as many, or has them one after the other.
     values, wide = (width // 2, 2 * WIDE) if at_once else (width, WIDE)
-    at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (length // 4) + PART * values)
-    line = OWN_LINE if at_once else OWN_LINE + ROW * (BOX_ROWS // 2)
-    put: Body = (Move(via, (slot, line, OWN_PART + PART * wide), acc.buffer, at, atom, width),)
+    at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (line // 4) + PART * values)
+    own = OWN_LINE if at_once else OWN_LINE + ROW * (BOX_ROWS // 2)
+    put: Body = (Move(via, (slot, own, OWN_PART + PART * wide), acc.buffer, at, atom, width),)
     rows = acc.fragment.rows.lanes * 2
-    to = (update.dst.origin[-2] + TURN * rows + FIRST_LINE, update.dst.origin[-1] + BOX * length)
+    to = (update.dst.origin[-2] + TURN * rows + FIRST_LINE, update.dst.origin[-1] + BOX * line)
+    c = replace(c, box=(BOX_ROWS, length))
     return (
         *loop(PART, length // wide, put if at_once else loop(ROW, 2, put)),
         StoreGroup("fence"),
@@ -157,23 +163,23 @@ def _one_box(update: Update, via: Buffer, slot: Expr) -> Body:
     )
 
 
-def _ragged(update: Update, promises: Collection[Expr]) -> Expr | None:
-    """Whether C ends in a box, or before it, and in a part of what its store writes at least; None for never."""
+def _ragged(update: Update, promises: Collection[Expr], length: int) -> Expr | None:
+    """Whether C ends in a box so long, or before it, in a part of what its store writes at least; None for never."""
     c = update.dst.buffer
     unit, cols = PART_BYTES // c.dtype.size, c.shape[1]
     whole = compare("==", cols % unit, 0)
     if whole in promises or is_const(whole, 1) or c.box is None:
         return None
-    return both(compare("!=", cols % unit, 0), cols < update.dst.origin[-1] + BOX * c.box[1] + c.box[1])
+    return both(compare("!=", cols % unit, 0), cols < update.dst.origin[-1] + BOX * c.box[1] + length)
 
 
-def _singly(update: Update, row: Expr, col: Expr) -> Body:
+def _singly(update: Update, row: Expr, col: Expr, length: int) -> Body:
     """A box from registers, element by element."""
     acc, c = update.acc, update.dst.buffer
-    rows, length = acc.fragment.rows.lanes * 2, 0 if c.box is None else c.box[1]
+    rows, line = acc.fragment.rows.lanes * 2, length if c.box is None else c.box[1]
     own_row = row + TURN * rows + ROW * (BOX_ROWS // 2)
-    own_col = col + BOX * length + acc.fragment.cols.step(COL)
-    value = Load(acc.buffer, acc.at(TURN * 2 + ROW, BOX * (length // 4) + COL))
+    own_col = col + BOX * line + acc.fragment.cols.step(COL)
+    value = Load(acc.buffer, acc.at(TURN * 2 + ROW, BOX * (line // 4) + COL))
     columns = loop(COL, length // 4, (Let(C_COL, own_col), Store(c, (C_ROW, C_COL), convert(value, c.dtype))))
     return loop(ROW, 2, (Let(C_ROW, own_row), *columns))
 

@@ -1,16 +1,20 @@
 """The kernel before a product: A or B laid out anew, in the order that it is staged in and in whole tiles.
 
+Lines of narrow elements begin anywhere, so that no vector may be read there; but within the matrix a vector lies in two
+that may, whose words are shifted. Hence a group's block in the middle of the matrix is read so, and any other by
+elements.
+
 What lies past K becomes zero, and what lies past M and N may be read, so that the product needs no question about
 either. A matrix that changes its order goes through local memory, so that both sides are read and written by lines.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gemmgen.ir.atoms import ALIGNED_VECTOR
+from gemmgen.ir.atoms import ALIGNED_VECTOR, SPANNING_VECTOR
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Call, Const, Expr, Load, Var, both, ceil_div, convert, number, select
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var, all_of, both, ceil_div, convert, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Move, Stmt, Store
@@ -21,8 +25,9 @@ from gemmgen.passes.positions import BATCH, BATCH_COUNT, BLOCK, LOCAL_COL, LOCAL
 
 #: A group moves blocks of this many rows and columns, so many rows at a time.
 SIDE, ROWS = 32, 8
-#: Bytes that a work-item writes of each row at least, where it can, so that enough is under way.
-WORD = 4
+#: Bytes that a work-item writes of each row at least, where it can, so that enough is under way; and at once, where it
+#: can read as many.
+WORD, VECTOR = 4, 16
 _PART, _PIECE = Var("i"), Var("j")
 
 
@@ -61,6 +66,7 @@ def build_pack(plan: Plan) -> Kernel:
         ),
         group=(ROWS, SIDE),
         grid=(Const(1), first.blocks + last.blocks if len(jobs) > 1 else first.blocks),
+        facts=tuple(fact for job in jobs for fact in job.facts),
         promises=plan.promises(),
         layers=BATCH_COUNT if plan.spec.batched else None,
     )
@@ -97,14 +103,29 @@ class _Job:
         return self.plan.named_whole(slow), self.plan.named_whole(fast)
 
     @property
+    def facts(self) -> tuple[Expr, ...]:
+        """That whole tiles have all that there is."""
+        sizes = {"m": self.plan.m, "n": self.plan.n, "k": self.plan.k}
+        return tuple(self.plan.whole(axis) - sizes[axis] for axis in self.plan.packed_axes(self.name))
+
+    @property
     def blocks(self) -> Expr:
         """How many blocks it has, by the sizes alone."""
         slow, fast = self.plan.packed_axes(self.name)
         return self.count(self.plan.whole(slow), self.plan.whole(fast))
 
     @property
+    def spans(self) -> bool:
+        """Whether vectors are read wherever lines begin: of elements less than a word, moved as they are."""
+        features, size, plain = self.plan.target.features, self.source.dtype.size, prologue.step(self.plan, self.name)
+        alike = self.source.dtype == self.target.dtype and plain is None and not self.turned
+        return alike and size < WORD and SPANNING_VECTOR.needs <= features
+
+    @property
     def pieces(self) -> int:
         """Elements of a line that a work-item moves together."""
+        if self.spans:
+            return VECTOR // self.target.dtype.size
         vectors = "unaligned_vectors" not in self.plan.target.features
         return max(1, WORD // self.target.dtype.size) if vectors and not self.turned else 1
 
@@ -122,9 +143,11 @@ class _Job:
         slow0, fast0 = Var(f"{self.name}_slow"), Var(f"{self.name}_fast")
         wide = SIDE * self.pieces
         across = ceil_div(self.named[1], wide)
-        starts: Body = (Let(slow0, BLOCK // across * SIDE), Let(fast0, BLOCK % across * wide))
         down = _PART * ROWS + LOCAL_ROW
         own = LOCAL_COL * self.pieces if self.pieces > 1 else LOCAL_COL
+        starts: Body = (Let(slow0, BLOCK // across * SIDE), Let(fast0, BLOCK % across * wide))
+        if self.spans:
+            return (*starts[:1], Let(fast0, BLOCK % across * wide + own), *self._spanned(slow0, (slow0 + down, fast0)))
         at = (slow0 + down, fast0 + own)
         to = at if self.plan.in_terms is None else (at[0], fast0 * 2 + LOCAL_COL)
         if self.pieces > 1:
@@ -142,9 +165,26 @@ class _Job:
             _parts(self._inside(to, self._kept(to, Load(tile, (LOCAL_COL, down))))),
         )
 
+    def _spanned(self, slow0: Expr, at: tuple[Expr, Expr]) -> Body:
+        """All rows of a block between the first and the last of the matrix by vectors, what lies around which is there
+        as well; else by elements.
+        """
+        (rows, cols), word, first = self.source.shape, self._register(), (Const(0),)
+        vector: Body = (
+            Alloc(word),
+            Move(word, first, self.source, at, SPANNING_VECTOR, self.pieces),
+            Move(self.target, at, word, first, ALIGNED_VECTOR, self.pieces),
+        )
+        middle = all_of((Const(0) < slow0, slow0 + SIDE < rows, at[1] + self.pieces <= cols))
+        edge = replace(_parts(self._inside(at, self._word(at))), unroll=False)
+        return (If(middle, (_parts(vector),), (edge,)),)
+
+    def _register(self) -> Buffer:
+        return Buffer("word", self.target.dtype, Space.PRIVATE, Layout.packed(self.pieces))
+
     def _word(self, to: tuple[Expr, Expr]) -> Body:
         """Neighbours, read one by one, since lines may begin anywhere, and written together."""
-        word = Buffer("word", self.target.dtype, Space.PRIVATE, Layout.packed(self.pieces))
+        word = self._register()
         names, value = self._element((to[0], to[1] + _PIECE))
         elements = loop(_PIECE, self.pieces, (*names, Store(word, (_PIECE,), value)))
         return (Alloc(word), *elements, Move(self.target, to, word, (Const(0),), ALIGNED_VECTOR, self.pieces))

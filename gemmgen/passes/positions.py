@@ -18,7 +18,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 LOCAL_INDEX, SLICE = Var("local_index"), Var("slice")
-WARP = Var("warp")
+WARP, WARPGROUP = Var("warp"), Var("warpgroup")
 #: Where the first of a warp's bands of eight rows and of eight columns begins, where it multiplies as one.
 WARP_ROW, WARP_COL = Var("warp_row"), Var("warp_col")
 LOCAL_ROW, LOCAL_COL, LANE = Var("local_row"), Var("local_col"), Var("lane")

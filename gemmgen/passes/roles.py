@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Var, as_int, both, ceil_div, compare
+from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare
 from gemmgen.ir.meetings import Barrier, Handover, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare, Roles
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Pipe, Stage, Stmt, TileMma
 from gemmgen.ir.visit import exprs, map_body, walk, walk_expr
@@ -135,8 +135,7 @@ def _copy_step(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
 
 def _bytes(stage: Stage) -> int:
     """What the boxes of a tile bring, wherever they lie."""
-    boxes, lines, length = (as_int(extent) or 1 for extent in stage.dst.buffer.shape[1:])
-    return boxes * lines * length * stage.src.buffer.dtype.size
+    return stage.src.rows * stage.src.cols * stage.src.buffer.dtype.size
 
 
 # --- those that multiply --------------------------------------------------------------------------

@@ -164,8 +164,8 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
             f"leading dimensions are multiples of {spec.ld_multiple}: promise --ld-multiple {ALIGNMENT // size}, or "
             f"{instead}"
         )
-    if cols % (line := LINE_BYTES // size):
-        yield f"a block's {cols} {across} of C, stored by boxes of {line}: use a multiple of {line}, or c_stages 0"
+    if cols % (unit := WIDE * max(PUT_BYTES) // size):
+        yield f"a block's {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or c_stages 0"
 
 
 def _either(values: Iterable[int]) -> str:
@@ -279,7 +279,7 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     rows, cols = s.block_tile
     held = -(-cols // atom.line) * atom.line if s.read_order("b", spec.b_order) == "row" else cols
     tiles = s.stages * (rows + held) * s.k_step * atom.terms * atom.dtype.size
-    boxes = s.tile[0] // 2 * cols * spec.result.size // LINE_BYTES
+    boxes = s.tile[0] // 2 * -(-cols * spec.result.size // LINE_BYTES)
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
     by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0

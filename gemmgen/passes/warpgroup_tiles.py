@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Var, as_int
@@ -9,27 +11,36 @@ from gemmgen.ir.meetings import RANK
 from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Stage, Tile, TileMma
 from gemmgen.ir.warpgroup_matrix import LANES, ROWS
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import KK, LOCAL_ROW
+from gemmgen.passes.positions import KK, WARPGROUP
 
 BOX, TURN = Var("i"), Var("i")
 ZERO = Const(0)
 
 
 def copy_boxes(stage: Stage) -> Body:
-    """A tile box after box, along its fast axis."""
+    """A tile box after box, along its fast axis; the last one is no wider than what is left."""
     dst, src = stage.dst.buffer, stage.src.buffer
     if stage.tells is None or src.box is None:
         raise LoweringError(f"{src.name} is copied by boxes that nobody counts")
     if not dst.layout.swizzle:
         return (BoxCopy(dst, (stage.dst.origin[0], ZERO, ZERO), src, stage.src.origin, stage.tells),)
-    boxes, lines = as_int(dst.shape[1]) or 1, as_int(dst.shape[2]) or 1
-    (high, wide), (slow, fast) = src.box, stage.src.origin
-    first, line = (RANK * (boxes // src.shared), ZERO) if high == lines else (ZERO, RANK * high)
-    own = boxes // src.shared if high == lines else boxes
-    if src.shared == 1:
-        first = line = ZERO
-    place = (stage.dst.origin[0], first + BOX, line, ZERO)
-    return loop(BOX, own, (BoxCopy(dst, place, src, (slow + line, fast + (first + BOX) * wide), stage.tells),))
+    high, line = src.box
+    slow, fast = stage.src.origin
+    boxes, left = divmod(stage.src.rows if stage.src.transposed else stage.src.cols, line)
+    first: Expr = ZERO
+    place: Expr = ZERO
+    if src.shared > 1 and high == as_int(dst.shape[2]):
+        boxes //= src.shared
+        first = RANK * boxes
+    elif src.shared > 1:
+        place = RANK * high
+
+    def copy(box: Expr, matrix: Buffer) -> BoxCopy:
+        to, origin = (stage.dst.origin[0], first + box, place, ZERO), (slow + place, fast + (first + box) * line)
+        return BoxCopy(dst, to, matrix, origin, stage.tells)
+
+    last = (copy(Const(boxes), replace(src, box=(high, left))),) if left else ()
+    return (*loop(BOX, boxes, (copy(BOX, src),)), *last)
 
 
 def multiply_by_warpgroups(mma: TileMma) -> Body:
@@ -37,7 +48,7 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     acc, atom = mma.acc, mma.atom
     rows = acc.fragment.rows
     warpgroups = rows.lanes * 4 // LANES
-    warpgroup: Expr = LOCAL_ROW // (LANES // 4) if warpgroups > 1 else ZERO
+    warpgroup: Expr = WARPGROUP if warpgroups > 1 else ZERO
     a, b = _view(mma.a, "a"), _view(mma.b, "b")
     slot_a, slot_b = mma.a.origin[0], mma.b.origin[0]
     first = (slot_a, warpgroup, ZERO, ZERO) if atom.a_turned else (slot_a, ZERO, warpgroup * ROWS, ZERO)

@@ -8,7 +8,8 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Const, Expr, Var, as_int, compare, number
+from gemmgen.ir.dtypes import I32
+from gemmgen.ir.expr import Call, Const, Expr, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import RANK, Barrier, Roles, StoreGroup
 from gemmgen.ir.stmt import (
@@ -26,7 +27,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, part_of
@@ -39,6 +40,7 @@ from gemmgen.passes.positions import (
     LOCAL_ROW,
     PART,
     ROW0,
+    WARPGROUP,
     WAVE,
     WAVES,
     depending,
@@ -118,12 +120,13 @@ class _Warpgroups(Plan):
         if name in self.packed:
             lines, length = matrix.shape
             matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
-        high, shared = self._extents(name)[0], self.schedule.cluster[1 if name == "a" else 0]
-        by_boxes = (as_int(self.tile(name).buffer.shape[1]) or 1) % shared == 0
-        return replace(matrix, box=(high if by_boxes else high // shared, self.atom.line), shared=shared)
+        (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
+        line = min(fast, self.atom.line)
+        by_boxes = fast % (line * shared) == 0
+        return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared)
 
     def tile(self, name: str) -> Tile:
-        """The ring of an operand's tiles, each [box][line][element]; of the last box some columns may be too many."""
+        """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
         slow, fast = self._extents(name)
         layout = Layout.packed(self.schedule.stages, -(-fast // self.atom.line), slow, self.atom.line)
         layout = replace(layout, swizzle=LINE_BYTES)
@@ -208,7 +211,8 @@ class _Warpgroups(Plan):
     def c(self) -> Buffer:
         """In boxes where it is stored so: a warp's rows, as wide as a line."""
         c = super().c
-        return replace(c, box=(BOX_ROWS, LINE_BYTES // c.dtype.size)) if self.schedule.c_stages else c
+        length = min(LINE_BYTES // c.dtype.size, self.schedule.block_tile[1])
+        return replace(c, box=(BOX_ROWS, length)) if self.schedule.c_stages else c
 
     def promises(self) -> tuple[Expr, ...]:
         """Of C's columns, too."""
@@ -221,7 +225,7 @@ class _Warpgroups(Plan):
         if not self.schedule.c_stages:
             return None
         line = LINE_BYTES // self.c.dtype.size
-        boxes = self.schedule.block_tile[1] // line * (self.schedule.tile[0] // 2)
+        boxes = -(-self.schedule.block_tile[1] // line) * (self.schedule.tile[0] // 2)
         layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2, line)
         return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=LINE_BYTES))
 
@@ -257,6 +261,12 @@ class _Warpgroups(Plan):
         last = Comment("No one leaves before others have read its sums.")
         return (*by_local_memory(self, say, RANK, comment, store, meet, together), last, together)
 
+    def _warpgroup(self) -> Let:
+        """Which warpgroup a work-item is of. By a shuffle, since all of a warp agree on what one lane says: descriptors
+        of tiles are then worked out once for all lanes.
+        """
+        return Let(WARPGROUP, Call("broadcast", (LOCAL_ROW // (LANES // 4), Const(0)), I32))
+
     def kernel(self) -> Kernel:
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
@@ -265,7 +275,7 @@ class _Warpgroups(Plan):
         if self._slots is not None:
             tiles = (*tiles, Alloc(self._slots))
             left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
-        names, product = (*self.positions(), *ends), self._product()
+        names, product = (*self.positions(), self._warpgroup(), *ends), self._product()
         if self.schedule.persistent:
             of_each, names = depending(names, BLOCK)
             product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)

@@ -261,6 +261,7 @@ wgmma_128x128_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
     const int row = row0 + local_row / 8 * 16 + local_row % 8;
     const int col = col0 + local_col * 2;
     const int local_index = local_row * 4 + local_col;
+    const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[4][128][64]>(shared);
@@ -297,7 +298,7 @@ wgmma_128x128_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
             const int slot = k0 / 64 % 4;
             mbarrier_wait(&tiles_full[slot], k0 / 64 / 4 % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][local_row / 32 * 64]);
+            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
             const unsigned long long b_tile = matrix_tile<8192>(b_shared[slot][0][0]);
             #pragma unroll
             for (int kk = 0; kk < 64; kk += 16) {
@@ -430,13 +431,10 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     const cuuint64_t strides[1] = {lines > 1 ? between : (extents[0] * size + 15) / 16 * 16};
     const cuuint32_t box[2] = {box_length, box_lines};
     const cuuint32_t steps[2] = {1, 1};
-    // Of lines that begin anywhere, more than they hold would come along with each part of a box.
-    const CUtensorMapL2promotion fetched = strides[0] % 256 == 0 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
-                                                                 : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
         map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, fetched,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

@@ -13,8 +13,8 @@
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     wgmma_128x256_s4_packed_pack: block (32, 8), grid (((m + 127) / 128 * 128 + 31) / 32 *
-//                (((k + 63) / 64 * 64 + 63) / 64) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 255) /
-//                256 * 256 + 63) / 64), 1)
+//                (((k + 63) / 64 * 64 + 255) / 256) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 255)
+//                / 256 * 256 + 255) / 256), 1)
 //            wgmma_128x256_s4_packed: block (4, 96), grid ((m + 127) / 128 * ((n + 255) / 256), 1)
 // Needs      196,672 bytes of shared memory
 //            a_packed of (m + 127) / 128 * 128 * ((k + 63) / 64 * 64) elements, aligned to 8 bytes
@@ -33,12 +33,6 @@ struct alignas(64) CUtensorMap
 #endif
 #include <cuda_bf16.h>
 
-// 2 neighbouring elements; both addresses are multiples of 4 bytes.
-__device__ __forceinline__ void copy2(__nv_bfloat16 *to, const __nv_bfloat16 *from)
-{
-    *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
-}
-
 // 2 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy2(float *to, const float *from)
 {
@@ -55,6 +49,36 @@ __device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *fr
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// 8 neighbouring elements; both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy8(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+{
+    *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
+}
+
+// 8 neighbouring elements that begin anywhere; `to` is a multiple of 16 bytes. They are cut out of the two
+// vectors that do begin on such multiples and have a part of them, which must be there as a whole,
+// and which nobody writes to meanwhile.
+__device__ __forceinline__ void copy8_from_anywhere(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+{
+    const unsigned past = unsigned(reinterpret_cast<unsigned long long>(from) % 16);
+    const uint4 *around = reinterpret_cast<const uint4 *>(from - past / sizeof(__nv_bfloat16));
+    const uint4 low = __ldg(around);
+    const uint4 high = __ldg(around + 1);
+    unsigned words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    #pragma unroll
+    for (int i = 0; i < 6; ++i) {
+        words[i] = past & 8 ? words[i + 2] : words[i];
+    }
+    #pragma unroll
+    for (int i = 0; i < 5; ++i) {
+        words[i] = past & 4 ? words[i + 1] : words[i];
+    }
+    const unsigned bits = past % 4 * 8;
+    *reinterpret_cast<uint4 *>(to) = uint4{
+        __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+        __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
 // 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
@@ -260,45 +284,59 @@ wgmma_128x256_s4_packed_pack(int m, int n, int k, const __nv_bfloat16 *__restric
     const int m_whole = (m + 127) / 128 * 128;
     const int n_whole = (n + 255) / 256 * 256;
     const int k_whole = (k + 63) / 64 * 64;
-    const int a_blocks = (m_whole + 31) / 32 * ((k_whole + 63) / 64);
+    const int a_blocks = (m_whole + 31) / 32 * ((k_whole + 255) / 256);
     const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
     if (int(blockIdx.x) < a_blocks) {
-        const int a_slow = block / ((k_whole + 63) / 64) * 32;
-        const int a_fast = block % ((k_whole + 63) / 64) * 64;
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (a_slow + i * 8 + local_row < m_whole && a_fast + local_col * 2 + 2 <= k_whole) {
-                __align__(16) __nv_bfloat16 word[2];
-                #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    word[j] =
-                        a_slow + i * 8 + local_row < m && a_fast + local_col * 2 + j < k
-                            ? a[(a_slow + i * 8 + local_row) * lda + a_fast + local_col * 2 + j]
-                            : __nv_bfloat16();
+        const int a_slow = block / ((k_whole + 255) / 256) * 32;
+        const int a_fast = block % ((k_whole + 255) / 256) * 256 + local_col * 8;
+        if (0 < a_slow && a_slow + 32 < m && a_fast + 8 <= k) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                __align__(16) __nv_bfloat16 word[8];
+                copy8_from_anywhere(word, &a[(a_slow + i * 8 + local_row) * lda + a_fast]);
+                copy8(&a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast], word);
+            }
+        } else {
+            for (int i = 0; i < 4; ++i) {
+                if (a_slow + i * 8 + local_row < m_whole && a_fast + 8 <= k_whole) {
+                    __align__(16) __nv_bfloat16 word[8];
+                    #pragma unroll
+                    for (int j = 0; j < 8; ++j) {
+                        word[j] =
+                            a_slow + i * 8 + local_row < m && a_fast + j < k
+                                ? a[(a_slow + i * 8 + local_row) * lda + a_fast + j]
+                                : __nv_bfloat16();
+                    }
+                    copy8(&a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast], word);
                 }
-                copy2(&a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast + local_col * 2],
-                    word);
             }
         }
     } else {
-        const int b_slow = block / ((n_whole + 63) / 64) * 32;
-        const int b_fast = block % ((n_whole + 63) / 64) * 64;
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (b_slow + i * 8 + local_row < k_whole && b_fast + local_col * 2 + 2 <= n_whole) {
-                __align__(16) __nv_bfloat16 word[2];
-                #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    word[j] =
-                        b_slow + i * 8 + local_row < k && b_fast + local_col * 2 + j < n
-                            ? b[(b_slow + i * 8 + local_row) * ldb + b_fast + local_col * 2 + j]
-                            : __nv_bfloat16();
+        const int b_slow = block / ((n_whole + 255) / 256) * 32;
+        const int b_fast = block % ((n_whole + 255) / 256) * 256 + local_col * 8;
+        if (0 < b_slow && b_slow + 32 < k && b_fast + 8 <= n) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                __align__(16) __nv_bfloat16 word[8];
+                copy8_from_anywhere(word, &b[(b_slow + i * 8 + local_row) * ldb + b_fast]);
+                copy8(&b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast], word);
+            }
+        } else {
+            for (int i = 0; i < 4; ++i) {
+                if (b_slow + i * 8 + local_row < k_whole && b_fast + 8 <= n_whole) {
+                    __align__(16) __nv_bfloat16 word[8];
+                    #pragma unroll
+                    for (int j = 0; j < 8; ++j) {
+                        word[j] =
+                            b_slow + i * 8 + local_row < k && b_fast + j < n
+                                ? b[(b_slow + i * 8 + local_row) * ldb + b_fast + j]
+                                : __nv_bfloat16();
+                    }
+                    copy8(&b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast], word);
                 }
-                copy2(&b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + local_col * 2],
-                    word);
             }
         }
     }
@@ -323,6 +361,7 @@ wgmma_128x256_s4_packed(int m, int n, int k, float alpha,
     const int col0 = block_col * 256;
     const int k_whole = (k + 63) / 64 * 64;
     const int local_index = local_row * 4 + local_col;
+    const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[4][128][64]>(shared);
@@ -357,7 +396,7 @@ wgmma_128x256_s4_packed(int m, int n, int k, float alpha,
             const int slot = k0 / 64 % 4;
             mbarrier_wait(&tiles_full[slot], k0 / 64 / 4 % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][local_row / 32 * 64]);
+            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
             const unsigned long long b_tile = matrix_tile<8192>(b_shared[slot][0][0]);
             #pragma unroll
             for (int kk = 0; kk < 64; kk += 16) {
@@ -479,13 +518,10 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     const cuuint64_t strides[1] = {lines > 1 ? between : (extents[0] * size + 15) / 16 * 16};
     const cuuint32_t box[2] = {box_length, box_lines};
     const cuuint32_t steps[2] = {1, 1};
-    // Of lines that begin anywhere, more than they hold would come along with each part of a box.
-    const CUtensorMapL2promotion fetched = strides[0] % 256 == 0 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
-                                                                 : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
         map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, fetched,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -505,7 +541,7 @@ extern "C" cudaError_t wgmma_128x256_s4_packed_launch(int m, int n, int k, float
         k = 0; // so that A and B are not read
     }
     if (k > 0) {
-        const dim3 grid(((m + 127) / 128 * 128 + 31) / 32 * (((k + 63) / 64 * 64 + 63) / 64) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 255) / 256 * 256 + 63) / 64), 1);
+        const dim3 grid(((m + 127) / 128 * 128 + 31) / 32 * (((k + 63) / 64 * 64 + 255) / 256) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 255) / 256 * 256 + 255) / 256), 1);
         const dim3 block(32, 8);
         wgmma_128x256_s4_packed_pack<<<grid, block, 0, stream>>>(
             m, n, k, a, lda, b, ldb, a_packed, b_packed);

@@ -223,7 +223,9 @@ __device__ __forceinline__ void wgmma_m64n96k16(float (*sums)[24], unsigned long
 
 extern "C" __global__ void __launch_bounds__(512, 1)
 wgmma_192x96_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
-                const __grid_constant__ CUtensorMap b_map, float beta, __nv_bfloat16 *c, int ldc)
+                const __grid_constant__ CUtensorMap b_map,
+                const __grid_constant__ CUtensorMap b_end_map, float beta, __nv_bfloat16 *c,
+                int ldc)
 {
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -237,6 +239,7 @@ wgmma_192x96_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
     const int row0 = block_row * 192;
     const int col0 = block_col * 96;
     const int local_index = local_row * 4 + local_col;
+    const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[5][192][64]>(shared);
@@ -246,6 +249,7 @@ wgmma_192x96_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
+        fetch_map(&b_end_map);
         #pragma unroll
         for (int slot = 0; slot < 5; ++slot) {
             mbarrier_init(&tiles_full[slot], 1);
@@ -271,7 +275,7 @@ wgmma_192x96_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
             const int slot = k0 / 64 % 5;
             mbarrier_wait(&tiles_full[slot], k0 / 64 / 5 % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][local_row / 32 * 64]);
+            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
             const unsigned long long b_tile = matrix_tile<8192>(b_shared[slot][0][0]);
             #pragma unroll
             for (int kk = 0; kk < 64; kk += 16) {
@@ -355,12 +359,10 @@ wgmma_192x96_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
             for (int k0 = 0; k0 < k; k0 += 64) {
                 const int slot = k0 / 64 % 5;
                 mbarrier_wait(&tiles_empty[slot], (k0 / 64 / 5 + 1) % 2);
-                mbarrier_expect(&tiles_full[slot], 40960);
+                mbarrier_expect(&tiles_full[slot], 36864);
                 copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
-                #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    copy_box(b_shared[slot][i][0], &b_map, col0 + i * 64, k0, &tiles_full[slot]);
-                }
+                copy_box(b_shared[slot][0][0], &b_map, col0, k0, &tiles_full[slot]);
+                copy_box(b_shared[slot][1][0], &b_end_map, col0 + 64, k0, &tiles_full[slot]);
             }
         }
     }
@@ -392,13 +394,10 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     const cuuint64_t strides[1] = {lines > 1 ? between : (extents[0] * size + 15) / 16 * 16};
     const cuuint32_t box[2] = {box_length, box_lines};
     const cuuint32_t steps[2] = {1, 1};
-    // Of lines that begin anywhere, more than they hold would come along with each part of a box.
-    const CUtensorMapL2promotion fetched = strides[0] % 256 == 0 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
-                                                                 : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
         map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, fetched,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -428,6 +427,13 @@ extern "C" cudaError_t wgmma_192x96_s5_launch(int m, int n, int k, float alpha,
     if (b_map_made != cudaSuccess) {
         return b_map_made;
     }
+    CUtensorMap b_end_map = {};
+    const cudaError_t b_end_map_made =
+        k > 0 ? make_map(&b_end_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, b, k, n, ldb, 64, 32)
+              : cudaSuccess;
+    if (b_end_map_made != cudaSuccess) {
+        return b_end_map_made;
+    }
     const cudaError_t allowed = cudaFuncSetAttribute(
         wgmma_192x96_s5, cudaFuncAttributeMaxDynamicSharedMemorySize, 204880);
     if (allowed != cudaSuccess) {
@@ -447,6 +453,6 @@ extern "C" cudaError_t wgmma_192x96_s5_launch(int m, int n, int k, float alpha,
     config.attrs = &early;
     config.numAttrs = 1;
     return cudaLaunchKernelEx(&config, wgmma_192x96_s5,
-        m, n, k, alpha, a_map, b_map, beta, c, ldc);
+        m, n, k, alpha, a_map, b_map, b_end_map, beta, c, ldc);
 }
 #endif

@@ -46,6 +46,31 @@ __device__ __forceinline__ void copyWIDTH(TO *to, const SOURCE *from)
     *reinterpret_cast<VECTOR *>(to) = *reinterpret_cast<const VECTOR *>(from);
 }
 
+//: copy_from_anywhere
+// ELEMENTS that begin anywhere; `to` is a multiple of BYTES bytes. They are cut out of the two
+// vectors that do begin on such multiples and have a part of them, which must be there as a whole,
+// and which nobody writes to meanwhile.
+__device__ __forceinline__ void copyWIDTH_from_anywhere(TO *to, const SOURCE *from)
+{
+    const unsigned past = unsigned(reinterpret_cast<unsigned long long>(from) % BYTES);
+    const VECTOR *around = reinterpret_cast<const VECTOR *>(from - past / sizeof(SOURCE));
+    const VECTOR low = __ldg(around);
+    const VECTOR high = __ldg(around + 1);
+    unsigned words[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    #pragma unroll
+    for (int i = 0; i < 6; ++i) {
+        words[i] = past & 8 ? words[i + 2] : words[i];
+    }
+    #pragma unroll
+    for (int i = 0; i < 5; ++i) {
+        words[i] = past & 4 ? words[i + 1] : words[i];
+    }
+    const unsigned bits = past % 4 * 8;
+    *reinterpret_cast<VECTOR *>(to) = VECTOR{
+        __funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+        __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
+}
+
 //: load
 // ELEMENTS to registers, in their type; `from` is a multiple of BYTES bytes.
 __device__ __forceinline__ void copyWIDTH(TO *to, const SOURCE *from)

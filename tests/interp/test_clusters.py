@@ -35,24 +35,37 @@ def paired(**changes: object) -> Schedule:
     return replace(base, **{"stages": 3, "raster": 2, "c_width": 2, **changes})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("orders", [("row", "row"), ("col", "col")], ids=str)
+ROW_ROW, COL_COL = ("row", "row"), ("col", "col")
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "orders"),
     [
-        {},
-        {"cluster": (1, 2)},
-        {"persistent": True, "c_stages": 2, "tile": (4, 32)},
-        {
-            "persistent": True,
-            "cluster": (1, 2),
-            "stages": 2,
-            "group": (64, 4),
-            "producers": 128,
-            "registers": (232, 40),
-        },
-        {"tile": (2, 24), "raster": 0},
+        ({}, COL_COL),
+        ({"cluster": (1, 2)}, ROW_ROW),
+        ({"cluster": (1, 2)}, COL_COL),
+        ({"persistent": True, "c_stages": 2, "tile": (4, 32)}, ROW_ROW),
+        (
+            {
+                "persistent": True,
+                "cluster": (1, 2),
+                "stages": 2,
+                "group": (64, 4),
+                "producers": 128,
+                "registers": (232, 40),
+            },
+            COL_COL,
+        ),
+        ({"tile": (2, 24), "raster": 0}, ROW_ROW),
     ],
-    ids=["above", "beside", "above, one after the other", "beside, one after the other", "parts of every box"],
+    ids=[
+        "above",
+        "beside",
+        "beside, turned",
+        "above, one after the other",
+        "beside, one after the other",
+        "parts of every box",
+    ],
 )
 def test_products(changes: dict[str, object], orders: tuple[Order, Order], rng: np.random.Generator) -> None:
     """Blocks in odd numbers, one of a cluster outside of C; steps of K fewer than the slots, and more."""

@@ -112,7 +112,11 @@ def test_names_are_those_of_c() -> None:
         (SPEC, {"tile": (4, 3)}, "tile 4x3 has no pairs of columns"),
         (SPEC, {"c_width": 2}, "stores neighbouring rows, but C is row-major"),
         (SPEC, {"c_stages": 1}, "stores boxes of C's columns, but C is row-major"),
-        (replace(SPEC, c_order="col"), {"c_stages": 1}, "a block's 16 rows of C, stored by boxes of 64"),
+        (
+            replace(SPEC, c_order="col"),
+            {"tile": (2, 2), "c_stages": 1},
+            "a block's 8 rows of C, put down 16 at a time",
+        ),
         (SPEC, {"group": (8, 32)}, "not made of warpgroups of 32x4: use group 64x4, say, or 4x32, by which operands"),
         (SPEC, {"stages": 23}, "local memory"),
     ],

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
+from gemmgen.ir.atoms import SPANNING_VECTOR
 from gemmgen.ir.dtypes import BF16, F32
+from gemmgen.ir.fault import KernelFault
+from gemmgen.ir.stmt import Body, For, If, Move, Stmt
 from gemmgen.ir.target import TARGETS
+from gemmgen.ir.visit import map_body
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -74,6 +78,24 @@ def test_what_the_chooser_makes_of_a_preset_is_taken(parts: int, packed: bool) -
     schedule = changed(tile, parts, packed, packed)
     spec = GemmSpec(dtype=BF16, ld_multiple=1 if packed else 8)
     assert not driver.refusals(spec, schedule, "cuda", SM_90A)
+
+
+def test_vectors_are_read_where_there_is_something_around_them(rng: np.random.Generator) -> None:
+    """A's lines 32 to 63 of 65 are; the first and the last block, read so, would go past A's ends."""
+    program = driver.lower_program(SPEC, packed("wgmma", "ab"), SM_90A)
+    problem = Problem.of(rng, SPEC, 65, 71, 201, -2.0, 3.0)
+
+    def everywhere(stmt: Stmt) -> Body:
+        match stmt:
+            case If(_, (For(body=(_, Move() as move, _)),) as vectors) if move.atom == SPANNING_VECTOR:
+                return vectors
+        return (stmt,)
+
+    pack = program.kernels[0]
+    body = map_body(pack.body, everywhere)
+    assert body != pack.body
+    with pytest.raises(KernelFault, match="reads around 8 elements from 0 of"):
+        interpret(replace(program, kernels=(replace(pack, body=body),)), SPEC, problem, 3)
 
 
 def test_callers_give_matrices_at_any_address() -> None:

@@ -170,11 +170,15 @@ def test_instructions_of_the_main_loop(name: str, needs_tool: Callable[[str], st
     cols = preset.schedule.block_tile[1]
     kind = "8.F32.TF32" if preset.spec.dtype == F32 else "16.F32.BF16"
     wanted = (f"HGMMA.64x{cols}x{kind}", "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR", "UTMALDG.2D", "PHASECHK")
-    found = [word for line in listing.splitlines() for word in wanted if word in line]
+    lines = listing.splitlines()
+    found = [word for line in lines for word in wanted if word in line]
     step = [wanted[4], wanted[1], *[wanted[0]] * 4, wanted[2]]
     assert any(found[i : i + len(step)] == step for i in range(len(found))), found
     boxes = 1 + (cols // 64 if preset.spec.b_order == "row" else 1)
     assert (found.count(wanted[0]), found.count("UTMALDG.2D")) == (4, boxes)
+    at = [i for i, line in enumerate(lines) if wanted[0] in line]
+    handed_over = [line for line in lines[at[0] : at[-1]] if "R2UR" in line]
+    assert not handed_over, "descriptors are worked out once for a warp, not by each of its lanes"
     assert listing.count("USETMAXREG") == (2 if preset.schedule.registers[0] else 0)
 
 

@@ -142,7 +142,7 @@ def test_what_is_wrong_shows(rewrite: Callable[[Stmt], Body], detail: str) -> No
 )
 def test_refusals(changes: dict[str, object], said: str) -> None:
     with pytest.raises(ScheduleError, match=said):
-        driver.lower(SPEC, joined(**changes), SM_90A)
+        driver.lower(SPEC, joined(False, **changes), SM_90A)
 
 
 def test_other_methods_have_none() -> None:

@@ -109,6 +109,8 @@ def _boxes(schedule: Schedule) -> list[str]:
         titles[0] += ", one part of C after the other"
     if schedule.cluster != (1, 1):
         titles[0] += f", {_x(schedule.cluster)} of them in a cluster"
+    if schedule.joined > 1:
+        titles[0] += f", {schedule.joined} of them in a cluster with parts of K"
     if schedule.vector > 1:
         (tall, wide), (down, across) = schedule.tile, schedule.sweep
         block = f"{tall * down}x{wide * across}"

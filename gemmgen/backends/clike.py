@@ -353,8 +353,7 @@ class CLike(Expressions, ABC):
     def dimensions(self, buffer: Buffer) -> str:
         """An array's extents as they are declared."""
         if buffer.vector == 1:
-            own = buffer.extents if buffer.spread == 1 else buffer.extents[1:]
-            return "".join(f"[{extent}]" for extent in own)
+            return "".join(f"[{extent}]" for extent in buffer.extents)
         *outer, last = buffer.extents
         return "".join(f"[{extent}]" for extent in (*outer, last // buffer.vector) if extent > 1)
 

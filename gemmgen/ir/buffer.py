@@ -112,18 +112,18 @@ class Buffer:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """The declared array extents, padding included (local and private memory only)."""
+        """The declared array extents, padding included (local and private memory only), of a group's own plane."""
         strides = [as_int(s) or 0 for s in self.layout.strides]
         outer = [as_int(s) or 0 for s in self.shape[:1]]
-        return (*outer, *(a // b for a, b in pairwise(strides)))
+        return (*outer, *(a // b for a, b in pairwise(strides)))[int(self.spread > 1) :]
 
     @property
     def elements(self) -> int:
-        """How many elements are allocated (local and private memory only), of a group."""
+        """How many elements are allocated (local and private memory only)."""
         total = 1
         for extent in self.extents:
             total *= extent
-        return total // self.spread
+        return total
 
     @property
     def bytes(self) -> int:

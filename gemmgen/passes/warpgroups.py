@@ -63,7 +63,7 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     plan = _Warpgroups(spec, schedule, target)
     product = _Swapped(spec, schedule, target) if schedule.swapped else plan
     before = (build_pack(plan),) if plan.packed else ()
-    after = () if schedule.planes == 1 else (build_total(plan),)
+    after = () if schedule.planes == 1 else (build_total(plan, early=True),)
     between = tuple(Workspace(x.name, x.dtype, size, x.reach) for x, size in plan.workspaces())
     return Program((*before, product.kernel(), *after), between)
 

@@ -80,6 +80,7 @@ class Buffer:
             one where copies end with boxes narrower than those that it is declared with.
         spread: groups of a cluster that its first coordinate counts, each of which has one such plane of it in its own
             local memory; 1 for none.
+        streamed: whether what copies of boxes bring may leave the caches before all else.
         shared: groups of a cluster to whose local memory, at the same place in each, every copy of a box goes.
     """
 
@@ -94,6 +95,7 @@ class Buffer:
     vector: int = 1
     box: tuple[int, int] | None = None
     spread: int = 1
+    streamed: bool = False
     shared: int = 1
 
     @property

@@ -12,6 +12,7 @@ from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import RANK, Barrier, Roles, StoreGroup
+from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -19,8 +20,6 @@ from gemmgen.ir.stmt import (
     Fill,
     For,
     Let,
-    Pipe,
-    PipeOp,
     Stage,
     Tile,
     TileMma,
@@ -123,7 +122,8 @@ class _Warpgroups(Plan):
         (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
         line = min(fast, self.atom.line)
         by_boxes = fast % (line * shared) == 0
-        return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared)
+        streamed = (self.schedule.a if name == "a" else self.schedule.b).streamed
+        return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared, streamed=streamed)
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""

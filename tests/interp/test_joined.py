@@ -13,11 +13,11 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F32
 from gemmgen.ir.expr import Const
 from gemmgen.ir.fault import KernelFault
-from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.meetings import Barrier, Handover
 from gemmgen.ir.stmt import Body, Stmt, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.visit import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -57,6 +57,9 @@ def test_more_parts_and_groups(swapped: bool, changes: dict[str, object], rng: n
     """Where there are more parts than groups in a cluster, a second kernel adds up the rest."""
     program = driver.lower_program(SPEC, joined(swapped, **changes), SM_90A)
     assert len(program.kernels) == (2 if "split" in changes else 1)
+    # Who adds up lets the next kernel in before it waits itself: that one waits, too.
+    handed = [s.verb for kernel in program.kernels[1:] for s in walk(kernel.body) if isinstance(s, Handover)]
+    assert handed == ["release", "await"][: 2 * (len(program.kernels) - 1)]
     check(SPEC, joined(swapped, **changes), rng, (30, 130, 500))
 
 

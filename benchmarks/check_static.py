@@ -1,4 +1,5 @@
-"""Every preset's machine code against what is kept in benchmarks/static; fails on anything worse.
+"""Every preset's machine code against what is kept in benchmarks/static; fails on anything worse. All of them are
+compiled, where the test compiles those whose source has changed.
 
 python benchmarks/check_static.py                   # compare
 python benchmarks/check_static.py --update          # keep what is found now
@@ -23,23 +24,26 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def check(vendor: str, pattern: str, update: bool) -> list[str]:
     """What is worse than it was."""
-    _, rows = baseline.read(ROOT, vendor)
-    reason = baseline.why_not(ROOT, vendor)
+    kept = baseline.read(ROOT, vendor)
+    reason = baseline.why_not(kept, vendor)
     if reason and not update:
         print(f"{vendor}: not compared: {reason}")
         return []
     problems: list[str] = []
+    rows, sources = (
+        {name: row for name, row in part.items() if name in presets.names()} for part in (kept.presets, kept.sources)
+    )
     for name in presets.names():
         if not fnmatchcase(name, pattern):
             continue
-        now = baseline.collect(name, vendor)
+        kernels = baseline.made(name, vendor)
+        now = baseline.collect(kernels)
         shown = {target: figures.get("share", "-") for target, figures in now.items()}
         print(f"{name:26}", *(f"{target} {value}" for target, value in shown.items()), flush=True)
         problems += [] if update else baseline.worse(name, rows.get(name, {}), now)
-        rows[name] = now
+        rows[name], sources[name] = now, baseline.fingerprint(kernels)
     if update:
-        kept = {name: row for name, row in rows.items() if name in presets.names()}
-        baseline.write(ROOT, vendor, baseline.versions(vendor), kept)
+        baseline.write(ROOT, vendor, baseline.Kept(baseline.versions(vendor), sources, rows))
     return problems
 
 

@@ -15,7 +15,7 @@ from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel, Program, together
-from gemmgen.ir.pipes import check_pipes
+from gemmgen.ir.pipe_checks import check_pipes
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import local_bytes

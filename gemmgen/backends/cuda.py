@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import CLike, Words, way
+from gemmgen.backends.clike import CLike, way
 from gemmgen.backends.cuda_launcher import awaited, grid, launcher
 from gemmgen.backends.cuda_matrix import MATRIX_CALLS, WORD, functions, load, multiply
 from gemmgen.backends.cuda_shared import declare_shared, dynamic_bytes, init_mbarriers
@@ -15,6 +15,7 @@ from gemmgen.backends.cuda_warpgroups import box_copy, point, role, warpgroup_fu
 from gemmgen.backends.cuda_warpgroups import multiply as multiply_by_warpgroup
 from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import section, sections
+from gemmgen.backends.language import Words
 from gemmgen.backends.lines import wrapped
 from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError, ScheduleError

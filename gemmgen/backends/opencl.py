@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import CLike, Words, way
+from gemmgen.backends.clike import CLike, way
 from gemmgen.backends.expressions import POSTFIX, UNARY
 from gemmgen.backends.files import section
+from gemmgen.backends.language import Words
 from gemmgen.backends.lines import wrapped
 from gemmgen.backends.opencl_vectors import vector_element, vector_loop, vector_move
 from gemmgen.backends.pairs import Pairs

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
-from gemmgen.backends.clike import INDENT, CLike, Words, rounds
+from gemmgen.backends.clike import INDENT, CLike, rounds
 from gemmgen.backends.expressions import POSTFIX
 from gemmgen.backends.files import environment, sections
+from gemmgen.backends.language import Words
 from gemmgen.backends.lines import fold_line, wrapped
 from gemmgen.backends.sycl_headers import LANES, block_loads, headers, local_arrays, shares_lanes
 from gemmgen.backends.sycl_main import program

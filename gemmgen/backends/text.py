@@ -7,8 +7,9 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import TypeVar
 
-from gemmgen.backends.clike import CLike, Words
+from gemmgen.backends.clike import CLike
 from gemmgen.backends.files import environment
+from gemmgen.backends.language import Words
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.dtypes import DType

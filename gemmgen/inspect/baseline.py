@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from gemmgen import presets
 from gemmgen.errors import ToolError, UserError
-from gemmgen.inspect.jobs import Failure, Outcome, inspect, jobs
+from gemmgen.inspect.jobs import Failure, Job, Outcome, inspect, jobs
 from gemmgen.inspect.machine import choose, machines
 from gemmgen.inspect.tools import find, run
 
@@ -26,11 +29,27 @@ Figures = dict[str, float | str | None]
 Row = dict[str, Figures]
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A vendor's file.
+
+    Attributes:
+        tools: what made the figures, and its version.
+        sources: preset -> what stood for all that they were made from, `fingerprint`.
+        presets: preset -> figures.
+    """
+
+    tools: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    presets: dict[str, Row] = field(default_factory=dict)
+
+
 def path(root: Path, vendor: str) -> Path:
     """The file of a vendor's figures."""
     return root / "benchmarks" / "static" / f"{vendor}.json"
 
 
+@cache
 def version(tool: str) -> str:
     """What a compiler calls itself; figures of another version are others."""
     program = find(tool)
@@ -51,12 +70,32 @@ def versions(vendor: str) -> dict[str, str]:
     return {tool: version(tool) for tool in TOOLS[vendor]}
 
 
-def collect(preset: str, vendor: str) -> Row:
-    """The figures of a preset, on a vendor's targets of the baseline."""
+def made(preset: str, vendor: str) -> list[Job | Failure]:
+    """A preset's kernels for a vendor's targets of the baseline, ready to compile."""
     loaded = presets.load(preset)
-    chosen = [m for m in choose(TARGETS) if m.vendor == vendor]
-    outcomes = inspect(jobs(loaded.spec, loaded.schedule, chosen))
-    return {outcome.machine.target: _figures(outcome) for outcome in outcomes}
+    return jobs(loaded.spec, loaded.schedule, [m for m in choose(TARGETS) if m.vendor == vendor])
+
+
+def fingerprint(kernels: Sequence[Job | Failure]) -> str:
+    """Stands for what figures are made from, but for the tools: the same sources, read by the same code, have the same
+    figures, so that none need be compiled to know them.
+    """
+    chips = [(kernel.machine.target, kernel.machine.device, kernel.machine.platform) for kernel in kernels]
+    asked = [k.problems if isinstance(k, Failure) else k.source for k in kernels]
+    return hashlib.sha256(f"{_reader()} {chips} {asked}".encode()).hexdigest()[:16]
+
+
+@cache
+def _reader() -> str:
+    """Stands for the code that makes figures of what compilers make."""
+    folder = Path(__file__).parent
+    files = sorted(file for file in folder.rglob("*") if file.suffix in (".py", ".toml"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def collect(kernels: Sequence[Job | Failure]) -> Row:
+    """Their figures, by target."""
+    return {outcome.machine.target: _figures(outcome) for outcome in inspect(kernels)}
 
 
 def _figures(outcome: Outcome) -> Figures:
@@ -102,38 +141,39 @@ def _worse(old: Figures, new: Figures) -> Iterable[str]:
 # --- the files ------------------------------------------------------------------------------------
 
 
-def read(root: Path, vendor: str) -> tuple[dict[str, str], dict[str, Row]]:
-    """The versions and the figures that are kept; nothing if no file is there. Raises: UserError if it is broken."""
+def read(root: Path, vendor: str) -> Kept:
+    """What is kept; nothing if no file is there. Raises: UserError if it is broken."""
     file = path(root, vendor)
     if not file.exists():
-        return {}, {}
+        return Kept()
     try:
         found = json.loads(file.read_text("utf-8"))
-        return dict(found["tools"]), dict(found["presets"])
+        return Kept(dict(found["tools"]), dict(found["sources"]), dict(found["presets"]))
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file} is not as --update writes it ({error}): write it anew") from None
 
 
-def write(root: Path, vendor: str, tools: Mapping[str, str], rows: Mapping[str, Row]) -> None:
+def write(root: Path, vendor: str, kept: Kept) -> None:
     """Keep figures: a line for each preset and target, so that a diff shows what changed. Whole or not at all."""
     blocks = []
-    for preset, row in sorted(rows.items()):
+    for preset, row in sorted(kept.presets.items()):
         lines = [f"   {json.dumps(target)}: {json.dumps(row[target])}" for target in machines() if target in row]
         blocks.append(f"  {json.dumps(preset)}: {{\n" + ",\n".join(lines) + "\n  }")
-    text = f'{{\n "tools": {json.dumps(dict(tools))},\n "presets": {{\n' + ",\n".join(blocks) + "\n }\n}\n"
+    sources = ",\n".join(f"  {json.dumps(preset)}: {json.dumps(of)}" for preset, of in sorted(kept.sources.items()))
+    head = f' "tools": {json.dumps(kept.tools)},\n "sources": {{\n{sources}\n }},\n "presets": {{\n'
     file = path(root, vendor)
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".part")
-    draft.write_text(text, "utf-8")
+    draft.write_text(f"{{\n{head}" + ",\n".join(blocks) + "\n }\n}\n", "utf-8")
     draft.replace(file)
 
 
-def why_not(root: Path, vendor: str) -> str | None:
+def why_not(kept: Kept, vendor: str) -> str | None:
     """Why a vendor's figures can't be compared here: a tool is missing, or is another version."""
     try:
         here = versions(vendor)
     except ToolError as error:
         return str(error)
-    kept = read(root, vendor)[0]
-    other = [f"{tool} is {here[tool]}, not {kept.get(tool)}" for tool in here if here[tool] != kept.get(tool)]
+    then = kept.tools
+    other = [f"{tool} is {now}, not {then.get(tool)}" for tool, now in here.items() if now != then.get(tool)]
     return f"benchmarks/static was made by other versions: {', '.join(other)}" if other else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, all_of, as_int
 
@@ -22,16 +23,18 @@ class Affine:
 
     def plus(self, other: Affine, factor: int = 1) -> Affine:
         """self + factor * other."""
+        if not other.terms:
+            return Affine(self.terms, self.constant + factor * other.constant)
         total = dict(self.terms)
         for atom, coefficient in other.terms:
             total[atom] = total.get(atom, 0) + factor * coefficient
         return Affine(tuple((atom, c) for atom, c in total.items() if c), self.constant + factor * other.constant)
 
     def coefficient(self, atom: Expr) -> int:
-        return dict(self.terms).get(atom, 0)
+        return next((c for other, c in self.terms if other == atom), 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scope:
     """What is known at a place in a kernel.
 
@@ -92,9 +95,9 @@ class Scope:
         """The linear form of an expression, names looked through."""
         if (value := as_int(node)) is not None:
             return Affine((), value)
-        if (inner := self.lets.get(node)) is not None:
-            return self.affine(inner)
         match node:
+            case Var() if (inner := self.lets.get(node)) is not None:
+                return self.affine(inner)
             case Bin("+", a, b):
                 return self.affine(a).plus(self.affine(b))
             case Bin("-", a, b):
@@ -105,9 +108,9 @@ class Scope:
 
     def _greatest(self, atom: Expr) -> Affine | None:
         """An upper bound of an atom that is no minimum."""
-        if (bound := self.upper.get(atom)) is not None:
-            return self.affine(bound)
         match atom:
+            case Var() if (bound := self.upper.get(atom)) is not None:
+                return self.affine(bound)
             case Bin("%", _, Const(int(modulus))):
                 return Affine((), modulus - 1)
             case Bin("/", a, Const(int(divisor))):
@@ -141,7 +144,7 @@ class Scope:
 
     def _proved(self, form: Affine) -> bool:
         """Whether a form is >= 0."""
-        if self._settled(form, self.facts):
+        if self._settled(form, self._known):
             return True
         for atom, coefficient in sorted(form.terms, key=self._last):
             if coefficient > 0:
@@ -156,17 +159,22 @@ class Scope:
 
     def _last(self, term: tuple[Expr, int]) -> int:
         """Loop variables without a constant bound last, since facts are told in terms of them: from the inside out."""
-        bound = self.upper.get(term[0], Const(0))
-        return 0 if as_int(bound) is not None else len(self.upper) - [*self.upper].index(term[0])
+        bound = self.upper.get(term[0]) if isinstance(term[0], Var) else None
+        if bound is None or as_int(bound) is not None:
+            return 0
+        return len(self.upper) - [*self.upper].index(term[0])
 
-    def _settled(self, form: Affine, facts: tuple[Expr, ...]) -> bool:
+    @cached_property
+    def _known(self) -> tuple[Affine, ...]:
+        return tuple(map(self.affine, self.facts))
+
+    def _settled(self, form: Affine, facts: tuple[Affine, ...]) -> bool:
         """Whether the form is a sum of facts and of terms that can't be negative (all atoms are >= 0)."""
         if form.constant >= 0 and all(c >= 0 for _, c in form.terms):
             return True
         # Only a fact that lessens what stands in the way is of use; in which order they are taken doesn't matter.
         short = next((atom for atom, c in form.terms if c < 0), None)
-        for i, fact in enumerate(facts):
-            known = self.affine(fact)
+        for i, known in enumerate(facts):
             if (known.constant if short is None else known.coefficient(short)) >= 0:
                 continue
             shared = [form.coefficient(atom) // c for atom, c in known.terms if c < 0 and form.coefficient(atom) < 0]

@@ -29,9 +29,10 @@ from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value, agreed
 from gemmgen.ir.matrix_meaning import matrix_step, neighbour
 from gemmgen.ir.mbarrier_meaning import Group, async_group_step, mbarrier_step
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, MultiplyGroup, RegisterShare, StoreGroup
-from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, PrivateMemory, ViewMemory
+from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, ViewMemory
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.phases import runs
+from gemmgen.ir.registers import PrivateMemory
 from gemmgen.ir.stmt import (
     Advance,
     Alloc,

@@ -48,7 +48,7 @@ def lacking(feature: str, target: Target, who: str) -> Iterator[str]:
         yield f"{who} needs {feature}, which {target.name} lacks"
 
 
-def box_problems(stmt: BoxCopy, target: Target) -> Iterator[str]:
+def box_copy_problems(stmt: BoxCopy, target: Target) -> Iterator[str]:
     """What is wrong with a box copy."""
     yield from lacking("tensor_maps", target, "a box copy")
     spaces = (Space.GLOBAL, Space.LOCAL) if stmt.tells is not None else (Space.LOCAL, Space.GLOBAL)

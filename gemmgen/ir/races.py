@@ -38,10 +38,10 @@ class Accesses:
 
     def __init__(self, size: int) -> None:
         self._together = 1
-        self._writer, self._written_at, self._written_when = (_blank(size) for _ in range(3))
-        self._readers = (_blank(size), _blank(size))
-        self._read_at = (_blank(size), _blank(size))
-        self._read_when = (_blank(size), _blank(size))
+        self._writer, *readers = (np.full(size, _NOBODY, np.int64) for _ in range(3))
+        # Where and when: of no meaning where there is nobody, and so never filled.
+        self._written_at, self._written_when, *rest = (np.zeros(size, np.int64) for _ in range(6))
+        self._readers, self._read_at, self._read_when = tuple(readers), tuple(rest[:2]), tuple(rest[2:])
 
     def read(self, addresses: Ints, lanes: Ints, site: int, time: int = 0) -> Conflict | None:
         """Note that each of `lanes` read its address."""
@@ -127,7 +127,3 @@ class Accesses:
 def _lanes(record: Ints) -> Ints:
     """Who is meant, by a lane; nobody as it is."""
     return np.where(record < _NOBODY, -2 - record, record)
-
-
-def _blank(size: int) -> Ints:
-    return np.full(size, _NOBODY, np.int64)

@@ -18,6 +18,7 @@ from gemmgen.ir.meetings import (
     RegisterShare,
     StoreGroup,
 )
+from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.steps import Step
 from gemmgen.ir.stmt import (
     Advance,
@@ -35,8 +36,6 @@ from gemmgen.ir.stmt import (
     Mma,
     Move,
     Multiply,
-    Pipe,
-    PipeOp,
     Point,
     Registers,
     Stage,

@@ -13,43 +13,11 @@ from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var
 from gemmgen.ir.matrix import MatrixAtom
-from gemmgen.ir.meetings import Mbarrier, Meeting, Roles
+from gemmgen.ir.meetings import Mbarrier, Meeting
+from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.steps import Step
 from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
-
-PipeVerb = Literal["acquire", "commit", "wait", "release"]
-Sync = Literal["barrier", "none", "async_group", "mbarrier", "roles"]
-
-
-@dataclass(frozen=True, slots=True)
-class Pipe:
-    """A ring of `stages` slots between a producer and a consumer.
-
-    `acquire` opens a free slot, `commit` hands it over, `wait` takes the oldest one, `release` frees it.
-
-    Attributes:
-        name: for reading the IR.
-        stages: slots; 1 means that producer and consumer take turns.
-        sync: how the hand-over is made visible: `barrier` between work-items of a group, `none` where a
-            work-item hands over to itself (registers), `async_group` for asynchronous copies, waited for by groups and
-            then a barrier, `mbarrier` for asynchronous copies by a pair of mbarriers (full, empty) for each `batch`,
-            `roles` for box copies that work-items begin which do nothing else, by a pair of mbarriers for each slot.
-        batch: slots that are handed over at a time; divides `stages`.
-        across: whether, in a loop of a loop, the last step's prefetch is the first of the next outer round.
-        through_registers: whether the next slot is loaded into registers before the consumer's work, and stored after.
-        roles: of `sync` by roles, who has which.
-        before: of `sync` by mbarriers, how many batches were handed over before a loop; None where it is the first.
-    """
-
-    name: str
-    stages: int
-    sync: Sync
-    through_registers: bool = False
-    across: bool = False
-    batch: int = 1
-    roles: Roles | None = None
-    before: Var | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,14 +345,6 @@ class Block:
     """A scope of its own: what is declared in it ends with it."""
 
     body: tuple[Stmt, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PipeOp:
-    """One of the four verbs on a pipe."""
-
-    verb: PipeVerb
-    pipe: Pipe
 
 
 @dataclass(frozen=True, slots=True)

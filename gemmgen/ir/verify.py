@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import NoReturn
-
-from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.calls import call_problems
+from gemmgen.ir.checker import Checker, listed
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
-from gemmgen.ir.expr import Call, Expr, Load, Var, as_int
-from gemmgen.ir.expr_checks import expr_problems
+from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meeting_checks import box_problems, meeting_problems
+from gemmgen.ir.meeting_checks import box_copy_problems, meeting_problems
+from gemmgen.ir.pipe import PipeOp
 from gemmgen.ir.scopes import Scope as _Scope
-from gemmgen.ir.show import headline, show_expr
+from gemmgen.ir.show import show_expr
 from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.stmt import (
     Advance,
@@ -32,7 +27,6 @@ from gemmgen.ir.stmt import (
     Mma,
     Move,
     Multiply,
-    PipeOp,
     Point,
     Registers,
     Stage,
@@ -45,7 +39,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.ir.vectors import loop_problem
-from gemmgen.ir.visit import exprs, walk_expr
+from gemmgen.ir.visit import exprs
 from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 
@@ -60,13 +54,8 @@ def verify(kernel: Kernel, target: Target) -> None:
     _Verifier(kernel, target).check()
 
 
-class _Verifier:
+class _Verifier(Checker):
     """Walks a kernel with the scope of each place."""
-
-    def __init__(self, kernel: Kernel, target: Target) -> None:
-        self._kernel, self._target = kernel, target
-        # What is being checked, for messages: put into words only where there is one.
-        self._at: Stmt | str = "its head"
 
     def check(self) -> None:
         """All of the kernel."""
@@ -88,11 +77,6 @@ class _Verifier:
             self._exprs((*param.shape, *strides), scope)
         self._at = "its facts"
         self._integers(self._kernel.facts, scope)
-
-    def _integers(self, nodes: tuple[Expr, ...], scope: _Scope) -> None:
-        self._exprs(nodes, scope)
-        for node in nodes:
-            self._integer(node)
 
     # --- statements -------------------------------------------------------------------------------
 
@@ -208,7 +192,7 @@ class _Verifier:
     def _box_copy(self, stmt: BoxCopy, scope: _Scope) -> None:
         self._element(stmt.src, stmt.src_index, scope)
         self._element(stmt.dst, stmt.dst_index, scope, written=True)
-        self._hold(box_problems(stmt, self._target))
+        self._hold(box_copy_problems(stmt, self._target))
 
     def _multiply(self, stmt: Multiply, scope: _Scope) -> None:
         atom = stmt.atom
@@ -232,7 +216,7 @@ class _Verifier:
         atom, width = stmt.atom, stmt.width
         what = f"{width} of {src.dtype}" if width in atom.widths else f"{width}"
         moves = atom.moves(width, src.dtype.size)
-        self._require(moves, f"atom {atom.name} moves {_listed(atom.widths)} elements, not {what}")
+        self._require(moves, f"atom {atom.name} moves {listed(atom.widths)} elements, not {what}")
         reads_image = "image_block_read" in atom.needs
         self._require(not reads_image or src.space is Space.IMAGE, f"{src.name} is no image")
 
@@ -306,89 +290,3 @@ class _Verifier:
 
     def _tile(self, tile: Tile, scope: _Scope, written: bool = False) -> None:
         self._element(tile.buffer, tile.origin, scope, written=written)
-
-    # --- expressions ------------------------------------------------------------------------------
-
-    def _exprs(self, roots: Iterable[Expr], scope: _Scope) -> None:
-        for root in roots:
-            for node in walk_expr(root):
-                self._expr(node, scope)
-
-    def _expr(self, node: Expr, scope: _Scope) -> None:
-        match node:
-            case Var(name, dtype):
-                bound = scope.variables.get(name)
-                if bound is None:
-                    self._fail(f"{name} is not bound")
-                self._same(bound, dtype, f"{name} where it is bound and where it is used")
-            case Load(buffer, index):
-                self._element(buffer, index, scope)
-            case Call():
-                self._hold(call_problems(node, self._kernel, self._target))
-            case _:
-                self._hold(expr_problems(node))
-
-    # --- buffers and names ------------------------------------------------------------------------
-
-    def _element(self, buffer: Buffer, index: tuple[Expr, ...], scope: _Scope, written: bool = False) -> None:
-        self._declared(buffer, scope)
-        self._rank(buffer, len(index))
-        for coordinate in index:
-            self._integer(coordinate)
-        if written:
-            self._require(buffer.writable and buffer.space is not Space.IMAGE, f"{buffer.name} is read only")
-
-    def _declared(self, buffer: Buffer, scope: _Scope) -> None:
-        declaration = scope.buffers.get(buffer.name)
-        if declaration is None:
-            self._fail(f"{buffer.name} is not declared")
-        # Tiles may end in boxes of their own, each of which has a map.
-        alike = declaration == (buffer if buffer.box is None else replace(buffer, box=declaration.box))
-        self._require(alike, f"{buffer.name} is not used as it was declared")
-
-    def _rank(self, buffer: Buffer, coordinates: int) -> None:
-        rank = len(buffer.shape)
-        self._require(coordinates == rank, f"{buffer.name} has {rank} dimensions, its index {coordinates}")
-
-    def _bind(self, name: Var | Buffer, scope: _Scope) -> None:
-        taken = name.name in scope.variables or name.name in scope.buffers
-        self._require(not taken, f"{name.name} already has a meaning here")
-        if isinstance(name, Var):
-            scope.variables[name.name] = name.dtype
-        else:
-            scope.buffers[name.name] = name
-
-    # --- the target -------------------------------------------------------------------------------
-
-    def _needs(self, features: frozenset[str], who: str) -> None:
-        missing = features - self._target.features
-        self._require(not missing, f"{who} needs {_listed(sorted(missing))}, which {self._target.name} lacks")
-
-    def _sub_group(self, who: str) -> None:
-        self._require(self._kernel.sub_group is not None, f"{who} in a kernel that requires no sub-group size")
-
-    # --- messages ---------------------------------------------------------------------------------
-
-    def _integer(self, node: Expr) -> None:
-        if node.dtype != I32:
-            self._fail(f"{show_expr(node)} is {node.dtype}, not an integer")
-
-    def _same(self, a: DType, b: DType, what: str) -> None:
-        if a != b:
-            self._fail(f"{what} differ in type: {a} and {b}")
-
-    def _hold(self, problems: Iterable[str]) -> None:
-        for problem in problems:
-            self._fail(problem)
-
-    def _require(self, holds: bool, problem: str) -> None:
-        if not holds:
-            self._fail(problem)
-
-    def _fail(self, problem: str) -> NoReturn:
-        at = self._at if isinstance(self._at, str) else f"`{headline(self._at)}`"
-        raise LoweringError(f"kernel {self._kernel.name}, {at}: {problem}")
-
-
-def _listed(items: Iterable[int | str]) -> str:
-    return ", ".join(map(str, items))

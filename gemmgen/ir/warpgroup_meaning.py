@@ -18,8 +18,9 @@ from gemmgen.ir.lanes import Active, Ints, Lanes, Site, Value, agreed
 from gemmgen.ir.mbarrier_meaning import Group
 from gemmgen.ir.meeting_checks import box_bytes
 from gemmgen.ir.meetings import Mbarrier, MultiplyGroup
-from gemmgen.ir.memory import Memory, PrivateMemory, ViewMemory
+from gemmgen.ir.memory import Memory, ViewMemory
 from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.registers import PrivateMemory
 from gemmgen.ir.stmt import BoxCopy, Multiply
 from gemmgen.ir.tile_memory import BoxedMatrix, TileMemory
 from gemmgen.ir.warp_meaning import Numbers, Places, significant

@@ -9,7 +9,8 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier
-from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Mma, PipeOp, Stage, Stmt, Tile, Update
+from gemmgen.ir.pipe import PipeOp
+from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Mma, Stage, Stmt, Tile, Update
 from gemmgen.ir.target import Target
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.dpas import build_dpas

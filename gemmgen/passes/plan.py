@@ -22,7 +22,8 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32, I64, DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, compare, number, select
 from gemmgen.ir.meetings import Handover, Roles
-from gemmgen.ir.stmt import Advance, Body, Comment, If, Pipe, Registers, Sync, Tile
+from gemmgen.ir.pipe import Pipe, Sync
+from gemmgen.ir.stmt import Advance, Body, Comment, If, Registers, Tile
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, WIDE, line_atom
 from gemmgen.passes.between import Between

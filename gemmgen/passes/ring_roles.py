@@ -7,7 +7,8 @@ from dataclasses import replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.meetings import Barrier, Handover
-from gemmgen.ir.stmt import Alloc, Body, For, Let, Pipe, Stmt
+from gemmgen.ir.pipe import Pipe
+from gemmgen.ir.stmt import Alloc, Body, For, Let, Stmt
 from gemmgen.ir.visit import map_body, walk
 from gemmgen.passes.batches import copy_batches, lower_batches, made_ready
 from gemmgen.passes.roles import behind_names, parted

@@ -23,7 +23,8 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare
 from gemmgen.ir.meetings import Barrier, Handover, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare, Roles
-from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Pipe, Stage, Stmt, TileMma
+from gemmgen.ir.pipe import Pipe
+from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stage, Stmt, TileMma
 from gemmgen.ir.visit import exprs, map_body, walk, walk_expr
 from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
 from gemmgen.passes.slots import Parts, in_slot, pipe_of, split

@@ -56,9 +56,9 @@ def _splice(body: Body, outer: frozenset[str]) -> Body:
     """Take the braces off blocks whose names mean nothing else around them."""
     out: list[Stmt] = []
     for i, stmt in enumerate(body):
-        visible = outer | _declared(tuple(out)) | _declared(body[i + 1 :])
         match stmt:
             case Block(inner):
+                visible = outer | _declared(tuple(out)) | _declared(body[i + 1 :])
                 spliced = _splice(inner, outer)
                 out += spliced if not _declared_here(spliced) & visible else (Block(spliced),)
             case For():

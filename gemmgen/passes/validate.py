@@ -10,21 +10,16 @@ from gemmgen.names import name_problem
 from gemmgen.passes.boxes import box_problems
 from gemmgen.passes.capacity import capacity_problems
 from gemmgen.passes.matrices import matrix_problems, warp_problems
+from gemmgen.passes.operand_checks import WIDTHS, divide, divisors, operand_problems
 from gemmgen.passes.prologue import prologue_problems
 from gemmgen.passes.stream import stream_problems
 from gemmgen.passes.types import alignment_problems, type_problems
 from gemmgen.passes.vectors import vector_problems, without_vectors
 from gemmgen.passes.warpgroup_checks import warpgroup_problems, without_roles
-from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec, Order
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
 
-WIDTHS = (1, 2, 4, 8, 16)
 WARP = 32
-BLOCK_WIDTHS = (1, 2, 4, 8)
-COLUMN_MAJOR_B = (
-    "b is column-major, so a block read would bring a column to one lane: "
-    "transpose it first (gemmgen emit --kernel transpose), or use --method slm or naive"
-)
 
 
 def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
@@ -48,8 +43,8 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += _warp(schedule)
         problems += _slices(spec, schedule)
         problems += _blocks(spec, schedule, target)
-        problems += _operand("a", schedule.a, schedule.read_order("a", spec.a_order), schedule, target)
-        problems += _operand("b", schedule.b, schedule.read_order("b", spec.b_order), schedule, target)
+        problems += operand_problems("a", schedule.a, schedule.read_order("a", spec.a_order), schedule, target)
+        problems += operand_problems("b", schedule.b, schedule.read_order("b", spec.b_order), schedule, target)
         problems += _pipeline(schedule)
         problems += alignment_problems(schedule, target)
         problems += _async(schedule, target)
@@ -106,7 +101,7 @@ def _shape(s: Schedule, target: Target) -> Iterator[str]:
         if s.tile[axis] % s.run[axis]:
             yield (
                 f"run of {s.run[axis]} {name} does not divide the tile's {s.tile[axis]}: "
-                f"use one of {_divisors(s.tile[axis])}"
+                f"use one of {divisors(s.tile[axis])}"
             )
     work_items = s.all_work_items[0] * s.all_work_items[1]
     if work_items > target.max_group:
@@ -124,7 +119,7 @@ def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     elif s.c_width > 1 and spec.c_order == "col":
         yield f"c_width = {s.c_width} stores neighbouring columns, but C is column-major: use c_width 1"
     elif s.run[1] % s.c_width:
-        yield _divide("c_width", s.c_width, "the run's columns", s.run[1], WIDTHS)
+        yield divide("c_width", s.c_width, "the run's columns", s.run[1], WIDTHS)
 
 
 def _warp(s: Schedule) -> Iterator[str]:
@@ -168,7 +163,7 @@ def _slices(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if s.slices < 2:
         return
     if s.k_step % s.slices:
-        yield _divide("slices", s.slices, "k_step", s.k_step, tuple(range(1, s.k_step + 1)))
+        yield divide("slices", s.slices, "k_step", s.k_step, tuple(range(1, s.k_step + 1)))
     if s.sub_group is not None:
         yield "slices and sub_group both deal out work-items of a group: drop one of them"
     if s.barrier:
@@ -200,114 +195,6 @@ def _sub_group(s: Schedule, target: Target) -> Iterator[str]:
         yield (
             f"a group's row of {s.group[1]} work-items is not one sub-group of {s.sub_group}: "
             f"use group {s.group[0]}x{s.sub_group}"
-        )
-
-
-def _operand(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
-    widths = BLOCK_WIDTHS if o.block else WIDTHS
-    if o.width not in widths:
-        yield f"{name}.width = {o.width} is not one of {', '.join(map(str, widths))}"
-        return
-    if o.memory == "image":
-        yield from _image(name, o, order, s, target)
-    elif o.block:
-        yield from _block(name, o, order, s)
-    elif o.memory == "local":
-        yield from _local(name, o, order, s)
-    else:
-        yield from _direct(name, o, order, s)
-    if o.share:
-        yield from _shared(name, order, s)
-    if o.packed and (o.memory == "image" or o.block or o.share):
-        yield f"{name}.packed lays a matrix out for single work-items, not for blocks and shuffles: leave it out"
-    if o.memory != "local" and (o.transposed or o.pad):
-        yield f"{name}.transposed and {name}.pad shape local memory, but {name}.memory is {o.memory!r}: drop them"
-
-
-def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
-    if "image_block_read" not in target.features:
-        (rows, cols), (high, wide) = s.tile, s.group
-        reads = f"read a buffer by blocks, by --method simd --tile {rows}x{cols} --group {high}x{wide}"
-        remedy = reads if "block_read" in target.features else "use memory 'global'"
-        yield f"{name}.memory = 'image', but target {target.name!r} has no image block reads: {remedy}"
-    if not o.block:
-        yield f"{name}.memory = 'image' is read by blocks only: set {name}.block = true"
-    if name == "a" and not o.share:
-        yield "a.memory = 'image' brings each lane other elements of A: set a.share = true"
-    rows = s.k_step if (name == "b") == (order == "row") else s.tile[0]
-    if name == "a" and order == "col":
-        rows = s.k_step
-    if rows % o.width:
-        yield f"{name}.width = {o.width} rows a read do not divide {rows}: use one of {_divisors(rows, BLOCK_WIDTHS)}"
-    if name == "b" and order == "col":
-        yield COLUMN_MAJOR_B
-    if name == "b" and order == "row" and s.run[1] != 1:
-        yield f"run {s.run[1]} columns, but block reads give each lane every {s.sub_group}th: use run of 1 column"
-
-
-def _block(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
-    if o.memory == "local":
-        yield f"{name}.block = true reads global memory, but {name}.memory is 'local': set {name}.block = false"
-        return
-    if name == "b":
-        if order == "col":
-            yield COLUMN_MAJOR_B
-        elif s.run[1] != 1:
-            yield f"run {s.run[1]} columns, but block reads give each lane every {s.sub_group}th: use run of 1 column"
-        elif s.tile[1] % o.width:
-            yield _divide("b.width", o.width, "the tile's columns", s.tile[1], BLOCK_WIDTHS)
-        return
-    if not o.share:
-        yield "a.block = true brings each lane other elements of A: set a.share = true"
-    extent = s.k_step if order == "row" else s.tile[0]
-    lanes = s.sub_group or 1
-    if extent % (lanes * o.width):
-        what = "k_step" if order == "row" else "the tile's rows"
-        yield f"a.width = {o.width} segments of {lanes} do not divide {what} = {extent}: use a.width = 1"
-
-
-def _local(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
-    rows, cols = (s.block_tile[0], s.k_step) if name == "a" else (s.k_step, s.block_tile[1])
-    fast = cols if order == "row" else rows
-    if fast % o.width:
-        yield _divide(f"{name}.width", o.width, "the tile's fast axis", fast, WIDTHS)
-    if o.share:
-        yield f"{name}.share and {name}.memory = 'local' are two ways to share: choose one"
-
-
-def _direct(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
-    along_k = (name == "a") == (order == "row")
-    if o.share:
-        if o.width != 1:
-            yield f"{name}.width = {o.width}, but lanes that share load one element each: use width 1 or block reads"
-        return
-    if along_k:
-        if s.k_step % o.width:
-            yield _divide(f"{name}.width", o.width, "k_step", s.k_step, WIDTHS)
-        return
-    axis = 0 if name == "a" else 1
-    lanes = s.group[axis]
-    run = s.run[axis] if lanes > 1 else s.tile[axis]
-    if run % o.width:
-        yield _divide(f"{name}.width", o.width, f"the run of {('rows', 'columns')[axis]}", run, WIDTHS)
-
-
-def _shared(name: str, order: Order, s: Schedule) -> Iterator[str]:
-    lanes = s.sub_group or 1
-    if name == "b":
-        yield "b.share: only A is passed around a sub-group, each lane has its own columns of B: set b.share = false"
-        return
-    if s.run[0] != s.tile[0] and s.group[0] > 1:
-        yield (
-            f"run of {s.run[0]} rows, but a sub-group that shares A owns its {s.tile[0]} rows together: "
-            f"use a run of {s.tile[0]}"
-        )
-    if order == "row" and s.k_step % lanes:
-        yield f"k_step = {s.k_step} is not a multiple of the sub-group's {lanes} lanes that share A: use k_step {lanes}"
-    if order == "col" and s.tile[0] % lanes:
-        yield (
-            f"A is column-major, so lanes share its rows, but the tile's {s.tile[0]} rows are no multiple of {lanes}: "
-            f"use {lanes} rows, or a.share = false"
         )
 
 
@@ -363,11 +250,11 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     deep = max(a, b)
     if s.k_step // s.slices % deep:
         whole = "k_step" if s.slices == 1 else "a slice's part of k_step"
-        yield _divide("the depth of one load", deep, whole, s.k_step // s.slices, WIDTHS)
+        yield divide("the depth of one load", deep, whole, s.k_step // s.slices, WIDTHS)
     if s.b_step and not (s.by_blocks and s.b.memory == "global"):
         yield f"b_step = {s.b_step} deals out B's block reads from a buffer, but there are none: use 0, or method simd"
     elif s.b_step and s.k_step % s.b_step:
-        yield _divide("b_step", s.b_step, "k_step", s.k_step)
+        yield divide("b_step", s.b_step, "k_step", s.k_step)
     if s.register_stages > 1 and deep > 1:
         yield f"register_stages = {s.register_stages} moves single steps of K, but a load brings {deep}: use width 1"
     if s.across and s.register_stages != 2:
@@ -384,11 +271,3 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"register_stages = {s.register_stages} > 2: one step ahead is all that registers serve"
     if s.barrier and s.method == "slm":
         yield "barrier keeps groups in step that have no other barrier; local memory has its own: drop it"
-
-
-def _divisors(number: int, among: tuple[int, ...] | None = None) -> str:
-    return ", ".join(str(d) for d in (among or range(1, number + 1)) if number % d == 0)
-
-
-def _divide(what: str, value: int, whole: str, number: int, among: tuple[int, ...] | None = None) -> str:
-    return f"{what} = {value} does not divide {whole} = {number}: use one of {_divisors(number, among)}"

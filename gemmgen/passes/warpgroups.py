@@ -12,6 +12,7 @@ from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
+from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.stmt import (
     Alloc,
     Body,
@@ -19,8 +20,6 @@ from gemmgen.ir.stmt import (
     Fill,
     For,
     Let,
-    Pipe,
-    PipeOp,
     Stage,
     Tile,
     TileMma,

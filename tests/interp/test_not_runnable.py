@@ -13,8 +13,9 @@ from gemmgen.ir.expr import Const
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.pipes import check_pipes
-from gemmgen.ir.stmt import Alloc, Body, Copy, Fill, For, If, Mma, Pipe, PipeOp, PipeVerb, Registers, Stage, Stmt, Tile
+from gemmgen.ir.pipe import Pipe, PipeOp, PipeVerb
+from gemmgen.ir.pipe_checks import check_pipes
+from gemmgen.ir.stmt import Alloc, Body, Copy, Fill, For, If, Mma, Registers, Stage, Stmt, Tile
 from tests.interp.test_broken_kernels import K0, KK, TILE, ZERO, A, K, product, shared, tiny
 
 PIPE = Pipe("tiles", 2, "barrier")

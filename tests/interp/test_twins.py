@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from gemmgen.ir.target import Target
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.schedule import Schedule
 from tests.support.cuda import names, vectors
-from tests.support.problems import Problem, interpret
+from tests.support.problems import Problem, interpret, lowered
 
 NAMES = [name for name in names() if vectors(presets.load(name).schedule)]
 #: N and K are multiples of 4, so that lines are with and without gaps; tiles fit some of them and not others.
@@ -25,19 +26,20 @@ def light(preset: presets.Preset) -> Schedule:
     return replace(own, split=min(own.split, 3), stream=min(own.stream, 5))
 
 
+@cache
 def target_of(name: str) -> Target:
     """CUDA's first target that can take the preset."""
     preset = presets.load(name)
     return driver.default_target(preset.spec, preset.schedule, "cuda")
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("pad", [0, 4])
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
+@pytest.mark.parametrize("name", NAMES)
 def test_aligned_sizes(name: str, pad: int, size: tuple[int, int, int], rng: np.random.Generator) -> None:
     preset = presets.load(name)
     spec = replace(preset.spec, ld_multiple=ALIGNMENT // preset.spec.dtype.size)
-    kernel = driver.lower_program(spec, light(preset), target_of(name))
+    kernel = lowered(spec, light(preset), target_of(name))
     for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
         problem = Problem.random(rng, *size, alpha, beta)
         problem.check(interpret(kernel, spec, problem, pad))
@@ -49,5 +51,5 @@ def test_a_single_line_may_have_any_length(name: str, rng: np.random.Generator) 
     preset = presets.load(name)
     spec = replace(preset.spec, ld_multiple=ALIGNMENT // preset.spec.dtype.size)
     problem = Problem.random(rng, 1, 64, 9)
-    kernel = driver.lower_program(spec, light(preset), target_of(name))
+    kernel = lowered(spec, light(preset), target_of(name))
     problem.check(interpret(kernel, spec, problem, 0))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemmgen import driver
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.target import Target
 from gemmgen.ir.visit import evaluate
 from gemmgen.oracle import Answer, answer
+from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 
 Matrix = NDArray[np.float32]  # or another of the types that a spec can have
@@ -149,6 +153,12 @@ def interpret(
     assert (lines[:, lines.shape[1] - pad :] == CANARY).all(), "the padding of C was written to"
     result = lines[:, : lines.shape[1] - pad]
     return result if spec.c_order == "row" else result.T
+
+
+@lru_cache(maxsize=256)
+def lowered(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
+    """A program that is run on many sizes, from test to test."""
+    return driver.lower_program(spec, schedule, target)
 
 
 def layouts(spec: GemmSpec) -> Iterator[GemmSpec]:

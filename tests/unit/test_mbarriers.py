@@ -14,8 +14,9 @@ from gemmgen.ir.dtypes import F32, I32
 from gemmgen.ir.expr import Call, Const, Expr, Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, Mbarrier
+from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.show import show_stmt
-from gemmgen.ir.stmt import Advance, Alloc, For, If, Move, Pipe, PipeOp, Point, Registers, Stmt, Sum, Tile
+from gemmgen.ir.stmt import Advance, Alloc, For, If, Move, Point, Registers, Stmt, Sum, Tile
 from gemmgen.ir.target import FEATURES, TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import exprs, local_bytes, map_stmt_exprs, substitute, uses_features, walk_expr

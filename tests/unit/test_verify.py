@@ -14,6 +14,7 @@ from gemmgen.ir.dtypes import BOOL, F32, I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.stmt import (
     Alloc,
     Comment,
@@ -24,8 +25,6 @@ from gemmgen.ir.stmt import (
     Let,
     Mma,
     Move,
-    Pipe,
-    PipeOp,
     Registers,
     Stage,
     Stmt,

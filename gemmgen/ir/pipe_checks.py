@@ -7,8 +7,9 @@ from typing import NoReturn
 
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.pipe import Pipe, PipeOp, PipeVerb
 from gemmgen.ir.show import headline
-from gemmgen.ir.stmt import Block, Body, Copy, For, If, Mma, Pipe, PipeOp, PipeVerb, Stage, Stmt, TileMma
+from gemmgen.ir.stmt import Block, Body, Copy, For, If, Mma, Stage, Stmt, TileMma
 from gemmgen.ir.visit import walk
 
 #: The last verb on each pipe, by the pipe's name; `release` (a free slot) where there was none.

@@ -1,0 +1,135 @@
+"""Whether A and B can be read as a schedule says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemmgen.ir.target import Target
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import Order
+
+WIDTHS = (1, 2, 4, 8, 16)
+BLOCK_WIDTHS = (1, 2, 4, 8)
+COLUMN_MAJOR_B = (
+    "b is column-major, so a block read would bring a column to one lane: "
+    "transpose it first (gemmgen emit --kernel transpose), or use --method slm or naive"
+)
+
+
+def operand_problems(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
+    """What is wrong with how A or B is read: its memory, its loads, and who shares what they bring."""
+    widths = BLOCK_WIDTHS if o.block else WIDTHS
+    if o.width not in widths:
+        yield f"{name}.width = {o.width} is not one of {', '.join(map(str, widths))}"
+        return
+    if o.memory == "image":
+        yield from _image(name, o, order, s, target)
+    elif o.block:
+        yield from _block(name, o, order, s)
+    elif o.memory == "local":
+        yield from _local(name, o, order, s)
+    else:
+        yield from _direct(name, o, order, s)
+    if o.share:
+        yield from _shared(name, order, s)
+    if o.packed and (o.memory == "image" or o.block or o.share):
+        yield f"{name}.packed lays a matrix out for single work-items, not for blocks and shuffles: leave it out"
+    if o.memory != "local" and (o.transposed or o.pad):
+        yield f"{name}.transposed and {name}.pad shape local memory, but {name}.memory is {o.memory!r}: drop them"
+
+
+def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
+    if "image_block_read" not in target.features:
+        (rows, cols), (high, wide) = s.tile, s.group
+        reads = f"read a buffer by blocks, by --method simd --tile {rows}x{cols} --group {high}x{wide}"
+        remedy = reads if "block_read" in target.features else "use memory 'global'"
+        yield f"{name}.memory = 'image', but target {target.name!r} has no image block reads: {remedy}"
+    if not o.block:
+        yield f"{name}.memory = 'image' is read by blocks only: set {name}.block = true"
+    if name == "a" and not o.share:
+        yield "a.memory = 'image' brings each lane other elements of A: set a.share = true"
+    rows = s.k_step if (name == "b") == (order == "row") else s.tile[0]
+    if name == "a" and order == "col":
+        rows = s.k_step
+    if rows % o.width:
+        yield f"{name}.width = {o.width} rows a read do not divide {rows}: use one of {divisors(rows, BLOCK_WIDTHS)}"
+    if name == "b" and order == "col":
+        yield COLUMN_MAJOR_B
+    if name == "b" and order == "row" and s.run[1] != 1:
+        yield f"run {s.run[1]} columns, but block reads give each lane every {s.sub_group}th: use run of 1 column"
+
+
+def _block(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
+    if o.memory == "local":
+        yield f"{name}.block = true reads global memory, but {name}.memory is 'local': set {name}.block = false"
+        return
+    if name == "b":
+        if order == "col":
+            yield COLUMN_MAJOR_B
+        elif s.run[1] != 1:
+            yield f"run {s.run[1]} columns, but block reads give each lane every {s.sub_group}th: use run of 1 column"
+        elif s.tile[1] % o.width:
+            yield divide("b.width", o.width, "the tile's columns", s.tile[1], BLOCK_WIDTHS)
+        return
+    if not o.share:
+        yield "a.block = true brings each lane other elements of A: set a.share = true"
+    extent = s.k_step if order == "row" else s.tile[0]
+    lanes = s.sub_group or 1
+    if extent % (lanes * o.width):
+        what = "k_step" if order == "row" else "the tile's rows"
+        yield f"a.width = {o.width} segments of {lanes} do not divide {what} = {extent}: use a.width = 1"
+
+
+def _local(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
+    rows, cols = (s.block_tile[0], s.k_step) if name == "a" else (s.k_step, s.block_tile[1])
+    fast = cols if order == "row" else rows
+    if fast % o.width:
+        yield divide(f"{name}.width", o.width, "the tile's fast axis", fast, WIDTHS)
+    if o.share:
+        yield f"{name}.share and {name}.memory = 'local' are two ways to share: choose one"
+
+
+def _direct(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
+    along_k = (name == "a") == (order == "row")
+    if o.share:
+        if o.width != 1:
+            yield f"{name}.width = {o.width}, but lanes that share load one element each: use width 1 or block reads"
+        return
+    if along_k:
+        if s.k_step % o.width:
+            yield divide(f"{name}.width", o.width, "k_step", s.k_step, WIDTHS)
+        return
+    axis = 0 if name == "a" else 1
+    lanes = s.group[axis]
+    run = s.run[axis] if lanes > 1 else s.tile[axis]
+    if run % o.width:
+        yield divide(f"{name}.width", o.width, f"the run of {('rows', 'columns')[axis]}", run, WIDTHS)
+
+
+def _shared(name: str, order: Order, s: Schedule) -> Iterator[str]:
+    lanes = s.sub_group or 1
+    if name == "b":
+        yield "b.share: only A is passed around a sub-group, each lane has its own columns of B: set b.share = false"
+        return
+    if s.run[0] != s.tile[0] and s.group[0] > 1:
+        yield (
+            f"run of {s.run[0]} rows, but a sub-group that shares A owns its {s.tile[0]} rows together: "
+            f"use a run of {s.tile[0]}"
+        )
+    if order == "row" and s.k_step % lanes:
+        yield f"k_step = {s.k_step} is not a multiple of the sub-group's {lanes} lanes that share A: use k_step {lanes}"
+    if order == "col" and s.tile[0] % lanes:
+        yield (
+            f"A is column-major, so lanes share its rows, but the tile's {s.tile[0]} rows are no multiple of {lanes}: "
+            f"use {lanes} rows, or a.share = false"
+        )
+
+
+def divisors(number: int, among: tuple[int, ...] | None = None) -> str:
+    """The divisors of a number, all or those among some, for messages."""
+    return ", ".join(str(d) for d in (among or range(1, number + 1)) if number % d == 0)
+
+
+def divide(what: str, value: int, whole: str, number: int, among: tuple[int, ...] | None = None) -> str:
+    """The message where a value does not divide a whole."""
+    return f"{what} = {value} does not divide {whole} = {number}: use one of {divisors(number, among)}"

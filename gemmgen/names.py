@@ -61,7 +61,7 @@ _FAMILIES = re.compile(
     r"|put(2|_matrices)|cluster_barrier"
     r"|swizzled|fetch_map|(own_)?matrix_tile|make_map|(blocks|clustered)_at_once"
     r"|[abc](_end)?_map(_made)?|CU\w+|tiles_(full|empty)|packed_(vectors|block|read)"
-    r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|rest)_in_tf32"
+    r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|(finite_)?rest)_in_tf32"
 )
 
 

@@ -258,6 +258,15 @@ __device__ __forceinline__ float head_in_tf32(float value)
     return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
 }
 
+//: finite_rest_in_tf32
+// What a number has more than the 10 bits after the point that TF32 has, and 2^-23 of it besides: of
+// the number's sign, zero for zero alone. NaN of what is not finite.
+__device__ __forceinline__ float finite_rest_in_tf32(float value)
+{
+    const float head = __uint_as_float(__float_as_uint(value) & 0xffffe000u);
+    return fmaf(value, 0x1.000002p0f, -head);
+}
+
 //: rest_in_tf32
 // What a number has more than its head, and 2^-23 of it besides: of the number's sign, zero for zero
 // alone, so that infinite numbers make no NaN with it. What is not finite is its own rest: of Inf - Inf

@@ -239,6 +239,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         registers=_pair(flat["registers"]),
         persistent=bool(flat["persistent"]),
         cluster=_pair(flat["cluster"]),
+        late=bool(flat["late"]),
         name=name,
     )
 

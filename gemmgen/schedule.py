@@ -142,6 +142,8 @@ class Schedule:
             after the other, so that the first tiles of the next are on their way while C is stored.
         cluster: rows and columns of groups that run together and copy for one another: each brings a part of the tiles
             of B that those above one another have in common, or of the tiles of A that those beside one another have.
+        late: whether its kernels begin when those before them are over, on devices where they would begin early: groups
+            that wait on idle multiprocessors cost what waits for memory more than a launch does.
         c_width: elements of C that one store writes, where they are inside and work-items store them.
         c_stages: slots of local memory from which C is stored by boxes, a warp's lines at a time, where warpgroups
             multiply; 0 where work-items store it.
@@ -194,6 +196,7 @@ class Schedule:
     registers: tuple[int, int] = (0, 0)
     persistent: bool = False
     cluster: tuple[int, int] = (1, 1)
+    late: bool = False
     name: str | None = None
 
     def __post_init__(self) -> None:

@@ -68,7 +68,7 @@ class Costs:
     lone: float
     unhidden: float
     bytes_per_us: float
-    packed_per_us: float
+    packed_bytes_per_us: float
     tiles: tuple[Tile, ...]
 
 
@@ -182,7 +182,7 @@ def account(
     read = products * (m * k + k * n) * size
     parts = products * m * n * of_sums * s.planes if s.planes > 1 else 0
     written = parts or products * m * n * spec.result.size
-    laid = _whole(k, s.k_step) * (_whole(m, rows) * s.a.packed + _whole(n, cols) * s.b.packed)
+    laid = _whole(k, s.k_step) * (_whole(m, rows) * s.a.packed + _whole(n, cols) * s.b.packed) * size
     if s.stream:
         # Two planes of sums for each group at most; of a block a share of its batches.
         parts = 2 * min(s.stream, blocks) * rows * cols * of_sums
@@ -197,7 +197,7 @@ def account(
         "copies to shared memory": copied,
         "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
         "beginnings and ends of blocks": begun * of_block / together / c.cycles_per_us,
-        "packing": (c.another + products * laid / c.packed_per_us) * (s.a.packed or s.b.packed),
+        "packing": (c.another + products * laid / c.packed_bytes_per_us) * (s.a.packed or s.b.packed),
         "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.planes > 1 or s.stream > 0),
         "the meeting of clusters": c.meeting * (s.joined > 1),
         "the launch": c.launch,

@@ -62,6 +62,7 @@ FIELDS: dict[str, Field] = {
     "prefetch": Field("bool", "true"),
     "register_stages": Field("int", "2", 2),
     "barrier": Field("bool", "true"),
+    "late": Field("bool", "true"),
     "atom": Field("atom", "dpas"),
     "warp": Field("maybe_pair", "4x8 (rows x columns of a warp's lanes)", 32),
     "stagger": Field("bool", "true"),

@@ -43,7 +43,7 @@ STREAMED = ("a.streamed", "b.streamed")
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
     {"tile", "group", "k_step", "stages", "raster", "split", "joined", "c_width", "c_stages", "producers", "registers"}
-    | {"persistent", "cluster", *PACKED, *STREAMED}
+    | {"persistent", "cluster", "late", *PACKED, *STREAMED}
 )
 
 
@@ -105,6 +105,7 @@ def without_roles(s: Schedule) -> Iterator[str]:
         ("registers", s.registers != (0, 0)),
         ("persistent", s.persistent),
         ("cluster", s.cluster != (1, 1)),
+        ("late", s.late),
         ("c_stages", s.c_stages),
         *zip(STREAMED, (s.a.streamed, s.b.streamed), strict=True),
     ):

@@ -230,6 +230,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         large_registers=bool(flat["large_registers"]),
         c_width=_int(flat["c_width"]),
         c_stages=_int(flat["c_stages"]),
+        c_turns=bool(flat["c_turns"]),
         vector=_int(flat["vector"]),
         sweep=_pair(flat["sweep"]),
         even=_pair(flat["even"]),

@@ -147,6 +147,8 @@ class Schedule:
         c_width: elements of C that one store writes, where they are inside and work-items store them.
         c_stages: slots of local memory from which C is stored by boxes, a warp's lines at a time, where warpgroups
             multiply; 0 where work-items store it.
+        c_turns: whether the warpgroups of a group store their rows one after the other, so that the first of them
+            multiplies for the next block while the others still store.
         vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
             CPU; 1 where it computes single elements.
         sweep: tiles (rows, columns) that a work-item with vectors computes at most, one after the other: the caches
@@ -187,6 +189,7 @@ class Schedule:
     large_registers: bool = False
     c_width: int = 1
     c_stages: int = 0
+    c_turns: bool = False
     vector: int = 1
     sweep: tuple[int, int] = (1, 1)
     even: tuple[int, int] = (1, 1)

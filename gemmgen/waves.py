@@ -139,7 +139,8 @@ def _deals(s: Schedule) -> bool:
 @cache
 def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool, stream: int = 0, joined: int = 1) -> Schedule:
     """A tile's preset with K in parts, or dealt out, and with packed operands; named as a preset would be. Parts are no
-    C, and where operands are packed C's lines may begin anywhere, too: neither can be stored by boxes.
+    C, and where operands are packed C's lines may begin anywhere, too: neither can be stored by boxes, and so by blocks
+    that stay.
     """
     plain = presets.load(tile.preset).schedule
     name = tile.preset.partition("_split")[0].partition("_joined")[0]
@@ -150,8 +151,9 @@ def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool, stream: int 
     a, b = (replace(o, packed=True, pad=0) if p else o for o, p in ((plain.a, a_packed), (plain.b, b_packed)))
     boxes = plain.c_stages if parts == 1 and not (a_packed or b_packed) else 0
     width = plain.c_width if joined == plain.joined else 4 if joined > 1 else 1
-    plain = replace(plain, a=a, b=b, c_stages=boxes, c_width=width, name=name)
-    return replace(plain, split=parts, joined=joined, stream=stream)
+    stays = plain.persistent and boxes > 0
+    stores = replace(plain, c_stages=boxes, c_width=width, persistent=stays, c_turns=plain.c_turns and stays)
+    return replace(stores, split=parts, joined=joined, stream=stream, a=a, b=b, name=name)
 
 
 def tile_of(schedule: Schedule) -> Tile | None:

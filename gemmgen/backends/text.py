@@ -194,6 +194,7 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.raster, f"{words.group}s in bands of {s.raster} {'columns' if s.swapped else 'rows'}"
     slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
     yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"
+    yield s.c_turns, f"four {words.sub_group}s after the other, while others multiply"
     yield s.c_width > 1 and not s.c_stages, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
     yield s.snake, "every other row of the arithmetic backwards"
 

@@ -71,6 +71,7 @@ FIELDS: dict[str, Field] = {
     "large_registers": Field("bool", "true"),
     "c_width": Field("int", "4", 16),
     "c_stages": Field("int", "2", 8, least=0),
+    "c_turns": Field("bool", "true"),
     "vector": Field("int", "16", 16),
     "sweep": Field("pair", "22x2 (rows x columns of tiles per work-item)", 4096),
     "even": Field("pair", "2x1 (what groups along rows x columns are multiples of)", 1024),

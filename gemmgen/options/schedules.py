@@ -55,6 +55,7 @@ FIELDS: dict[str, Field] = {
     "boxes": Field("bool", "true"),
     "slices": Field("int", "4", 32),
     "split": Field("int", "8", 1024),
+    "joined": Field("int", "2", 8),
     "stream": Field("int", "132", 4096, least=0),
     "atomic": Field("bool", "true"),
     "raster": Field("int", "8", 1024, least=0),

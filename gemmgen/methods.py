@@ -232,6 +232,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         c_stages=_int(flat["c_stages"]),
         c_turns=bool(flat["c_turns"]),
         vector=_int(flat["vector"]),
+        along_k=bool(flat["along_k"]),
         sweep=_pair(flat["sweep"]),
         even=_pair(flat["even"]),
         k_block=_int(flat["k_block"]),

@@ -151,6 +151,8 @@ class Schedule:
             multiplies for the next block while the others still store.
         vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
             CPU; 1 where it computes single elements.
+        along_k: whether such a vector is of neighbours along K instead, each of which sums a part of an element of C:
+            where C has few columns or B has its columns in lines, vectors of columns would be mostly empty or gathered.
         sweep: tiles (rows, columns) that a work-item with vectors computes at most, one after the other: the caches
             then serve them all, and a core has few work-items.
         even: groups along rows and columns come in multiples of these, so that each core has as many.
@@ -191,6 +193,7 @@ class Schedule:
     c_stages: int = 0
     c_turns: bool = False
     vector: int = 1
+    along_k: bool = False
     sweep: tuple[int, int] = (1, 1)
     even: tuple[int, int] = (1, 1)
     k_block: int = 0

@@ -112,7 +112,7 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         f"({block_rows}x{block_cols} of C), {schedule.k_step} along K per iteration"
     )
     if schedule.vector > 1:
-        text = f"{rows}x{cols} of C at a time, in vectors of {schedule.vector}"
+        text = f"{rows}x{cols} of C at a time, in vectors of {schedule.vector}" + " along K" * schedule.along_k
     text += "".join(f", {said}" for holds, said in _ways_of(spec, schedule, words) if holds)
     if schedule.atom == "dpas":
         how = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then reads of 8 words a lane"
@@ -123,9 +123,11 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         ways = [("A", _by_boxes(schedule.a, words)), ("B", _by_boxes(schedule.b, words))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
-    by_lines = schedule.vector > 1 and spec.b_order == "row"
     a, read = schedule.staged("a", spec.a_order), schedule.staged("b", spec.b_order)
-    read = replace(read, width=schedule.vector) if by_lines else read
+    if schedule.along_k:
+        a = replace(a, width=schedule.vector)
+    if schedule.vector > 1 and spec.b_order == ("col" if schedule.along_k else "row"):
+        read = replace(read, width=schedule.vector)
     return [
         ("Schedule", wrap(text, WIDTH)),
         ("A", wrap(_way(a, schedule, spec.a_order, spec.read("a", a.packed), target, words), WIDTH)),

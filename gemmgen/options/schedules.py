@@ -73,6 +73,7 @@ FIELDS: dict[str, Field] = {
     "c_stages": Field("int", "2", 8, least=0),
     "c_turns": Field("bool", "true"),
     "vector": Field("int", "16", 16),
+    "along_k": Field("bool", "true"),
     "sweep": Field("pair", "22x2 (rows x columns of tiles per work-item)", 4096),
     "even": Field("pair", "2x1 (what groups along rows x columns are multiples of)", 1024),
     "k_block": Field("int", "512", 1 << 20, least=0),

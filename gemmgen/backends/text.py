@@ -112,7 +112,7 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         f"({block_rows}x{block_cols} of C), {schedule.k_step} along K per iteration"
     )
     if schedule.vector > 1:
-        text = f"{rows}x{cols} of C at a time, in vectors of {schedule.vector}"
+        text = f"{rows}x{cols} of C at a time, in vectors of {schedule.vector}" + " along K" * schedule.along_k
     text += "".join(f", {said}" for holds, said in _ways_of(spec, schedule, words) if holds)
     if schedule.atom == "dpas":
         how = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then reads of 8 words a lane"
@@ -123,9 +123,11 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         ways = [("A", _by_boxes(schedule.a, words)), ("B", _by_boxes(schedule.b, words))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
-    by_lines = schedule.vector > 1 and spec.b_order == "row"
     a, read = schedule.staged("a", spec.a_order), schedule.staged("b", spec.b_order)
-    read = replace(read, width=schedule.vector) if by_lines else read
+    if schedule.along_k:
+        a = replace(a, width=schedule.vector)
+    if schedule.vector > 1 and spec.b_order == ("col" if schedule.along_k else "row"):
+        read = replace(read, width=schedule.vector)
     return [
         ("Schedule", wrap(text, WIDTH)),
         ("A", wrap(_way(a, schedule, spec.a_order, spec.read("a", a.packed), target, words), WIDTH)),
@@ -160,6 +162,7 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     matrix = f"by matrix instructions of the {words.sub_group}"
     yield s.atom in ("dpas", "mma", "mma_s8", "mma_f8", "mma_f64"), matrix
     yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
+    yield s.swapped, "operands swapped: C^T = B^T * A^T"
     yield s.atom == "wgmma_tf32", "A and B cut to TF32"
     yield s.atom == "wgmma_3xtf32", "three of TF32 for each product, added up as float32 after each step of K"
     yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"
@@ -185,10 +188,12 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.warp, f"{words.sub_group}s of {rows}x{cols} {words.work_item}s"
     yield s.stagger, "neighbouring lanes in different rows"
     how = "are added to C as they come" if s.atomic else "a second kernel adds up"
+    if s.joined > 1:
+        how = f"clusters of {s.joined} {words.group}s add up" + (", and then a second kernel" if s.planes > 1 else "")
     yield s.split > 1, f"K in {s.split} parts that {how}"
     piece = f"{words.group}s with whole blocks of C and equal pieces of the rest"
     yield s.stream, f"{s.stream} {piece}, whose sums a second kernel adds up"
-    yield s.raster, f"{words.group}s in bands of {s.raster} rows"
+    yield s.raster, f"{words.group}s in bands of {s.raster} {'columns' if s.swapped else 'rows'}"
     slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
     yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"
     yield s.c_turns, f"four {words.sub_group}s after the other, while others multiply"
@@ -239,7 +244,7 @@ def _sizes(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     bytewise = schedule.by_blocks and schedule.a.memory == "global" and target.reads_blocks(spec.dtype)
     spans = "A and B span less than 2^29 elements, C 2^31" if bytewise else "every matrix spans less than 2^31 elements"
     packed = schedule.a.packed or schedule.b.packed or schedule.atom == "dpas"
-    between = ["packed matrices"] * packed + ["the workspace"] * (schedule.split > 1 and not schedule.atomic)
+    between = ["packed matrices"] * packed + ["the workspace"] * (schedule.planes > 1 and not schedule.atomic)
     if spec.is_wide:
         spans = "matrices of any span"
         between = between if schedule.atom == "dpas" else []

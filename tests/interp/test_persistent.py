@@ -132,7 +132,13 @@ def test_a_turn_that_nobody_passes_on() -> None:
         arrives = isinstance(stmt, If) and [s for s in stmt.then if isinstance(s, Mbarrier) and s.verb == "arrive"]
         return bool(arrives) and arrives[0].name == "may_store"
 
-    expect(without(passes_on), "pipe", "waits for a phase of may_store.* that never ends", k=64, **TURNS)
+    expect(
+        without(passes_on),
+        "pipe",
+        "waits for a phase of may_store.* that never ends",
+        k=64,
+        **{**TURNS, "tile": (2, 16)},
+    )
 
 
 @pytest.mark.parametrize("role", [0, 1], ids=["those that multiply", "the one that copies"])

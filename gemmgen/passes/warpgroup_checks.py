@@ -238,6 +238,14 @@ def launched(s: Schedule) -> int:
     return min(256, REGISTERS // (warpgroups * LANES) // REGISTER_UNIT * REGISTER_UNIT)
 
 
+def _fewer(s: Schedule, over: int, stage: int, slots: int) -> str:
+    """What takes so many bytes less, of stages so large and of slots for boxes of C."""
+    enough = s.stages - -(-over // stage), slots - -(-over // (2 * s.group[0] * LINE_BYTES))
+    ways = [f"{enough[1]} c_stages instead of {s.c_stages}"] * (enough[1] > 0)
+    ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
+    return ", or ".join([*ways, "a smaller tile"])
+
+
 def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
     """Local memory and registers. Of a row-major B whole boxes are held."""
     rows, cols = s.block_tile
@@ -248,9 +256,7 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] and not s.c_stages else 0
     used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 16 * s.stages
     if used > target.local_bytes:
-        fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
-        if s.c_stages > 1:
-            fewer = f"{s.c_stages - 1} c_stages instead of {s.c_stages}, or {fewer}"
+        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, min(boxes, s.c_stages))
         whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
         remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"

@@ -6,8 +6,9 @@
 
 The last is what `gemmgen/waves.toml` is fitted to: presets alone, at other shapes, their times kept.
 
-Each shape: one schedule after the other in shuffled rounds, by replayed graphs. The ratio is the best preset's time to
-the chosen schedule's, at most 1 where that is no better.
+Each shape: one schedule after the other in shuffled rounds, by replayed graphs; those that a few launches have found to
+be much slower than the fastest one are not timed any further. The ratio is the best preset's time to the chosen
+schedule's, at most 1 where that is no better.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import argparse
 import json
 import random
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +33,7 @@ from gemmgen.bench.records import Size
 from gemmgen.choose import choose
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
+from gemmgen.runtime.api import cuda_kernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -36,13 +41,18 @@ from gemmgen.spec import GemmSpec
 #: Multiply-adds of a product at least, and the logarithm of their number at most: neither the launch nor patience is to
 #: decide.
 LEAST, MOST = 2**24, 38
-ROUNDS = 5
+ROUNDS = 3
+#: Times the fastest one's estimate from which a schedule is not timed any further, and seconds from which an estimate,
+#: of a graph of few launches, is good enough to be told.
+FAR, TELLING = 1.4, 100e-6
+
+Shape = tuple[int, int, int]
 
 
-def shapes(count: int, seed: int, most: int) -> list[tuple[int, int, int]]:
+def shapes(count: int, seed: int, most: int) -> list[Shape]:
     """Sizes whose logarithms are even, half of them multiples of 8."""
     rng = random.Random(seed)
-    found: list[tuple[int, int, int]] = []
+    found: list[Shape] = []
     while len(found) < count:
         m, n, k = (max(1, round(2 ** rng.uniform(3, 14))) for _ in range(3))
         if len(found) % 2:
@@ -52,17 +62,52 @@ def shapes(count: int, seed: int, most: int) -> list[tuple[int, int, int]]:
     return found
 
 
-def contenders(spec: GemmSpec, problem: GpuProblem, schedules: list[Schedule]) -> list[Graphed]:
+def promised(spec: GemmSpec, schedule: Schedule, shape: Shape) -> GemmSpec:
+    """What copies boxes has to be promised what these matrices keep; others find out for themselves."""
+    return aligned(spec, Size(*shape)) if schedule.by_warpgroups or schedule.boxes else spec
+
+
+def contenders(spec: GemmSpec, problem: GpuProblem, shape: Shape, schedules: list[Schedule]) -> list[Graphed]:
     """Those that can compute it."""
     found = []
     for schedule in schedules:
-        # What copies boxes has to be promised what these matrices keep; others find out for themselves.
-        own = aligned(spec, problem.size) if schedule.by_warpgroups else spec
         try:
-            found.append(ours(problem, own, schedule))
+            found.append(ours(problem, promised(spec, schedule, shape), schedule))
         except UserError as error:
-            print(f"# {schedule.slug()} is left out: {error}", file=sys.stderr)
+            print(f"# {schedule.slug()} is left out: {str(error)[:150]}", file=sys.stderr)
     return found
+
+
+def build(request: tuple[GemmSpec, Schedule, Shape]) -> None:
+    """Compile what a product of these sizes runs, which stays on disk."""
+    import cupy
+
+    spec, schedule, (m, n, k) = request
+    try:
+        kernel = cuda_kernel(promised(spec, schedule, (m, n, k)), schedule, pick())
+        if spec.dtype.name == "bfloat16":
+            import torch
+
+            a, b = (torch.empty(x, dtype=torch.bfloat16, device="cuda") for x in ((m, k), (k, n)))
+            kernel(a, b)
+        else:
+            a, b = (cupy.empty(x, spec.dtype.name) for x in ((m, k), (k, n)))
+            kernel(a, b)
+    except Exception:  # noqa: BLE001  (said when it would be timed)
+        pass
+
+
+def requests(spec: GemmSpec, plan: list[tuple[Shape, list[Schedule]]]) -> Iterator[tuple[GemmSpec, Schedule, Shape]]:
+    """One for each kernel of the plan."""
+    known = set()
+    for shape, schedules in plan:
+        for schedule in schedules:
+            units = (*schedule.block_tile, schedule.round_depth)
+            whole = all(size % unit == 0 for size, unit in zip(shape, units, strict=True))
+            kernel = (schedule, aligned(spec, Size(*shape)), whole)
+            if kernel not in known:
+                known.add(kernel)
+                yield spec, schedule, shape
 
 
 def aligned(spec: GemmSpec, size: Size) -> GemmSpec:
@@ -71,22 +116,24 @@ def aligned(spec: GemmSpec, size: Size) -> GemmSpec:
     return spec if size.n % unit or size.k % unit else replace(spec, ld_multiple=unit)
 
 
-def times(
-    shape: tuple[int, int, int], spec: GemmSpec, schedules: list[Schedule], gpu: CudaDeviceInfo
-) -> list[tuple[str, float]]:
-    """Each schedule that can compute it and its microseconds."""
+def times(shape: Shape, spec: GemmSpec, schedules: list[Schedule], gpu: CudaDeviceInfo) -> dict[str, float]:
+    """Each schedule that can compute it and its microseconds, as far as that is known."""
     problem = GpuProblem(Size(*shape), spec.dtype.name, 1, gpu, spec.result.name)
-    runners = contenders(spec, problem, schedules)
-    found = [(timing.name, timing.seconds * 1e6) for timing in measure(runners, ROUNDS)]
+    runners = contenders(spec, problem, shape, schedules)
+    # The chosen schedule, if there is one, and the best of the others are timed however far ahead somebody is.
+    best = sorted(runners, key=lambda runner: runner.estimate)[:2]
+    near = [x for x in runners if x.estimate < FAR * best[0].estimate or x in best or x is runners[0]]
+    told = {x.name: x.estimate * 1e6 for x in runners if x not in near and x.estimate > TELLING}
+    found = {timing.name: timing.seconds * 1e6 for timing in measure(near, ROUNDS)}
     for runner in runners:
         runner.close()
-    return found
+    return found | told
 
 
-def report(shape: tuple[int, int, int], found: list[tuple[str, float]]) -> float:
-    """Prints a row; the best preset's time as a part of the first, the chosen schedule's."""
-    (chosen, mine), *rest = found
-    best, least = min(rest, key=lambda x: x[1])
+def report(shape: Shape, found: dict[str, float], chosen: str, others: list[Schedule]) -> float:
+    """Prints a row; the best preset's time as a part of the chosen schedule's."""
+    mine = found[chosen]
+    best, least = min(((s.slug(), found[s.slug()]) for s in others if s.slug() in found), key=lambda x: x[1])
     ratio = min(1.0, least / mine)
     size = "x".join(map(str, shape))
     print(f"{ratio:.3f}  {size}  {chosen} {mine:.1f} us, best {best} {least:.1f} us", flush=True)
@@ -102,19 +149,32 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=MOST, help="log2 of a product's multiply-adds, at most")
     parser.add_argument("--unchosen", action="store_true", help="presets alone")
     parser.add_argument("--timings", type=Path, help="a file for every schedule's time")
-    arguments = parser.parse_args()
-    spec, gpu = GemmSpec(dtype=MATRIX_DTYPES[arguments.dtype]), pick()
+    parser.add_argument("--first", type=int, default=0, help="so many shapes are left out")
+    parser.add_argument("--seconds", type=float, default=1e9, help="no further shape is begun after so many")
+    parser.add_argument("--jobs", type=int, default=0, help="processes that compile, before anything is timed")
+    arguments, begin = parser.parse_args(), time.perf_counter()
+    spec = GemmSpec(dtype=MATRIX_DTYPES[arguments.dtype])
     kind = (
         ("mbarrier_", "async_") if arguments.dtype == "float32" else ("mma_4", "mma_8", "wgmma_1", "wgmma_2", "wgmma_6")
     )
     named = [name for name in presets.names() if name.startswith(kind) and "atomic" not in name]
     others = [presets.load(name).schedule for name in named]
-    ratios, kept = [], []
-    for shape in shapes(arguments.shapes, arguments.seed, arguments.most):
+    gpu = pick()
+    plan: list[tuple[Shape, list[Schedule]]] = []
+    for shape in shapes(arguments.shapes, arguments.seed, arguments.most)[arguments.first :]:
         chosen = [] if arguments.unchosen else [choose(aligned(spec, Size(*shape)), shape, target_of(gpu))]
-        found = times(shape, spec, [*chosen, *others], gpu)
-        kept.append({"shape": shape, "dtype": arguments.dtype, "us": dict(found)})
-        ratios += [report(shape, found)] if chosen else []
+        plan.append((shape, [*chosen, *(x for x in others if x not in chosen)]))
+    if arguments.jobs:
+        with get_context("spawn").Pool(arguments.jobs) as pool:
+            pool.map(build, requests(spec, plan), chunksize=1)
+    ratios, kept = [], []
+    for shape, schedules in plan:
+        if time.perf_counter() - begin > arguments.seconds:
+            break
+        found = times(shape, spec, schedules, gpu)
+        chosen_name = None if arguments.unchosen else schedules[0].slug()
+        kept.append({"shape": shape, "dtype": arguments.dtype, "us": found, "chosen": chosen_name})
+        ratios += [report(shape, found, chosen_name, others)] if chosen_name else []
         if arguments.timings:
             arguments.timings.write_text(json.dumps(kept), encoding="utf-8")
     if ratios:

@@ -15,7 +15,8 @@ import math
 import re
 import sys
 from dataclasses import dataclass, replace
-from itertools import groupby
+from functools import cache
+from itertools import groupby, product
 from pathlib import Path
 from statistics import median
 
@@ -58,17 +59,33 @@ class Point:
         return self.spec.dtype.name, self.shape, self.products
 
 
-def known(preset: str) -> tuple[str, Schedule] | None:
-    """A preset's tile in the model, and its schedule."""
-    schedule = presets.load(preset).schedule
-    tile = waves.tile_of(schedule)
-    return None if tile is None or schedule.atomic else (tile.preset, schedule)
+@cache
+def known(name: str) -> tuple[str, GemmSpec, Schedule] | None:
+    """A schedule by the name of a preset or of what was chosen: its tile in the model, spec and itself."""
+    if name in presets.names():
+        preset = presets.load(name)
+        tile = waves.tile_of(preset.schedule)
+        return None if tile is None or preset.schedule.atomic else (tile.preset, preset.spec, preset.schedule)
+    return chosen().get(name)
+
+
+@cache
+def chosen() -> dict[str, tuple[str, GemmSpec, Schedule]]:
+    """All that the model chooses from beside presets, by name."""
+    found = {}
+    dealt = TARGETS["sm_90"].cores
+    for tile in waves.costs().tiles:
+        spec = presets.load(tile.preset).spec
+        for parts, a, b in product(waves.PARTS, (False, True), (False, True)):
+            for stream in (0, dealt) if parts == 1 else (0,):
+                schedule = waves.changed(tile, parts, a, b, stream)
+                found[schedule.slug()] = tile.preset, spec, schedule
+    return found
 
 
 def points(folder: Path) -> list[Point]:
     """All files' measurements."""
     found = []
-    names = presets.names()
     for path in sorted(folder.glob("*.json")):
         data = json.loads(path.read_text(encoding="utf-8"))
         rows = (
@@ -81,10 +98,12 @@ def points(folder: Path) -> list[Point]:
             ]
         )
         for row in rows:
-            of = known(row["preset"]) if row["preset"] in names else None
-            if of is not None and presets.load(row["preset"]).spec.dtype in waves.TYPES:
-                spec = replace(presets.load(row["preset"]).spec, batched=row["batch"] > 0)
-                found.append(Point(spec, *of, (row["m"], row["n"], row["k"]), row["batch"] or 1, row["ours_us"]))
+            of = known(row["preset"])
+            if of is not None and of[1].dtype in waves.TYPES:
+                tile, spec, schedule = of
+                spec = replace(spec, batched=row["batch"] > 0)
+                shape = row["m"], row["n"], row["k"]
+                found.append(Point(spec, tile, schedule, shape, row["batch"] or 1, row["ours_us"]))
     return found
 
 

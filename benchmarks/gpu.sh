@@ -35,7 +35,7 @@ matrices() {
 
 fp32() {
     local ring=mbarrier_8x16_16x16
-    local presets=$ring,${ring}_packed_a,${ring}_stream,${ring}_packed,${ring}_odd,${ring}_split7,async_8x8_8x16,async_8x4_8x16
+    local presets=$ring,${ring}_packed_a,${ring}_stream,${ring}_packed,${ring}_boxes_packed,${ring}_split7,async_8x8_8x16,async_8x4_8x16
     presets+=,mbarrier_8x16_8x8_slices4,mbarrier_8x16_8x8_slices4_packed,mbarrier_8x8_4x8_slices8
     presets+=,mbarrier_8x8_8x8_split128,mbarrier_8x8_2x16_split8
     bench --best --preset "$presets" --sizes 512,1024,2048,4096,8192,16384,4095,1000x999x1001,128x14336x4096,64x64x65536 \

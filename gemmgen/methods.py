@@ -250,6 +250,7 @@ def _operand(flat: Mapping[str, Value], key: str) -> Operand:
         pad=_int(flat[f"{key}.pad"]),
         async_copy=bool(flat[f"{key}.async_copy"]),
         packed=bool(flat[f"{key}.packed"]),
+        streamed=bool(flat[f"{key}.streamed"]),
     )
 
 

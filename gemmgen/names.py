@@ -53,15 +53,15 @@ _RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_OWN} {_MATH}".split())
 _FAMILIES = re.compile(
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|cuda\w+"
-    r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+|async_(commit|wait|copy\w*)|at|load"
+    r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+(_from_anywhere)?|async_(commit|wait|copy\w*)|at|load"
     r"|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
     r"|b?float(16)?_(bits_)?to_\w+"
     r"|mbarrier_(init|wait|expect|arrive\w*)|mbarriers_ready|wgmma_(fence|commit|wait|m64n\d+k\d+)|role_barrier|(INT_)?SUMS"
-    r"|registers_(more|fewer)|kernels_(await|release)|copy_box(_to_all)?|store_box|stores_(fence|commit|wait)"
+    r"|registers_(more|fewer)|kernels_(await|release)|copy_box(_to_all|_once)?|store_box|stores_(fence|commit|wait)"
     r"|put(2|_matrices)|cluster_barrier"
     r"|swizzled|fetch_map|(own_)?matrix_tile|make_map|(blocks|clustered)_at_once"
-    r"|[abc]_map(_made)?|CU\w+|tiles_(full|empty)|packed_(vectors|block|read)"
-    r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|rest)_in_tf32"
+    r"|[abc](_end)?_map(_made)?|CU\w+|tiles_(full|empty)|packed_(vectors|block|read)"
+    r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|(finite_)?rest)_in_tf32"
 )
 
 

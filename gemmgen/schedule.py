@@ -61,6 +61,8 @@ class Operand:
         async_copy: whether local memory is filled by asynchronous copies, past the registers.
         packed: whether a kernel before the product lays the matrix out anew: in the order of its local tile, in whole
             tiles, zeros past K. It costs a pass over the matrix, and spares the product all narrow copies.
+        streamed: whether caches are told that what boxes bring of it is read once, or about once: they let go of that
+            before all else.
     """
 
     memory: Memory = "global"
@@ -71,6 +73,7 @@ class Operand:
     pad: int = 0
     async_copy: bool = False
     packed: bool = False
+    streamed: bool = False
 
     def __post_init__(self) -> None:
         """Raises: ScheduleError with every field of a wrong type; sizes are checked against the rest later."""

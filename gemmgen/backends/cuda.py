@@ -176,6 +176,8 @@ class Cuda(CLike):
                 return f"int(threadIdx.{self._dimension(call)})", POSTFIX
             case "lane_id":
                 return "int(threadIdx.x)", POSTFIX
+            case "any_in_group":
+                return f"__syncthreads_or({args})", POSTFIX
             case "fma":
                 return f"fma{'f' if call.dtype == F32 else ''}({args})", POSTFIX
             case function if function in MATRIX_CALLS:

@@ -19,6 +19,7 @@ MATRIX_CALLS = {
     "tf32": "to_tf32",
     "tf32_head": "head_in_tf32",
     "tf32_rest": "rest_in_tf32",
+    "tf32_finite_rest": "finite_rest_in_tf32",
 }
 #: Bytes that a lane gets of a matrix.
 WORD = 4

@@ -34,8 +34,11 @@ def box_copy(stmt: BoxCopy, tells: Mbarrier, printer: CLike) -> str:
     to = printer.address(stmt.dst, stmt.dst_index)
     slow, fast = map(printer.expr, stmt.src_index)
     barrier = f"&{tells.name}[{printer.expr(tells.index)}]"
-    function = "copy_box" if stmt.src.shared == 1 else "copy_box_to_all"
-    return f"{function}({to}, &{map_name(stmt.src, printer.kernel)}, {fast}, {slow}, {barrier});"
+    return f"{_copy_function(stmt.src)}({to}, &{map_name(stmt.src, printer.kernel)}, {fast}, {slow}, {barrier});"
+
+
+def _copy_function(matrix: Buffer) -> str:
+    return "copy_box_once" if matrix.streamed else "copy_box" if matrix.shared == 1 else "copy_box_to_all"
 
 
 def point(stmt: Point, printer: CLike) -> str:
@@ -110,7 +113,7 @@ def _plain(kernel: Kernel) -> Iterator[str]:
     for stmt in walk(kernel.body):
         match stmt:
             case BoxCopy(tells=Mbarrier()):
-                yield "copy_box" if stmt.src.shared == 1 else "copy_box_to_all"
+                yield _copy_function(stmt.src)
             case Point(view) if view.layout.swizzle:
                 yield _tile_function(kernel)
             case Barrier(role_items=items) if items:

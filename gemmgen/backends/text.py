@@ -205,7 +205,9 @@ def _instructions_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tupl
 def _by_boxes(operand: Operand, words: Words) -> list[str]:
     """How an operand reaches local memory by tensor maps."""
     how = f"{words.buffer}, by tensor maps: boxes in lines of 128 bytes that swizzle, to {words.local_memory}"
-    return wrap(f"packed into whole tiles by a kernel before; {how}", WIDTH) if operand.packed else [how]
+    before = "packed into whole tiles by a kernel before; " if operand.packed else ""
+    behind = "; read once, as caches are told" if operand.streamed else ""
+    return wrap(f"{before}{how}{behind}", WIDTH) if before or behind else [how]
 
 
 def _way(operand: Operand, schedule: Schedule, order: Order, dtype: DType, target: Target, words: Words) -> str:

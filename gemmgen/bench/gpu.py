@@ -135,22 +135,32 @@ class Graphed:
             probe()
             self.estimate = self._timed(probe) / PROBE
             self._count = launches(self.estimate)
-            self._replay: Launch | None = capture(launch, self._count)
-            # A graph is uploaded by its first replay.
-            self._replay()
-            problem.stream.synchronize()
+        self._capture: Callable[[], Launch] | None = lambda: capture(launch, self._count)
+        self._replay: Launch | None = None
 
     def block(self) -> float:
-        assert self._replay is not None
-        self._replay()
-        return self._timed(self._replay) / self._count
+        replay = self._captured()
+        replay()
+        return self._timed(replay) / self._count
 
     def cold(self) -> float:
-        assert self._replay is not None
-        return self._timed(self._replay) / self._count
+        return self._timed(self._captured()) / self._count
+
+    def _captured(self) -> Launch:
+        """The graph that is timed, made when it is first needed: who only wants the estimate need not wait for it."""
+        import cupy
+
+        if self._replay is None:
+            assert self._capture is not None
+            with translated(self._problem.device.name), cupy.cuda.Device(self._problem.device.number):
+                self._replay = self._capture()
+                # A graph is uploaded by its first replay.
+                self._replay()
+                self._problem.stream.synchronize()
+        return self._replay
 
     def close(self) -> None:
-        self._replay = self._operands = None
+        self._replay = self._capture = self._operands = None
 
     def _timed(self, replay: Launch) -> float:
         import cupy

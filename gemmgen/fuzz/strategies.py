@@ -53,6 +53,7 @@ OPERAND_CHANGES: dict[str, st.SearchStrategy[object]] = {
     "pad": st.sampled_from([0, 1, 4]),
     "async_copy": st.booleans(),
     "packed": st.booleans(),
+    "streamed": st.booleans(),
 }
 #: Tiles and groups that most fields of rings go with; others are refused so often that little would be run.
 SHAPES = [((2, 4), (4, 8)), ((4, 4), (4, 8)), ((4, 4), (8, 4)), ((4, 8), (2, 16)), ((8, 8), (4, 8)), ((3, 4), (4, 8))]

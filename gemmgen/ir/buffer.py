@@ -78,6 +78,7 @@ class Buffer:
         box: lines and elements of a line that one copy by a tensor map brings; None where there is no such map. The
             host makes the map of the matrix' address, extents and leading dimension, and gives that instead; a second
             one where copies end with boxes narrower than those that it is declared with.
+        streamed: whether what copies of boxes bring may leave the caches before all else.
         shared: groups of a cluster to whose local memory, at the same place in each, every copy of a box goes.
     """
 
@@ -91,6 +92,7 @@ class Buffer:
     addresses: Buffer | None = None
     vector: int = 1
     box: tuple[int, int] | None = None
+    streamed: bool = False
     shared: int = 1
 
     @property

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from gemmgen.ir.dtypes import BOOL, I32
+from gemmgen.ir.dtypes import BOOL, I32, DType
 from gemmgen.ir.expr import Call, as_int
 from gemmgen.ir.functions import ARITY, MATH
 from gemmgen.ir.kernel import Kernel
@@ -13,7 +13,13 @@ from gemmgen.ir.target import Target
 
 _OF_SUB_GROUPS = ("lane_id", "broadcast", "shuffle_xor")
 #: Functions whose arguments are all of the type that comes out.
-_ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest")
+_ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest", "tf32_finite_rest")
+
+#: Functions of one argument, whose type is another matter: whether it fits what comes out, and what is wrong else.
+_OF_OTHERS: dict[str, tuple[Callable[[DType, DType], bool], str]] = {
+    "convert": (lambda given, made: given not in (BOOL, made), "converts nothing"),
+    "any_in_group": (lambda given, made: given == made == BOOL, "asks for no condition"),
+}
 
 
 def call_problems(node: Call, kernel: Kernel, target: Target) -> Iterator[str]:
@@ -36,9 +42,10 @@ def call_problems(node: Call, kernel: Kernel, target: Target) -> Iterator[str]:
             yield f"{show_expr(node)} has no constant dimension of {', '.join(map(str, dimensions))}"
     if name in ("broadcast", "shuffle_xor") and args[1].dtype != I32:
         yield f"{show_expr(args[1])} is {args[1].dtype}, not an integer"
-    if name == "convert":
-        if args[0].dtype in (BOOL, node.dtype):
-            yield f"{show_expr(node)} converts nothing"
+    if name in _OF_OTHERS:
+        fits, what = _OF_OTHERS[name]
+        if not fits(args[0].dtype, node.dtype):
+            yield f"{show_expr(node)} {what}"
         return
     if name == "conj" and node.dtype.real is None:
         yield f"{show_expr(node)} is {node.dtype}, not complex"

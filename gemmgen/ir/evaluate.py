@@ -188,12 +188,26 @@ class Evaluator:
             case name, args if name in OF_TF32:
                 codes, meaning = [self.expr(part, scope, site) for part in args], OF_TF32[name]
                 return lambda active: cast(Value, meaning(*(code(active) for code in codes)))
+            case "any_in_group", (condition,):
+                return self._any_in_group(self.expr(condition, scope, site), site)
             case "broadcast" | "shuffle_xor", (value, lane):
                 exchange = self._broadcast if node.function == "broadcast" else self._shuffle_xor
                 return exchange(self.expr(value, scope, site), self.index(lane, scope, site), site)
             case name, args if name in MEANINGS:
                 return _math(name, node.dtype, [self.expr(arg, scope, site) for arg in args])
         raise LoweringError(f"`{site.text}`: no function {show_expr(node)}")
+
+    def _any_in_group(self, condition: Code, site: Site) -> Code:
+        lanes = self._lanes
+
+        def any_in_group(active: Active) -> Value:
+            if not lanes.whole(active, lanes.group_size):
+                away = lanes.who(lanes.missing(active))
+                raise KernelFault("divergent barrier", site.text, f"{away} does not come")
+            found = np.broadcast_to(np.asarray(condition(active)), active.mask.shape) & active.mask
+            return np.repeat(found.reshape(-1, lanes.group_size).any(axis=1), lanes.group_size)
+
+        return any_in_group
 
     def _broadcast(self, value: Code, lane: IndexCode, site: Site) -> Code:
         lanes, size = self._lanes, self._lanes.lanes_of_sub_group()

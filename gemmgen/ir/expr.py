@@ -128,6 +128,7 @@ FUNCTIONS: dict[str, str] = {
     "group_id": "index of the work-group along a dimension (a constant: 0 is the fastest)",
     "local_id": "index of the work-item in its group along a dimension",
     "lane_id": "index of the work-item in its sub-group",
+    "any_in_group": "whether a condition holds for any work-item of the group, all of which come",
     "fma": "a * b + c, rounded once or twice as the device prefers",
     "broadcast": "the value that lane `args[1]` (the same for all lanes) holds",
     "shuffle_xor": "the value that lane `own ^ args[1]` holds",
@@ -136,6 +137,7 @@ FUNCTIONS: dict[str, str] = {
     "tf32": "a float32 with 10 bits after the point, rounded to nearest, ties away from zero",
     "tf32_head": "a value cut to 10 bits after the point",
     "tf32_rest": "a little more than what a value has beside its head, `args[1]`; what is not finite is its own rest",
+    "tf32_finite_rest": "the same of a value that is finite; NaN of any other",
 }
 
 

@@ -37,6 +37,7 @@ ARITY: dict[str, int] = {
     "group_count": 1,
     "local_id": 1,
     "lane_id": 0,
+    "any_in_group": 1,
     "fma": 3,
     "broadcast": 2,
     "shuffle_xor": 2,
@@ -45,5 +46,6 @@ ARITY: dict[str, int] = {
     "tf32": 1,
     "tf32_head": 1,
     "tf32_rest": 2,
+    "tf32_finite_rest": 1,
     **{name: row.arguments for name, row in MATH.items()},
 }

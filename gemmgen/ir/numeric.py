@@ -70,9 +70,17 @@ def _rest(value: object, head: object) -> object:
     return out if isinstance(value, np.ndarray) else out[()]
 
 
+def _finite_rest(value: object) -> object:
+    """The same of a float32 that is finite, and NaN of any other."""
+    number = np.asarray(value, np.float32)
+    out = np.where(np.isfinite(number), np.asarray(_rest(number, _head(number)), np.float32), np.float32(np.nan))
+    return out if isinstance(value, np.ndarray) else out[()]
+
+
 #: What functions of TF32 mean, by name.
 OF_TF32: dict[str, Callable[..., object]] = {
     "tf32": tf32,
     "tf32_head": _head,
     "tf32_rest": _rest,
+    "tf32_finite_rest": _finite_rest,
 }

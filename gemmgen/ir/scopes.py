@@ -58,6 +58,8 @@ class Scope:
 
     def varies(self, node: Expr) -> bool:
         """Whether the value may differ between the work-items of a group, as far as can be told."""
+        if isinstance(node, Call) and node.function == "any_in_group":
+            return False
         for part in walk_expr(node):
             match part:
                 case Var(name, _) if name in self.varying:

@@ -6,7 +6,7 @@ on the other (PTX ISA, "Warp Level Matrix Instructions", which `link` points int
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gemmgen.ir.atoms import CopyAtom, Fragment, Matrices, Spread
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, F64, FLOAT8, I8, DType, accumulator
@@ -42,6 +42,7 @@ class WarpAtom:
         products: how many of it make one product. With 3 an element is the sum of two, head and rest; the product of
             both rests is left out.
         kept: bits of what it adds up, counted from the largest; 0 where they are those of the sums.
+        cuts: whether elements are left to it that have more digits: it drops the last of them.
     """
 
     name: str
@@ -52,6 +53,7 @@ class WarpAtom:
     lines: int = 2
     products: int = 1
     kept: int = 0
+    cuts: bool = False
 
     @property
     def link(self) -> str:
@@ -86,7 +88,12 @@ class WarpAtom:
     @property
     def rounds(self) -> bool:
         """Whether elements must be rounded before, or taken apart."""
-        return self.digits < self.dtype.digits
+        return self.digits < self.dtype.digits and not self.cuts
+
+    @property
+    def of_heads(self) -> WarpAtom:
+        """The instruction alone, which takes elements by their heads."""
+        return replace(self, products=1, cuts=True)
 
     @property
     def error(self) -> float:

@@ -40,6 +40,7 @@ _OPERAND = {
     "pad": Field("int", "1", 64, least=0),
     "async_copy": Field("bool", "true"),
     "packed": Field("bool", "true"),
+    "streamed": Field("bool", "true"),
 }
 #: Every field that `--set` and TOML can name.
 FIELDS: dict[str, Field] = {

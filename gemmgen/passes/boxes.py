@@ -33,7 +33,8 @@ def boxed(matrix: Buffer, name: str, s: Schedule) -> Buffer:
     # The kernel asks for no address in a packed matrix, and so has no name for the length of its lines.
     lines, length = matrix.shape
     layout = Layout.pitched(lines, length, length) if name in _packed(s) else matrix.layout
-    return replace(matrix, layout=layout, box=(s.round_depth, _lengths(s)[name]))
+    streamed = (s.a if name == "a" else s.b).streamed
+    return replace(matrix, layout=layout, box=(s.round_depth, _lengths(s)[name]), streamed=streamed)
 
 
 def boxes_of(produce: Body, full: Mbarrier, tiles: int) -> Body:

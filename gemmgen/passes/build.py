@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer
@@ -10,12 +11,12 @@ from gemmgen.ir.expr import Const, Expr, Var, all_of, both, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.pipe import PipeOp
-from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Mma, Stage, Stmt, Tile, Update
+from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Mma, Registers, Stage, Stmt, Tile, Update
 from gemmgen.ir.target import Target
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.dpas import build_dpas
 from gemmgen.passes.pack import build_pack
-from gemmgen.passes.parts import add_part, part_of
+from gemmgen.passes.parts import add_part, instead_of_nan, part_of
 from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan, update_comment
 from gemmgen.passes.positions import (
     BATCH_COUNT,
@@ -184,6 +185,8 @@ class _Gemm(Plan):
         elif not self.exact_k:
             say = (Comment("Along K; copies bring zeros for what lies past it."),)
         along_k = (main, *self._rest()) if has_rest else (main,)
+        if self._added is not None:
+            along_k = (*along_k, *instead_of_nan(self.acc, _OfHeads(self).product()))
         if self.schedule.stream:
             # Awaited before the first of several loops. Between them the group meets: who is early would overwrite what
             # others still read, beyond the loop's end too.
@@ -314,3 +317,36 @@ class _Gemm(Plan):
 
 def _position(own: Var, origin: Var, spread: Spread) -> Expr:
     return own if spread.lanes > 1 else origin
+
+
+class _OfHeads(_Gemm):
+    """The product of elements by their heads alone, a tile after the other, where the first of the ring lies."""
+
+    def __init__(self, whole: _Gemm) -> None:
+        alone = replace(whole.schedule, stages=1, register_stages=1, across=False)
+        super().__init__(whole.spec, alone, whole.target)
+        self._whole = whole
+        self.warp_atom = None if whole.warp_atom is None else whole.warp_atom.of_heads
+        self.pipe = replace(self.pipe, name="heads")
+
+    @cached_property
+    def acc(self) -> Registers:
+        return part_of(super().acc)
+
+    @cached_property
+    def a(self) -> Path:
+        return self._here(super().a, self._whole.a)
+
+    @cached_property
+    def b(self) -> Path:
+        return self._here(super().b, self._whole.b)
+
+    @staticmethod
+    def _here(path: Path, whole: Path) -> Path:
+        staged = None if whole.staged is None else replace(whole.staged, pipe=None)
+        buffer = replace(path.registers.buffer, name=f"{path.name}_head")
+        return replace(path, staged=staged, registers=replace(path.registers, buffer=buffer))
+
+    def product(self) -> Body:
+        """The loop along K."""
+        return (For(K0, self.k_start, self.k_stop, self.schedule.k_step, self._step(K0), exact=self.exact_k),)

@@ -25,6 +25,8 @@ from gemmgen.passes.positions import BATCH, BATCH_COUNT, BLOCK, LOCAL_COL, LOCAL
 
 #: A group moves blocks of this many rows and columns, so many rows at a time.
 SIDE, ROWS = 32, 8
+#: Rows of a block that is read by vectors: with more of them under way a work-item was no faster on an H200.
+FEW = 16
 #: Bytes that a work-item writes of each row at least, where it can, so that enough is under way; and at once, where it
 #: can read as many.
 WORD, VECTOR = 4, 16
@@ -131,7 +133,12 @@ class _Job:
 
     def count(self, slow: Expr, fast: Expr) -> Expr:
         """Blocks of a matrix of such a shape."""
-        return ceil_div(slow, SIDE) * ceil_div(fast, SIDE * self.pieces)
+        return ceil_div(slow, self.rows) * ceil_div(fast, SIDE * self.pieces)
+
+    @property
+    def rows(self) -> int:
+        """Of a block."""
+        return FEW if self.spans else SIDE
 
     @property
     def tile(self) -> Buffer:
@@ -145,7 +152,7 @@ class _Job:
         across = ceil_div(self.named[1], wide)
         down = _PART * ROWS + LOCAL_ROW
         own = LOCAL_COL * self.pieces if self.pieces > 1 else LOCAL_COL
-        starts: Body = (Let(slow0, BLOCK // across * SIDE), Let(fast0, BLOCK % across * wide))
+        starts: Body = (Let(slow0, BLOCK // across * self.rows), Let(fast0, BLOCK % across * wide))
         if self.spans:
             return (*starts[:1], Let(fast0, BLOCK % across * wide + own), *self._spanned(slow0, (slow0 + down, fast0)))
         at = (slow0 + down, fast0 + own)
@@ -175,9 +182,9 @@ class _Job:
             Move(word, first, self.source, at, SPANNING_VECTOR, self.pieces),
             Move(self.target, at, word, first, ALIGNED_VECTOR, self.pieces),
         )
-        middle = all_of((Const(0) < slow0, slow0 + SIDE < rows, at[1] + self.pieces <= cols))
-        edge = replace(_parts(self._inside(at, self._word(at))), unroll=False)
-        return (If(middle, (_parts(vector),), (edge,)),)
+        middle = all_of((Const(0) < slow0, slow0 + self.rows < rows, at[1] + self.pieces <= cols))
+        edge = replace(_parts(self._inside(at, self._word(at)), self.rows), unroll=False)
+        return (If(middle, (_parts(vector, self.rows),), (edge,)),)
 
     def _register(self) -> Buffer:
         return Buffer("word", self.target.dtype, Space.PRIVATE, Layout.packed(self.pieces))
@@ -223,5 +230,5 @@ class _Job:
         )
 
 
-def _parts(body: Body) -> For:
-    return For(_PART, Const(0), Const(SIDE // ROWS), 1, body, unroll=True, exact=True)
+def _parts(body: Body, rows: int = SIDE) -> For:
+    return For(_PART, Const(0), Const(rows // ROWS), 1, body, unroll=True, exact=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Call, Const, Expr, Load, Var, as_int
-from gemmgen.ir.stmt import Alloc, Body, Copy, Let, Mma, Move, Multiply, Registers, Store
+from gemmgen.ir.stmt import Alloc, Body, Copy, Mma, Move, Multiply, Registers, Store
 from gemmgen.ir.warp_matrix import HIGH, LINES, WIDE, WarpAtom
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LANE, WARP_COL, WARP_ROW
@@ -74,44 +74,29 @@ def _rounded(operand: Registers) -> Body:
 
 def multiply_in_terms(mma: Mma, atom: WarpAtom) -> Body:
     """Three products of heads and rests, small ones first, of a column of tiles at a time, so that instructions which
-    follow each other need not wait for each other's sums.
+    follow each other need not wait for each other's sums. Elements are their own heads: the instruction cuts them.
     """
-    terms_a, terms_b, acc = _Terms(mma.a), _Terms(mma.b), mma.acc
+    a, b, acc = mma.a, mma.b, mma.acc
+    (a_rest, rest_of_a), (b_rest, rest_of_b) = _rest_of(a), _rest_of(b)
     rows, cols = acc.fragment.rows.values // HIGH, acc.fragment.cols.values // WIDE
 
     def product(left: Registers, right: Registers) -> Body:
         to = acc.at(ROW * HIGH, COL * WIDE)
-        a, b = left.at(ROW * HIGH, Const(0)), right.at(Const(0), COL)
-        return loop(ROW, rows, (Multiply(acc.buffer, to, left.buffer, a, right.buffer, b, atom),))
+        a_at, b_at = left.at(ROW * HIGH, Const(0)), right.at(Const(0), COL)
+        return loop(ROW, rows, (Multiply(acc.buffer, to, left.buffer, a_at, right.buffer, b_at, atom.of_heads),))
 
-    column = (
-        *product(terms_a.rest, terms_b.head),
-        *product(terms_a.head, terms_b.rest),
-        *product(terms_a.head, terms_b.head),
-    )
-    return (*terms_a.made(), *terms_b.made(), *loop(COL, cols, column))
+    column = (*product(a_rest, b), *product(a, b_rest), *product(a, b))
+    return (*rest_of_a, *rest_of_b, *loop(COL, cols, column))
 
 
-class _Terms:
-    """An operand's elements in two: the head, which takes the place of the element, and the rest."""
-
-    def __init__(self, operand: Registers) -> None:
-        self.head = operand
-        buffer = operand.buffer
-        layout = Layout.packed(*(extent for extent in map(as_int, buffer.shape[-2:]) if extent is not None))
-        name = f"{buffer.name.partition('_')[0]}_rest"
-        self.rest = Registers(Buffer(name, buffer.dtype, Space.PRIVATE, layout), operand.fragment)
-
-    def made(self) -> Body:
-        """The statements that take all elements apart."""
-        fragment, dtype = self.head.fragment, self.head.buffer.dtype
-        slow, fast = (fragment.cols, fragment.rows) if fragment.transposed else (fragment.rows, fragment.cols)
-        at = (ELEMENT, ROW) if fragment.transposed else (ROW, ELEMENT)
-        element = Load(self.head.buffer, self.head.at(*at))
-        head = Var("head", dtype)
-        each: Body = (
-            Let(head, Call("tf32_head", (element,), dtype)),
-            Store(self.rest.buffer, self.rest.at(*at), Call("tf32_rest", (element, head), dtype)),
-            Store(self.head.buffer, self.head.at(*at), head),
-        )
-        return (Alloc(self.rest.buffer), *loop(ROW, slow.values, loop(ELEMENT, fast.values, each)))
+def _rest_of(operand: Registers) -> tuple[Registers, Body]:
+    """What an operand's elements have beside their heads, and the statements that work it out."""
+    buffer, fragment = operand.buffer, operand.fragment
+    layout = Layout.packed(*(extent for extent in map(as_int, buffer.shape[-2:]) if extent is not None))
+    name = f"{buffer.name.partition('_')[0]}_rest"
+    rest = Registers(Buffer(name, buffer.dtype, Space.PRIVATE, layout), fragment)
+    slow, fast = (fragment.cols, fragment.rows) if fragment.transposed else (fragment.rows, fragment.cols)
+    at = (ELEMENT, ROW) if fragment.transposed else (ROW, ELEMENT)
+    value = Call("tf32_finite_rest", (Load(buffer, operand.at(*at)),), buffer.dtype)
+    each = loop(ELEMENT, fast.values, (Store(rest.buffer, rest.at(*at), value),))
+    return rest, (Alloc(rest.buffer), *loop(ROW, slow.values, each))

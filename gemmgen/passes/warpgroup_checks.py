@@ -34,10 +34,11 @@ OTHERS = 24
 #: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
 SUM_PAD = 8
 PACKED = ("a.packed", "b.packed")
+STREAMED = ("a.streamed", "b.streamed")
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
     {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
-    | {"persistent", "cluster", *PACKED}
+    | {"persistent", "cluster", *PACKED, *STREAMED}
 )
 
 
@@ -100,6 +101,7 @@ def without_roles(s: Schedule) -> Iterator[str]:
         ("persistent", s.persistent),
         ("cluster", s.cluster != (1, 1)),
         ("c_stages", s.c_stages),
+        *zip(STREAMED, (s.a.streamed, s.b.streamed), strict=True),
     ):
         if given:
             yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
@@ -196,6 +198,8 @@ def _cluster(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"cluster {down}x{across} has {down * across} groups: use 2x1 or 1x2, or 1x1 for none"
     if s.split > 1:
         yield f"cluster {down}x{across}, but split = {s.split} makes groups of parts of K: leave one of the two out"
+    if s.a.streamed or s.b.streamed:
+        yield f"cluster {down}x{across} shares what it reads, but a or b is streamed: leave one of the two out"
     a_order, b_order = s.read_order("a", spec.a_order), s.read_order("b", spec.b_order)
     which, turned, lines = ("A", a_order == "col", rows) if across > 1 else ("B", b_order == "row", cols)
     # Lines of a tile swizzle by eights.

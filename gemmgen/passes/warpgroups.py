@@ -120,7 +120,8 @@ class _Warpgroups(Plan):
         (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
         line = min(fast, self.atom.line)
         by_boxes = fast % (line * shared) == 0
-        return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared)
+        streamed = (self.schedule.a if name == "a" else self.schedule.b).streamed
+        return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared, streamed=streamed)
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""

@@ -61,19 +61,12 @@ __device__ __forceinline__ void async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// A number with 10 bits after the point; the others are cut off.
-__device__ __forceinline__ float head_in_tf32(float value)
+// What a number has more than the 10 bits after the point that TF32 has, and 2^-23 of it besides: of
+// the number's sign, zero for zero alone. NaN of what is not finite.
+__device__ __forceinline__ float finite_rest_in_tf32(float value)
 {
-    return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
-}
-
-// What a number has more than its head, and 2^-23 of it besides: of the number's sign, zero for zero
-// alone, so that infinite numbers make no NaN with it. What is not finite is its own rest: of Inf - Inf
-// and of what is as large as its number or smaller, bits as integers, the number is the least.
-__device__ __forceinline__ float rest_in_tf32(float value, float head)
-{
-    const int rest = __float_as_int(fmaf(value, 0x1.000002p0f, -head));
-    return __int_as_float(min(rest, __float_as_int(value)));
+    const float head = __uint_as_float(__float_as_uint(value) & 0xffffe000u);
+    return fmaf(value, 0x1.000002p0f, -head);
 }
 
 // Of A, eight rows and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
@@ -289,9 +282,7 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
             for (int i = 0; i < 8; ++i) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    const float head = head_in_tf32(a_frag[kk / 8 % 2][i][e]);
-                    a_rest[i][e] = rest_in_tf32(a_frag[kk / 8 % 2][i][e], head);
-                    a_frag[kk / 8 % 2][i][e] = head;
+                    a_rest[i][e] = finite_rest_in_tf32(a_frag[kk / 8 % 2][i][e]);
                 }
             }
             float b_rest[4][2];
@@ -299,9 +290,7 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
             for (int i = 0; i < 4; ++i) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    const float head = head_in_tf32(b_frag[kk / 8 % 2][i][e]);
-                    b_rest[i][e] = rest_in_tf32(b_frag[kk / 8 % 2][i][e], head);
-                    b_frag[kk / 8 % 2][i][e] = head;
+                    b_rest[i][e] = finite_rest_in_tf32(b_frag[kk / 8 % 2][i][e]);
                 }
             }
             #pragma unroll
@@ -346,9 +335,7 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                const float head = head_in_tf32(a_frag[1][i][e]);
-                a_rest[i][e] = rest_in_tf32(a_frag[1][i][e], head);
-                a_frag[1][i][e] = head;
+                a_rest[i][e] = finite_rest_in_tf32(a_frag[1][i][e]);
             }
         }
         float b_rest[4][2];
@@ -356,9 +343,7 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
         for (int i = 0; i < 4; ++i) {
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                const float head = head_in_tf32(b_frag[1][i][e]);
-                b_rest[i][e] = rest_in_tf32(b_frag[1][i][e], head);
-                b_frag[1][i][e] = head;
+                b_rest[i][e] = finite_rest_in_tf32(b_frag[1][i][e]);
             }
         }
         #pragma unroll
@@ -393,6 +378,88 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
                 part[i][j] = 0.0f;
+            }
+        }
+    }
+
+    // What is not finite has no rest: where it made NaN of a sum, heads alone say what that is.
+    float doubt = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            doubt = fmaf(acc[i][j], 0.0f, doubt);
+        }
+    }
+    if (__syncthreads_or(doubt != 0.0f)) {
+        for (int k0 = 0; k0 < k; k0 += 32) {
+            __syncthreads();
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (lda % 4 == 0) {
+                    const int a_inside = k0 + a_k + 4 <= k ? 4 : k0 + a_k < k ? k - (k0 + a_k) : 0;
+                    async_copy4_inside(&a_shared[0][a_row + i * 32][a_k],
+                        &a[min(row0 + a_row + i * 32, m - 1) * lda + k0 + a_k], a_inside);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const int a_inside = k0 + a_k + e < k ? 1 : 0;
+                        async_copy_inside(&a_shared[0][a_row + i * 32][a_k + e],
+                            &a[min(row0 + a_row + i * 32, m - 1) * lda + k0 + a_k + e], a_inside);
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (ldb % 4 == 0) {
+                    const int b_fits =
+                        col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
+                    const int b_inside = k0 + b_k + i * 8 < k ? b_fits : 0;
+                    async_copy4_inside(&b_shared[0][b_k + i * 8][b_col],
+                        &b[(k0 + b_k + i * 8) * ldb + col0 + b_col], b_inside);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const int b_inside = k0 + b_k + i * 8 < k ? 1 : 0;
+                        async_copy_inside(&b_shared[0][b_k + i * 8][b_col + e],
+                            &b[(k0 + b_k + i * 8) * ldb + min(col0 + b_col + e, n - 1)], b_inside);
+                    }
+                }
+            }
+            async_commit();
+            async_wait<0>();
+            __syncthreads();
+            #pragma unroll
+            for (int kk = 0; kk < 32; kk += 8) {
+                __align__(16) float a_head[8][2];
+                float b_head[4][2];
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    load_a4(a_head[i * 2], &a_shared[0][a_line_row + i * 32][kk + a_line_k]);
+                }
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        b_head[j][i] =
+                            b_shared[0][kk + lane % 4 + i * 4][warp_col + lane / 4 + j * 32];
+                    }
+                }
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_head[i * 2],
+                            a_head[i * 2 + 1], b_head[j]);
+                    }
+                }
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                acc[i][j] = acc[i][j] == acc[i][j] ? acc[i][j] : part[i][j];
             }
         }
     }

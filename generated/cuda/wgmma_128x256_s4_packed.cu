@@ -12,8 +12,8 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     wgmma_128x256_s4_packed_pack: block (32, 8), grid (((m + 127) / 128 * 128 + 31) / 32 *
-//                (((k + 63) / 64 * 64 + 255) / 256) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 255)
+// Launch     wgmma_128x256_s4_packed_pack: block (32, 8), grid (((m + 127) / 128 * 128 + 15) / 16 *
+//                (((k + 63) / 64 * 64 + 255) / 256) + ((k + 63) / 64 * 64 + 15) / 16 * (((n + 255)
 //                / 256 * 256 + 255) / 256), 1)
 //            wgmma_128x256_s4_packed: block (4, 96), grid ((m + 127) / 128 * ((n + 255) / 256), 1)
 // Needs      196,672 bytes of shared memory
@@ -284,23 +284,23 @@ wgmma_128x256_s4_packed_pack(int m, int n, int k, const __nv_bfloat16 *__restric
     const int m_whole = (m + 127) / 128 * 128;
     const int n_whole = (n + 255) / 256 * 256;
     const int k_whole = (k + 63) / 64 * 64;
-    const int a_blocks = (m_whole + 31) / 32 * ((k_whole + 255) / 256);
+    const int a_blocks = (m_whole + 15) / 16 * ((k_whole + 255) / 256);
     const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
     if (int(blockIdx.x) < a_blocks) {
-        const int a_slow = block / ((k_whole + 255) / 256) * 32;
+        const int a_slow = block / ((k_whole + 255) / 256) * 16;
         const int a_fast = block % ((k_whole + 255) / 256) * 256 + local_col * 8;
-        if (0 < a_slow && a_slow + 32 < m && a_fast + 8 <= k) {
+        if (0 < a_slow && a_slow + 16 < m && a_fast + 8 <= k) {
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 2; ++i) {
                 __align__(16) __nv_bfloat16 word[8];
                 copy8_from_anywhere(word, &a[(a_slow + i * 8 + local_row) * lda + a_fast]);
                 copy8(&a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast], word);
             }
         } else {
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 2; ++i) {
                 if (a_slow + i * 8 + local_row < m_whole && a_fast + 8 <= k_whole) {
                     __align__(16) __nv_bfloat16 word[8];
                     #pragma unroll
@@ -315,17 +315,17 @@ wgmma_128x256_s4_packed_pack(int m, int n, int k, const __nv_bfloat16 *__restric
             }
         }
     } else {
-        const int b_slow = block / ((n_whole + 255) / 256) * 32;
+        const int b_slow = block / ((n_whole + 255) / 256) * 16;
         const int b_fast = block % ((n_whole + 255) / 256) * 256 + local_col * 8;
-        if (0 < b_slow && b_slow + 32 < k && b_fast + 8 <= n) {
+        if (0 < b_slow && b_slow + 16 < k && b_fast + 8 <= n) {
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 2; ++i) {
                 __align__(16) __nv_bfloat16 word[8];
                 copy8_from_anywhere(word, &b[(b_slow + i * 8 + local_row) * ldb + b_fast]);
                 copy8(&b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast], word);
             }
         } else {
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 2; ++i) {
                 if (b_slow + i * 8 + local_row < k_whole && b_fast + 8 <= n_whole) {
                     __align__(16) __nv_bfloat16 word[8];
                     #pragma unroll
@@ -541,7 +541,7 @@ extern "C" cudaError_t wgmma_128x256_s4_packed_launch(int m, int n, int k, float
         k = 0; // so that A and B are not read
     }
     if (k > 0) {
-        const dim3 grid(((m + 127) / 128 * 128 + 31) / 32 * (((k + 63) / 64 * 64 + 255) / 256) + ((k + 63) / 64 * 64 + 31) / 32 * (((n + 255) / 256 * 256 + 255) / 256), 1);
+        const dim3 grid(((m + 127) / 128 * 128 + 15) / 16 * (((k + 63) / 64 * 64 + 255) / 256) + ((k + 63) / 64 * 64 + 15) / 16 * (((n + 255) / 256 * 256 + 255) / 256), 1);
         const dim3 block(32, 8);
         wgmma_128x256_s4_packed_pack<<<grid, block, 0, stream>>>(
             m, n, k, a, lda, b, ldb, a_packed, b_packed);

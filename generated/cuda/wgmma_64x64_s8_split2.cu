@@ -5,7 +5,8 @@
 //            one of 32 more threads, which have nothing else to do, K in 2 parts that a second
 //            kernel adds up, blocks in bands of 8 rows, stores of 4 elements
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
-// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
+// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared
+//            memory; read once, as caches are told
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements; the workspace less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
@@ -110,6 +111,22 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
     const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+}
+
+// Begins a copy of a box of a matrix to shared memory, zeros for what lies outside, and tells caches
+// that nobody reads it again: they let go of it first. The barrier counts its bytes.
+__device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *matrix, int along,
+                                              int line, unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("{\n"
+                 ".reg .b64 once;\n"
+                 "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
+                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
+                 "}"
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
@@ -306,7 +323,7 @@ wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ 
                 mbarrier_wait(&tiles_empty[slot], ((k0 - k_begin) / 64 / 8 + 1) % 2);
                 mbarrier_expect(&tiles_full[slot], 16384);
                 copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
-                copy_box(b_shared[slot][0], &b_map, col0, k0, &tiles_full[slot]);
+                copy_box_once(b_shared[slot][0], &b_map, col0, k0, &tiles_full[slot]);
             }
         }
     }

@@ -12,8 +12,8 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
 //            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     wgmma_f8_128x256_s4_packed_pack: block (32, 8), grid (((m + 127) / 128 * 128 + 31) /
-//                32 * (((k + 127) / 128 * 128 + 511) / 512) + ((n + 255) / 256 * 256 + 31) / 32 *
+// Launch     wgmma_f8_128x256_s4_packed_pack: block (32, 8), grid (((m + 127) / 128 * 128 + 15) /
+//                16 * (((k + 127) / 128 * 128 + 511) / 512) + ((n + 255) / 256 * 256 + 31) / 32 *
 //                (((k + 127) / 128 * 128 + 31) / 32), 1)
 //            wgmma_f8_128x256_s4_packed: block (4, 96), grid ((m + 127) / 128 * ((n + 255) / 256),
 //                1)
@@ -288,24 +288,24 @@ wgmma_f8_128x256_s4_packed_pack(int m, int n, int k, const __nv_fp8_e4m3 *__rest
     const int m_whole = (m + 127) / 128 * 128;
     const int n_whole = (n + 255) / 256 * 256;
     const int k_whole = (k + 127) / 128 * 128;
-    const int a_blocks = (m_whole + 31) / 32 * ((k_whole + 511) / 512);
+    const int a_blocks = (m_whole + 15) / 16 * ((k_whole + 511) / 512);
     const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
     __shared__ __nv_fp8_e4m3 b_tile[32][33];
     if (int(blockIdx.x) < a_blocks) {
-        const int a_slow = block / ((k_whole + 511) / 512) * 32;
+        const int a_slow = block / ((k_whole + 511) / 512) * 16;
         const int a_fast = block % ((k_whole + 511) / 512) * 512 + local_col * 16;
-        if (0 < a_slow && a_slow + 32 < m && a_fast + 16 <= k) {
+        if (0 < a_slow && a_slow + 16 < m && a_fast + 16 <= k) {
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 2; ++i) {
                 __align__(16) __nv_fp8_e4m3 word[16];
                 copy16_from_anywhere(word, &a[(a_slow + i * 8 + local_row) * lda + a_fast]);
                 copy16(&a_packed[(a_slow + i * 8 + local_row) * k_whole + a_fast], word);
             }
         } else {
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 2; ++i) {
                 if (a_slow + i * 8 + local_row < m_whole && a_fast + 16 <= k_whole) {
                     __align__(16) __nv_fp8_e4m3 word[16];
                     #pragma unroll
@@ -537,7 +537,7 @@ extern "C" cudaError_t wgmma_f8_128x256_s4_packed_launch(int m, int n, int k, fl
         k = 0; // so that A and B are not read
     }
     if (k > 0) {
-        const dim3 grid(((m + 127) / 128 * 128 + 31) / 32 * (((k + 127) / 128 * 128 + 511) / 512) + ((n + 255) / 256 * 256 + 31) / 32 * (((k + 127) / 128 * 128 + 31) / 32), 1);
+        const dim3 grid(((m + 127) / 128 * 128 + 15) / 16 * (((k + 127) / 128 * 128 + 511) / 512) + ((n + 255) / 256 * 256 + 31) / 32 * (((k + 127) / 128 * 128 + 31) / 32), 1);
         const dim3 block(32, 8);
         wgmma_f8_128x256_s4_packed_pack<<<grid, block, 0, stream>>>(
             m, n, k, a, lda, b, ldb, a_packed, b_packed);

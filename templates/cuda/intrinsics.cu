@@ -258,6 +258,15 @@ __device__ __forceinline__ float head_in_tf32(float value)
     return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
 }
 
+//: finite_rest_in_tf32
+// What a number has more than the 10 bits after the point that TF32 has, and 2^-23 of it besides: of
+// the number's sign, zero for zero alone. NaN of what is not finite.
+__device__ __forceinline__ float finite_rest_in_tf32(float value)
+{
+    const float head = __uint_as_float(__float_as_uint(value) & 0xffffe000u);
+    return fmaf(value, 0x1.000002p0f, -head);
+}
+
 //: rest_in_tf32
 // What a number has more than its head, and 2^-23 of it besides: of the number's sign, zero for zero
 // alone, so that infinite numbers make no NaN with it. What is not finite is its own rest: of Inf - Inf
@@ -347,6 +356,23 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
     const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+}
+
+//: copy_box_once
+// Begins a copy of a box of a matrix to shared memory, zeros for what lies outside, and tells caches
+// that nobody reads it again: they let go of it first. The barrier counts its bytes.
+__device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *matrix, int along,
+                                              int line, unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("{\n"
+                 ".reg .b64 once;\n"
+                 "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
+                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
+                 "}"
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 

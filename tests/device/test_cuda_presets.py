@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
-from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
+from gemmgen.runtime.cuda import CudaKernel
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, target_of
+from gemmgen.spec import GemmSpec
 from tests.support import cuda
 
 SKIP = cuda.why_no_gpu()
@@ -30,6 +35,16 @@ def test_repeats_and_streams(name: str, gpu: CudaDeviceInfo, rng: np.random.Gene
     kernel = cuda.compiled(name, gpu)
     cuda.check_repeats(kernel, rng, (513, 517, 301), 20, cuda.same_bits(name))
     cuda.check_two_streams(kernel, rng, cuda.same_bits(name))
+
+
+def test_boxes_of_b_as_it_is(gpu: CudaDeviceInfo, rng: np.random.Generator) -> None:
+    """Presets that are brought by boxes have it packed."""
+    schedule = presets.load("mbarrier_8x16_16x16_boxes_packed").schedule
+    schedule = replace(schedule, b=replace(schedule.b, packed=False), name=None)
+    source = driver.emit(GemmSpec(ld_multiple=4), schedule, "cuda", target_of(gpu))
+    kernel = CudaKernel.from_source(source, gpu)
+    cuda.check_aligned(kernel, rng, cuda.SIZES)
+    cuda.check_repeats(kernel, rng, (513, 520, 304), 20)
 
 
 @pytest.mark.parametrize("name", cuda.names())

@@ -120,3 +120,22 @@ def test_exact_integers_and_repeats(name: str) -> None:
             again = torch.full_like(first, float("nan") if spec.result.is_float else -(2**31))
             kernel(a, b, again)
             assert torch.equal(again, first), "a repeat differs"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if presets.load(name).schedule.atom == "mma_3xtf32"])
+def test_what_is_not_finite_goes_through_three_products(name: str) -> None:
+    """As it goes through float32, in one block of C; everything else is as near as ever. Lines anywhere, and on
+    multiples of 16 bytes.
+    """
+    import torch
+
+    kernel = gemmgen.compile(*request(name), backend="cuda")
+    for m, n, k in ((301, 290, 77), (384, 256, 128)):
+        torch.manual_seed(3)
+        a, b = (torch.randn(shape, device="cuda") for shape in ((m, k), (k, n)))
+        a[3, 12], a[5, 1], a[7, 20], a[200, 2] = float("inf"), float("nan"), float("-inf"), 2.0**100
+        b[12, 0], b[12, 1], b[12, 2], b[20, 5] = 0.0, float("inf"), -1.0, 0.0
+        expected = a.double() @ b.double()
+        c, finite = kernel(a, b), expected.isfinite()
+        assert torch.equal(c[~finite].nan_to_num(7.0), expected[~finite].float().nan_to_num(7.0))
+        assert bool(((c - expected).abs() <= 1e-5 * (a.double().abs() @ b.double().abs()))[finite].all())

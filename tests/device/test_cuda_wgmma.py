@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from gemmgen.ir.warp_matrix import product_error
 from gemmgen.methods import defaults
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import pick, target_of
+from gemmgen.runtime.cuda_specific import binary
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.support import cuda
@@ -215,6 +217,17 @@ def test_nothing_along_k() -> None:
     c = torch.ones((130, 264), device="cuda").bfloat16()
     compiled(spec, schedule)(a, b, c, alpha=1.0, beta=0.5)
     assert bool((c == 0.5).all())
+
+
+def test_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    preset = presets.load("wgmma_64x64_s8")
+    source = driver.emit(preset.spec, preset.schedule, "cuda")
+    path = binary(source, "sm_90a")
+    made = path.stat().st_mtime_ns
+    assert path.parent == tmp_path
+    assert binary(source, "sm_90a").stat().st_mtime_ns == made
+    assert binary(replace(source, text=source.text + "\n"), "sm_90a") != path
 
 
 def test_lines_that_no_map_takes_are_refused() -> None:

@@ -81,7 +81,7 @@ def test_what_the_chooser_makes_of_a_preset_is_taken(parts: int, packed: bool) -
 
 
 def test_vectors_are_read_where_there_is_something_around_them(rng: np.random.Generator) -> None:
-    """A's lines 32 to 63 of 65 are; the first and the last block, read so, would go past A's ends."""
+    """A's lines 16 to 63 of 65 are; the first and the last block, read so, would go past A's ends."""
     program = driver.lower_program(SPEC, packed("wgmma", "ab"), SM_90A)
     problem = Problem.of(rng, SPEC, 65, 71, 201, -2.0, 3.0)
 

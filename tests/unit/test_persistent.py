@@ -11,7 +11,7 @@ from gemmgen.explain import explain
 from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
-from gemmgen.schedule import Schedule
+from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
 SM_90A = TARGETS["sm_90a"]
@@ -44,6 +44,11 @@ STAYING = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=
             replace(defaults("mma"), cluster=(2, 1)),
             "cluster means something to atom wgmma alone, whose work-items have roles: leave it out",
         ),
+        (
+            replace(STAYING, cluster=(2, 1), a=replace(STAYING.a, streamed=True)),
+            "cluster 2x1 shares what it reads, but a or b is streamed: leave one of the two out",
+        ),
+        (Schedule(b=Operand(streamed=True)), "b.streamed means something to atom wgmma alone"),
     ],
     ids=[
         "parts of K",
@@ -53,6 +58,8 @@ STAYING = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=
         "parts of K in clusters",
         "lines",
         "no roles at all",
+        "read once by two",
+        "read by nobody's boxes",
     ],
 )
 def test_refusals(schedule: Schedule, detail: str) -> None:

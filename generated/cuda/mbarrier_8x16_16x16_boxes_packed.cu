@@ -1,4 +1,4 @@
-// mbarrier_8x16_16x16_boxes: C = alpha * A * B + beta * C; float32
+// mbarrier_8x16_16x16_boxes_packed: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x16 of C per thread, 16x16 threads per block (128x256 of C), 8 along K per iteration,
 //            16 tiles in shared memory at a time, brought by one of 128 more threads, which have
@@ -10,21 +10,24 @@
 //            rows, stores of 4 elements, every other row of the arithmetic backwards
 // A          packed into whole tiles by a kernel before; global memory, by tensor maps: boxes of 32
 //            lines, to shared memory, transposed
-// B          global memory, by tensor maps: boxes of 32 lines, to shared memory
-// Sizes      any m, n, k; leading dimensions multiples of 4; every matrix spans less than 2^31
-//            elements; packed matrices less than 2^31 elements
+// B          packed into whole tiles by a kernel before; global memory, by tensor maps: boxes of 32
+//            lines, to shared memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements; packed matrices less than
+//            2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     mbarrier_8x16_16x16_boxes_pack: block (32, 8), grid (((k + 31) / 32 * 32 + 31) / 32 *
-//                (((m + 127) / 128 * 128 + 31) / 32), 1)
-//            mbarrier_8x16_16x16_boxes: block (16, 24), grid (min(132, (m + 127) / 128 * ((n + 255)
-//                / 256) * 132), 1)
-//            mbarrier_8x16_16x16_boxes_total: block (256, 1), grid (min((m + 127) / 128 * ((n +
-//                255) / 256), (m + 127) / 128 * ((n + 255) / 256) % 132 + 132) * 128, 1)
+// Launch     mbarrier_8x16_16x16_boxes_packed_pack: block (32, 8), grid (((k + 31) / 32 * 32 + 31)
+//                / 32 * (((m + 127) / 128 * 128 + 31) / 32) + ((k + 31) / 32 * 32 + 31) / 32 * (((n
+//                + 255) / 256 * 256 + 31) / 32), 1)
+//            mbarrier_8x16_16x16_boxes_packed: block (16, 24), grid (min(132, (m + 127) / 128 * ((n
+//                + 255) / 256) * 132), 1)
+//            mbarrier_8x16_16x16_boxes_packed_total: block (256, 1), grid (min((m + 127) / 128 *
+//                ((n + 255) / 256), (m + 127) / 128 * ((n + 255) / 256) % 132 + 132) * 128, 1)
 // Needs      196,672 bytes of shared memory
 //            a_packed of (k + 31) / 32 * 32 * ((m + 127) / 128 * 128) elements, aligned to 16 bytes
+//            b_packed of (k + 31) / 32 * 32 * ((n + 255) / 256 * 256) elements, aligned to 16 bytes
 //            a workspace of 8650752 elements, aligned to 16 bytes
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c mbarrier_8x16_16x16_boxes.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c mbarrier_8x16_16x16_boxes_packed.cu
 
 #ifdef __CUDACC_RTC__
 struct alignas(64) CUtensorMap
@@ -131,45 +134,62 @@ __device__ __forceinline__ void registers_fewer()
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-mbarrier_8x16_16x16_boxes_pack(int m, int k, const float *__restrict__ a, int lda,
-                               float *__restrict__ a_packed)
+mbarrier_8x16_16x16_boxes_packed_pack(int m, int n, int k, const float *__restrict__ a, int lda,
+                                      const float *__restrict__ b, int ldb,
+                                      float *__restrict__ a_packed, float *__restrict__ b_packed)
 {
     kernels_release();
 
     const int m_whole = (m + 127) / 128 * 128;
+    const int n_whole = (n + 255) / 256 * 256;
     const int k_whole = (k + 31) / 32 * 32;
-    const int block = int(blockIdx.x);
+    const int a_blocks = (k_whole + 31) / 32 * ((m_whole + 31) / 32);
+    const int block = int(blockIdx.x) < a_blocks ? int(blockIdx.x) : int(blockIdx.x) - a_blocks;
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
 
     __shared__ float a_tile[32][33];
+    if (int(blockIdx.x) < a_blocks) {
+        const int a_slow = block / ((m_whole + 31) / 32) * 32;
+        const int a_fast = block % ((m_whole + 31) / 32) * 32;
 
-    const int a_slow = block / ((m_whole + 31) / 32) * 32;
-    const int a_fast = block % ((m_whole + 31) / 32) * 32;
-
-    // Read by lines, written by lines: turned in between.
-    #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        a_tile[i * 8 + local_row][local_col] =
-            a_fast + i * 8 + local_row < m && a_slow + local_col < k
-                ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
-                : 0.0f;
-    }
-    __syncthreads();
-    #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
-            a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
-                a_tile[local_col][i * 8 + local_row];
+        // Read by lines, written by lines: turned in between.
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            a_tile[i * 8 + local_row][local_col] =
+                a_fast + i * 8 + local_row < m && a_slow + local_col < k
+                    ? a[(a_fast + i * 8 + local_row) * lda + a_slow + local_col]
+                    : 0.0f;
+        }
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (a_slow + i * 8 + local_row < k_whole && a_fast + local_col < m_whole) {
+                a_packed[(a_slow + i * 8 + local_row) * m_whole + a_fast + local_col] =
+                    a_tile[local_col][i * 8 + local_row];
+            }
+        }
+    } else {
+        const int b_slow = block / ((n_whole + 31) / 32) * 32;
+        const int b_fast = block % ((n_whole + 31) / 32) * 32;
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (b_slow + i * 8 + local_row < k_whole && b_fast + local_col < n_whole) {
+                b_packed[(b_slow + i * 8 + local_row) * n_whole + b_fast + local_col] =
+                    b_slow + i * 8 + local_row < k && b_fast + local_col < n
+                        ? b[(b_slow + i * 8 + local_row) * ldb + b_fast + local_col]
+                        : 0.0f;
+            }
         }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-mbarrier_8x16_16x16_boxes(int m, int n, int k, float alpha,
-                          const __grid_constant__ CUtensorMap a_packed_map,
-                          const __grid_constant__ CUtensorMap b_map, float *__restrict__ workspace,
-                          float beta, float *__restrict__ c, int ldc)
+mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
+                                 const __grid_constant__ CUtensorMap a_packed_map,
+                                 const __grid_constant__ CUtensorMap b_packed_map,
+                                 float *__restrict__ workspace, float beta, float *__restrict__ c,
+                                 int ldc)
 {
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
@@ -187,6 +207,7 @@ mbarrier_8x16_16x16_boxes(int m, int n, int k, float alpha,
     const int first_batch = group * (dealt / 132) + min(group, dealt % 132);
     const int last_batch = (group + 1) * (dealt / 132) + min(group + 1, dealt % 132);
     const int segments = own + (last_batch + batches - 1) / batches - first_batch / batches;
+    const int k_whole = (k + 31) / 32 * 32;
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[16][8][128]>(shared);
@@ -195,7 +216,7 @@ mbarrier_8x16_16x16_boxes(int m, int n, int k, float alpha,
     auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 196640);
     if (local_index == 0) {
         fetch_map(&a_packed_map);
-        fetch_map(&b_map);
+        fetch_map(&b_packed_map);
         #pragma unroll
         for (int slot = 0; slot < 4; ++slot) {
             mbarrier_init(&tiles_full[slot], 1);
@@ -234,7 +255,7 @@ mbarrier_8x16_16x16_boxes(int m, int n, int k, float alpha,
             const int row = row0 + local_row * 4;
             const int col = col0 + local_col * 4;
             const int k_begin = batch_begin * 32;
-            const int k_end = min(k, batch_end * 32);
+            const int k_end = min(k_whole, batch_end * 32);
             float acc[8][16];
             #pragma unroll
             for (int i = 0; i < 8; ++i) {
@@ -264,7 +285,7 @@ mbarrier_8x16_16x16_boxes(int m, int n, int k, float alpha,
                     mbarrier_wait(&tiles_full[(before + (k_batch + 32 - k_begin) / 32) % 4],
                         (before + (k_batch + 32 - k_begin) / 32) / 4 % 2);
                 }
-                for (int k0 = k_batch; k0 < min(k_batch + 32, k_end); k0 += 8) {
+                for (int k0 = k_batch; k0 < k_batch + 32; k0 += 8) {
                     #pragma unroll
                     for (int kk = 0; kk < 7; ++kk) {
                         #pragma unroll
@@ -316,7 +337,7 @@ mbarrier_8x16_16x16_boxes(int m, int n, int k, float alpha,
                     if (c_row < m) {
                         #pragma unroll
                         for (int j = 0; j < 4; ++j) {
-                            if (col + j * 64 + 4 <= n) {
+                            if (col + j * 64 + 4 <= n && ldc % 4 == 0) {
                                 __align__(16) float c_values[4];
                                 #pragma unroll
                                 for (int e = 0; e < 4; ++e) {
@@ -392,7 +413,7 @@ mbarrier_8x16_16x16_boxes(int m, int n, int k, float alpha,
                 const int row0 = block_row * 128;
                 const int col0 = block_col * 256;
                 const int k_begin = batch_begin * 32;
-                const int k_end = min(k, batch_end * 32);
+                const int k_end = min(k_whole, batch_end * 32);
                 for (int k_batch = k_begin; k_batch < k_end; k_batch += 32) {
                     mbarrier_wait(&tiles_empty[(before + (k_batch - k_begin) / 32) % 4],
                         ((before + (k_batch - k_begin) / 32) / 4 + 1) % 2);
@@ -400,8 +421,9 @@ mbarrier_8x16_16x16_boxes(int m, int n, int k, float alpha,
                     copy_box(a_shared[(before * 4 + (k_batch - k_begin) / 8) % 16][0],
                         &a_packed_map, row0, k_batch,
                         &tiles_full[(before + (k_batch - k_begin) / 32) % 4]);
-                    copy_box(b_shared[(before * 4 + (k_batch - k_begin) / 8) % 16][0], &b_map, col0,
-                        k_batch, &tiles_full[(before + (k_batch - k_begin) / 32) % 4]);
+                    copy_box(b_shared[(before * 4 + (k_batch - k_begin) / 8) % 16][0],
+                        &b_packed_map, col0, k_batch,
+                        &tiles_full[(before + (k_batch - k_begin) / 32) % 4]);
                 }
             }
         }
@@ -409,8 +431,8 @@ mbarrier_8x16_16x16_boxes(int m, int n, int k, float alpha,
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-mbarrier_8x16_16x16_boxes_total(int m, int n, int k, const float *workspace, float beta,
-                                float *__restrict__ c, int ldc)
+mbarrier_8x16_16x16_boxes_packed_total(int m, int n, int k, const float *workspace, float beta,
+                                       float *__restrict__ c, int ldc)
 {
     const int blocks_down = (m + 127) / 128;
     const int blocks_across = (n + 255) / 256;
@@ -488,11 +510,13 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
 }
 
 // Queues the kernels on a stream; matrices are in the device's memory.
-extern "C" cudaError_t mbarrier_8x16_16x16_boxes_launch(int m, int n, int k, float alpha,
-                                                        const float *a, int lda, const float *b,
-                                                        int ldb, float *a_packed, float *workspace,
-                                                        float beta, float *c, int ldc,
-                                                        cudaStream_t stream)
+extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int k, float alpha,
+                                                               const float *a, int lda,
+                                                               const float *b, int ldb,
+                                                               float *a_packed, float *b_packed,
+                                                               float *workspace, float beta,
+                                                               float *c, int ldc,
+                                                               cudaStream_t stream)
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
@@ -501,10 +525,10 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_launch(int m, int n, int k, flo
         k = 0; // so that A and B are not read
     }
     if (k > 0) {
-        const dim3 grid(((k + 31) / 32 * 32 + 31) / 32 * (((m + 127) / 128 * 128 + 31) / 32), 1);
+        const dim3 grid(((k + 31) / 32 * 32 + 31) / 32 * (((m + 127) / 128 * 128 + 31) / 32) + ((k + 31) / 32 * 32 + 31) / 32 * (((n + 255) / 256 * 256 + 31) / 32), 1);
         const dim3 block(32, 8);
-        mbarrier_8x16_16x16_boxes_pack<<<grid, block, 0, stream>>>(
-            m, k, a, lda, a_packed);
+        mbarrier_8x16_16x16_boxes_packed_pack<<<grid, block, 0, stream>>>(
+            m, n, k, a, lda, b, ldb, a_packed, b_packed);
         const cudaError_t launched = cudaGetLastError();
         if (launched != cudaSuccess) {
             return launched;
@@ -520,15 +544,17 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_launch(int m, int n, int k, flo
         if (a_packed_map_made != cudaSuccess) {
             return a_packed_map_made;
         }
-        CUtensorMap b_map = {};
-        const cudaError_t b_map_made =
-            k > 0 ? make_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, b, k, n, ldb, 32, 256)
-                  : cudaSuccess;
-        if (b_map_made != cudaSuccess) {
-            return b_map_made;
+        CUtensorMap b_packed_map = {};
+        const cudaError_t b_packed_map_made =
+            k > 0
+                ? make_map(&b_packed_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, b_packed,
+                    (k + 31) / 32 * 32, (n + 255) / 256 * 256, (n + 255) / 256 * 256, 32, 256)
+                : cudaSuccess;
+        if (b_packed_map_made != cudaSuccess) {
+            return b_packed_map_made;
         }
         const cudaError_t allowed = cudaFuncSetAttribute(
-            mbarrier_8x16_16x16_boxes, cudaFuncAttributeMaxDynamicSharedMemorySize, 196672);
+            mbarrier_8x16_16x16_boxes_packed, cudaFuncAttributeMaxDynamicSharedMemorySize, 196672);
         if (allowed != cudaSuccess) {
             return allowed;
         }
@@ -545,8 +571,8 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_launch(int m, int n, int k, flo
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        const cudaError_t launched = cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_boxes,
-            m, n, k, alpha, a_packed_map, b_map, workspace, beta, c, ldc);
+        const cudaError_t launched = cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_boxes_packed,
+            m, n, k, alpha, a_packed_map, b_packed_map, workspace, beta, c, ldc);
         if (launched != cudaSuccess) {
             return launched;
         }
@@ -565,7 +591,7 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_launch(int m, int n, int k, flo
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        return cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_boxes_total,
+        return cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_boxes_packed_total,
             m, n, k, workspace, beta, c, ldc);
     }
 }

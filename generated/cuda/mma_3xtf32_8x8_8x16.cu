@@ -1,6 +1,6 @@
-// mma_3xtf32_8x8_16x8: C = alpha * A * B + beta * C; float32
+// mma_3xtf32_8x8_8x16: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per thread, 16x8 threads per block (128x64 of C), 32 along K per iteration,
+// Schedule   8x8 of C per thread, 8x16 threads per block (64x128 of C), 32 along K per iteration,
 //            by matrix instructions of the warp, three of TF32 for each product, 3 tiles in shared
 //            memory at a time, operands read from shared memory a step ahead, the next tile's
 //            before this one's last step, warps of 8x4 threads, blocks in bands of 8 rows, stores
@@ -9,10 +9,10 @@
 // B          global memory, asynchronous copies of 4 elements, to shared memory, rows padded by 8
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (8, 16), grid ((m + 127) / 128 * ((n + 63) / 64), 1)
-// Needs      82,944 bytes of shared memory
+// Launch     block (16, 8), grid ((m + 63) / 64 * ((n + 127) / 128), 1)
+// Needs      79,872 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c mma_3xtf32_8x8_16x8.cu
+// Build      nvcc -std=c++17 -O3 -arch=sm_80 -Werror all-warnings -c mma_3xtf32_8x8_8x16.cu
 
 #ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
@@ -61,19 +61,12 @@ __device__ __forceinline__ void async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// A number with 10 bits after the point; the others are cut off.
-__device__ __forceinline__ float head_in_tf32(float value)
+// What a number has more than the 10 bits after the point that TF32 has, and 2^-23 of it besides: of
+// the number's sign, zero for zero alone. NaN of what is not finite.
+__device__ __forceinline__ float finite_rest_in_tf32(float value)
 {
-    return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
-}
-
-// What a number has more than its head, and 2^-23 of it besides: of the number's sign, zero for zero
-// alone, so that infinite numbers make no NaN with it. What is not finite is its own rest: of Inf - Inf
-// and of what is as large as its number or smaller, bits as integers, the number is the least.
-__device__ __forceinline__ float rest_in_tf32(float value, float head)
-{
-    const int rest = __float_as_int(fmaf(value, 0x1.000002p0f, -head));
-    return __int_as_float(min(rest, __float_as_int(value)));
+    const float head = __uint_as_float(__float_as_uint(value) & 0xffffe000u);
+    return fmaf(value, 0x1.000002p0f, -head);
 }
 
 // Of A, eight rows and eight others, both 32 bytes deep in K, as four matrices: lane 8 q + i
@@ -103,43 +96,41 @@ __device__ __forceinline__ void mma_m16n8k8(float *top, float *bottom, const flo
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
+mma_3xtf32_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                     const float *__restrict__ b, int ldb, float beta, float *__restrict__ c,
                     int ldc)
 {
-    const int local_index = int(threadIdx.y) * 8 + int(threadIdx.x);
+    const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
-    const int warp_row = warp / 2 * 8;
-    const int warp_col = warp % 2 * 8;
-    const int local_row = warp / 2 * 8 + lane / 4;
-    const int local_col = warp % 2 * 4 + lane % 4;
-    const int blocks_down = (m + 127) / 128;
-    const int blocks_across = (n + 63) / 64;
+    const int warp_row = warp / 4 * 8;
+    const int warp_col = warp % 4 * 8;
+    const int local_row = warp / 4 * 8 + lane / 4;
+    const int local_col = warp % 4 * 4 + lane % 4;
+    const int blocks_down = (m + 63) / 64;
+    const int blocks_across = (n + 127) / 128;
     const int block = int(blockIdx.x);
     const int band_row = block / (blocks_across * 8) * 8;
     const int in_band = block % (blocks_across * 8);
     const int block_row = band_row + in_band % min(8, blocks_down - band_row);
     const int block_col = in_band / min(8, blocks_down - band_row);
-    const int row0 = block_row * 128;
-    const int col0 = block_col * 64;
+    const int row0 = block_row * 64;
+    const int col0 = block_col * 128;
     const int row = row0 + local_row;
     const int col = col0 + local_col * 2;
     const int a_row = local_index / 8;
     const int a_k = local_index % 8 * 4;
-    const int b_k = local_index / 16;
-    const int b_col = local_index % 16 * 4;
+    const int b_k = local_index / 32;
+    const int b_col = local_index % 32 * 4;
     const int a_row_by1 = local_index / 32;
     const int a_k_by1 = local_index % 32;
-    const int b_k_by1 = local_index / 64;
-    const int b_col_by1 = local_index % 64;
-    const int a_line_row = lane / 8 % 2 * 16 + warp_row + lane % 8;
+    const int a_line_row = lane / 8 % 2 * 8 + warp_row + lane % 8;
     const int a_line_k = lane / 16 * 4;
 
     extern __shared__ __align__(16) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<float(*)[3][128][36]>(shared);
+    auto &a_shared = *reinterpret_cast<float(*)[3][64][36]>(shared);
     __align__(16) float a_frag[2][8][2];
-    auto &b_shared = *reinterpret_cast<float(*)[3][32][72]>(shared + 55296);
+    auto &b_shared = *reinterpret_cast<float(*)[3][32][136]>(shared + 27648);
     float b_frag[2][4][2];
     float acc[8][8];
     #pragma unroll
@@ -162,29 +153,29 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
     if (0 < k) {
         if (32 <= k && lda % 4 == 0 && ldb % 4 == 0) {
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < 4; ++i) {
                 async_copy4(&a_shared[0][a_row + i * 16][a_k],
                     &a[min(row0 + a_row + i * 16, m - 1) * lda + a_k]);
             }
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 8; ++i) {
                 const int b_inside =
                     col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                async_copy4_inside(&b_shared[0][b_k + i * 8][b_col],
-                    &b[(b_k + i * 8) * ldb + col0 + b_col], b_inside);
+                async_copy4_inside(&b_shared[0][b_k + i * 4][b_col],
+                    &b[(b_k + i * 4) * ldb + col0 + b_col], b_inside);
             }
         } else {
             #pragma unroll
-            for (int i = 0; i < 32; ++i) {
+            for (int i = 0; i < 16; ++i) {
                 const int a_inside = a_k_by1 < k ? 1 : 0;
                 async_copy_inside(&a_shared[0][a_row_by1 + i * 4][a_k_by1],
                     &a[min(row0 + a_row_by1 + i * 4, m - 1) * lda + a_k_by1], a_inside);
             }
             #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const int b_inside = b_k_by1 + i * 2 < k ? 1 : 0;
-                async_copy_inside(&b_shared[0][b_k_by1 + i * 2][b_col_by1],
-                    &b[(b_k_by1 + i * 2) * ldb + min(col0 + b_col_by1, n - 1)], b_inside);
+            for (int i = 0; i < 32; ++i) {
+                const int b_inside = i < k ? 1 : 0;
+                async_copy_inside(&b_shared[0][i][local_index],
+                    &b[i * ldb + min(col0 + local_index, n - 1)], b_inside);
             }
         }
     }
@@ -192,29 +183,29 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
     if (32 < k) {
         if (64 <= k && lda % 4 == 0 && ldb % 4 == 0) {
             #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            for (int i = 0; i < 4; ++i) {
                 async_copy4(&a_shared[1][a_row + i * 16][a_k],
                     &a[min(row0 + a_row + i * 16, m - 1) * lda + a_k + 32]);
             }
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 8; ++i) {
                 const int b_inside =
                     col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                async_copy4_inside(&b_shared[1][b_k + i * 8][b_col],
-                    &b[(b_k + i * 8 + 32) * ldb + col0 + b_col], b_inside);
+                async_copy4_inside(&b_shared[1][b_k + i * 4][b_col],
+                    &b[(b_k + i * 4 + 32) * ldb + col0 + b_col], b_inside);
             }
         } else {
             #pragma unroll
-            for (int i = 0; i < 32; ++i) {
+            for (int i = 0; i < 16; ++i) {
                 const int a_inside = a_k_by1 + 32 < k ? 1 : 0;
                 async_copy_inside(&a_shared[1][a_row_by1 + i * 4][a_k_by1],
                     &a[min(row0 + a_row_by1 + i * 4, m - 1) * lda + a_k_by1 + 32], a_inside);
             }
             #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const int b_inside = b_k_by1 + i * 2 + 32 < k ? 1 : 0;
-                async_copy_inside(&b_shared[1][b_k_by1 + i * 2][b_col_by1],
-                    &b[(b_k_by1 + i * 2 + 32) * ldb + min(col0 + b_col_by1, n - 1)], b_inside);
+            for (int i = 0; i < 32; ++i) {
+                const int b_inside = i + 32 < k ? 1 : 0;
+                async_copy_inside(&b_shared[1][i][local_index],
+                    &b[(i + 32) * ldb + min(col0 + local_index, n - 1)], b_inside);
             }
         }
     }
@@ -224,13 +215,13 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
     if (0 < k) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            load_a4(a_frag[0][i * 2], &a_shared[0][a_line_row + i * 32][a_line_k]);
+            load_a4(a_frag[0][i * 2], &a_shared[0][a_line_row + i * 16][a_line_k]);
         }
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                b_frag[0][j][i] = b_shared[0][lane % 4 + i * 4][warp_col + lane / 4 + j * 16];
+                b_frag[0][j][i] = b_shared[0][lane % 4 + i * 4][warp_col + lane / 4 + j * 32];
             }
         }
     }
@@ -240,31 +231,30 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
         if (k0 + 64 < k) {
             if (k0 + 96 <= k && lda % 4 == 0 && ldb % 4 == 0) {
                 #pragma unroll
-                for (int i = 0; i < 8; ++i) {
+                for (int i = 0; i < 4; ++i) {
                     async_copy4(&a_shared[next_slot][a_row + i * 16][a_k],
                         &a[min(row0 + a_row + i * 16, m - 1) * lda + k0 + a_k + 64]);
                 }
                 #pragma unroll
-                for (int i = 0; i < 4; ++i) {
+                for (int i = 0; i < 8; ++i) {
                     const int b_inside =
                         col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
-                    async_copy4_inside(&b_shared[next_slot][b_k + i * 8][b_col],
-                        &b[(k0 + b_k + i * 8 + 64) * ldb + col0 + b_col], b_inside);
+                    async_copy4_inside(&b_shared[next_slot][b_k + i * 4][b_col],
+                        &b[(k0 + b_k + i * 4 + 64) * ldb + col0 + b_col], b_inside);
                 }
             } else {
                 #pragma unroll
-                for (int i = 0; i < 32; ++i) {
+                for (int i = 0; i < 16; ++i) {
                     const int a_inside = k0 + a_k_by1 + 64 < k ? 1 : 0;
                     async_copy_inside(&a_shared[next_slot][a_row_by1 + i * 4][a_k_by1],
                         &a[min(row0 + a_row_by1 + i * 4, m - 1) * lda + k0 + a_k_by1 + 64],
                         a_inside);
                 }
                 #pragma unroll
-                for (int i = 0; i < 16; ++i) {
-                    const int b_inside = k0 + b_k_by1 + i * 2 + 64 < k ? 1 : 0;
-                    async_copy_inside(&b_shared[next_slot][b_k_by1 + i * 2][b_col_by1],
-                        &b[(k0 + b_k_by1 + i * 2 + 64) * ldb + min(col0 + b_col_by1, n - 1)],
-                        b_inside);
+                for (int i = 0; i < 32; ++i) {
+                    const int b_inside = k0 + i + 64 < k ? 1 : 0;
+                    async_copy_inside(&b_shared[next_slot][i][local_index],
+                        &b[(k0 + i + 64) * ldb + min(col0 + local_index, n - 1)], b_inside);
                 }
             }
         }
@@ -274,14 +264,14 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 load_a4(a_frag[(kk / 8 + 1) % 2][i * 2],
-                    &a_shared[slot][a_line_row + i * 32][kk + a_line_k + 8]);
+                    &a_shared[slot][a_line_row + i * 16][kk + a_line_k + 8]);
             }
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
                     b_frag[(kk / 8 + 1) % 2][j][i] =
-                        b_shared[slot][kk + lane % 4 + i * 4 + 8][warp_col + lane / 4 + j * 16];
+                        b_shared[slot][kk + lane % 4 + i * 4 + 8][warp_col + lane / 4 + j * 32];
                 }
             }
             float a_rest[8][2];
@@ -289,9 +279,7 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
             for (int i = 0; i < 8; ++i) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    const float head = head_in_tf32(a_frag[kk / 8 % 2][i][e]);
-                    a_rest[i][e] = rest_in_tf32(a_frag[kk / 8 % 2][i][e], head);
-                    a_frag[kk / 8 % 2][i][e] = head;
+                    a_rest[i][e] = finite_rest_in_tf32(a_frag[kk / 8 % 2][i][e]);
                 }
             }
             float b_rest[4][2];
@@ -299,9 +287,7 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
             for (int i = 0; i < 4; ++i) {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    const float head = head_in_tf32(b_frag[kk / 8 % 2][i][e]);
-                    b_rest[i][e] = rest_in_tf32(b_frag[kk / 8 % 2][i][e], head);
-                    b_frag[kk / 8 % 2][i][e] = head;
+                    b_rest[i][e] = finite_rest_in_tf32(b_frag[kk / 8 % 2][i][e]);
                 }
             }
             #pragma unroll
@@ -330,14 +316,14 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 load_a4(a_frag[0][i * 2],
-                    &a_shared[(k0 / 32 + 1) % 3][a_line_row + i * 32][a_line_k]);
+                    &a_shared[(k0 / 32 + 1) % 3][a_line_row + i * 16][a_line_k]);
             }
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
                     b_frag[0][j][i] =
-                        b_shared[(k0 / 32 + 1) % 3][lane % 4 + i * 4][warp_col + lane / 4 + j * 16];
+                        b_shared[(k0 / 32 + 1) % 3][lane % 4 + i * 4][warp_col + lane / 4 + j * 32];
                 }
             }
         }
@@ -346,9 +332,7 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                const float head = head_in_tf32(a_frag[1][i][e]);
-                a_rest[i][e] = rest_in_tf32(a_frag[1][i][e], head);
-                a_frag[1][i][e] = head;
+                a_rest[i][e] = finite_rest_in_tf32(a_frag[1][i][e]);
             }
         }
         float b_rest[4][2];
@@ -356,9 +340,7 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
         for (int i = 0; i < 4; ++i) {
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                const float head = head_in_tf32(b_frag[1][i][e]);
-                b_rest[i][e] = rest_in_tf32(b_frag[1][i][e], head);
-                b_frag[1][i][e] = head;
+                b_rest[i][e] = finite_rest_in_tf32(b_frag[1][i][e]);
             }
         }
         #pragma unroll
@@ -397,13 +379,95 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
         }
     }
 
+    // What is not finite has no rest: where it made NaN of a sum, heads alone say what that is.
+    float doubt = 0.0f;
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        #pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            doubt = fmaf(acc[i][j], 0.0f, doubt);
+        }
+    }
+    if (__syncthreads_or(doubt != 0.0f)) {
+        for (int k0 = 0; k0 < k; k0 += 32) {
+            __syncthreads();
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (lda % 4 == 0) {
+                    const int a_inside = k0 + a_k + 4 <= k ? 4 : k0 + a_k < k ? k - (k0 + a_k) : 0;
+                    async_copy4_inside(&a_shared[0][a_row + i * 16][a_k],
+                        &a[min(row0 + a_row + i * 16, m - 1) * lda + k0 + a_k], a_inside);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const int a_inside = k0 + a_k + e < k ? 1 : 0;
+                        async_copy_inside(&a_shared[0][a_row + i * 16][a_k + e],
+                            &a[min(row0 + a_row + i * 16, m - 1) * lda + k0 + a_k + e], a_inside);
+                    }
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                if (ldb % 4 == 0) {
+                    const int b_fits =
+                        col0 + b_col + 4 <= n ? 4 : col0 + b_col < n ? n - (col0 + b_col) : 0;
+                    const int b_inside = k0 + b_k + i * 4 < k ? b_fits : 0;
+                    async_copy4_inside(&b_shared[0][b_k + i * 4][b_col],
+                        &b[(k0 + b_k + i * 4) * ldb + col0 + b_col], b_inside);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const int b_inside = k0 + b_k + i * 4 < k ? 1 : 0;
+                        async_copy_inside(&b_shared[0][b_k + i * 4][b_col + e],
+                            &b[(k0 + b_k + i * 4) * ldb + min(col0 + b_col + e, n - 1)], b_inside);
+                    }
+                }
+            }
+            async_commit();
+            async_wait<0>();
+            __syncthreads();
+            #pragma unroll
+            for (int kk = 0; kk < 32; kk += 8) {
+                __align__(16) float a_head[8][2];
+                float b_head[4][2];
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    load_a4(a_head[i * 2], &a_shared[0][a_line_row + i * 16][kk + a_line_k]);
+                }
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        b_head[j][i] =
+                            b_shared[0][kk + lane % 4 + i * 4][warp_col + lane / 4 + j * 32];
+                    }
+                }
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_head[i * 2],
+                            a_head[i * 2 + 1], b_head[j]);
+                    }
+                }
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                acc[i][j] = acc[i][j] == acc[i][j] ? acc[i][j] : part[i][j];
+            }
+        }
+    }
+
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        if (row + i * 16 < m) {
+        if (row + i * 8 < m) {
             #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                if (col + j * 16 + 2 <= n && ldc % 2 == 0) {
+                if (col + j * 32 + 2 <= n && ldc % 2 == 0) {
                     __align__(16) float c_values[2];
                     #pragma unroll
                     for (int e = 0; e < 2; ++e) {
@@ -411,21 +475,20 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
                     }
                     if (beta != 0.0f) {
                         __align__(16) float c_old[2];
-                        copy2(c_old, &c[(row + i * 16) * ldc + col + j * 16]);
+                        copy2(c_old, &c[(row + i * 8) * ldc + col + j * 32]);
                         #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                         }
                     }
-                    copy2(&c[(row + i * 16) * ldc + col + j * 16], c_values);
+                    copy2(&c[(row + i * 8) * ldc + col + j * 32], c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 2; ++e) {
-                        if (col + j * 16 + e < n) {
-                            c[(row + i * 16) * ldc + col + j * 16 + e] =
+                        if (col + j * 32 + e < n) {
+                            c[(row + i * 8) * ldc + col + j * 32 + e] =
                                 beta == 0.0f ? alpha * acc[i][j * 2 + e]
-                                             : fmaf(beta,
-                                                 c[(row + i * 16) * ldc + col + j * 16 + e],
+                                             : fmaf(beta, c[(row + i * 8) * ldc + col + j * 32 + e],
                                                  alpha * acc[i][j * 2 + e]);
                         }
                     }
@@ -437,7 +500,7 @@ mma_3xtf32_8x8_16x8(int m, int n, int k, float alpha, const float *__restrict__ 
 
 #ifndef __CUDACC_RTC__
 // Queues the kernel on a stream; matrices are in the device's memory.
-extern "C" cudaError_t mma_3xtf32_8x8_16x8_launch(int m, int n, int k, float alpha, const float *a,
+extern "C" cudaError_t mma_3xtf32_8x8_8x16_launch(int m, int n, int k, float alpha, const float *a,
                                                   int lda, const float *b, int ldb, float beta,
                                                   float *c, int ldc, cudaStream_t stream)
 {
@@ -448,13 +511,13 @@ extern "C" cudaError_t mma_3xtf32_8x8_16x8_launch(int m, int n, int k, float alp
         k = 0; // so that A and B are not read
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
-        mma_3xtf32_8x8_16x8, cudaFuncAttributeMaxDynamicSharedMemorySize, 82944);
+        mma_3xtf32_8x8_8x16, cudaFuncAttributeMaxDynamicSharedMemorySize, 79872);
     if (allowed != cudaSuccess) {
         return allowed;
     }
-    const dim3 grid((m + 127) / 128 * ((n + 63) / 64), 1);
-    const dim3 block(8, 16);
-    mma_3xtf32_8x8_16x8<<<grid, block, 82944, stream>>>(
+    const dim3 grid((m + 63) / 64 * ((n + 127) / 128), 1);
+    const dim3 block(16, 8);
+    mma_3xtf32_8x8_8x16<<<grid, block, 79872, stream>>>(
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return cudaGetLastError();
 }

@@ -78,7 +78,7 @@ def main() -> None:
         complain([f"{error} (a bug of gemmgen: please report it with this command line)"])
         sys.exit(1)
     except MemoryError as error:
-        complain([f"{error or 'out of memory'}: there is not so much here: give smaller sizes, or fewer products"])
+        complain([f"{str(error) or 'out of memory'}: there is not so much here: give smaller sizes, or fewer products"])
         sys.exit(2)
     except OSError as error:
         complain([f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from platformdirs import user_cache_path
 
 from gemmgen.cli.output import say, write
 from gemmgen.cli.request import attempt
@@ -78,6 +79,8 @@ def fuzz(
     problems += _folder_problems(save)
     if problems or found is None:
         raise UserError(problems)
+    # What it keeps for itself would else lie where the command was run.
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache_path("gemmgen") / "hypothesis"))
     from gemmgen.fuzz.search import Search
 
     failures = _look(Search(found, start, seconds, most))

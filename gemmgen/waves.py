@@ -137,11 +137,12 @@ def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool, stream: int 
     C, and where operands are packed C's lines may begin anywhere, too: neither can be stored by boxes.
     """
     plain = presets.load(tile.preset).schedule
-    name = tile.preset.partition("_split")[0] + (f"_split{parts}" if parts > 1 else "")
+    name = tile.preset.partition("_split")[0].partition("_packed")[0] + (f"_split{parts}" if parts > 1 else "")
     which = "" if a_packed and b_packed else "_a" if a_packed else "_b"
     name += f"_packed{which}" if a_packed or b_packed else ""
     name += f"_stream{stream}" if stream else ""
-    a, b = (replace(o, packed=True, pad=0) if p else o for o, p in ((plain.a, a_packed), (plain.b, b_packed)))
+    pairs = (plain.a, a_packed), (plain.b, b_packed)
+    a, b = (replace(o, packed=p, pad=0 if p else o.pad) for o, p in pairs)
     boxes = plain.c_stages if parts == 1 and not (a_packed or b_packed) else 0
     return replace(plain, split=parts, stream=stream, a=a, b=b, c_stages=boxes, name=name)
 
@@ -150,7 +151,7 @@ def tile_of(schedule: Schedule) -> Tile | None:
     """The constants for a schedule, from the preset with the same tiles; None where there are none."""
 
     def same(known: Schedule) -> bool:
-        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "atom")
+        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "boxes", "cluster", "atom")
         return all(getattr(known, key) == getattr(schedule, key) for key in keys)
 
     return next((tile for tile in costs().tiles if same(tile.schedule)), None)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is checked and measured on a GPU of NVIDIA, by parts; results go to a folder, for benchmarks/results.
 #
-#     benchmarks/gpu.sh FOLDER PART...        parts: tests wgmma matrices fp32 choose repeats sanitizer
+#     benchmarks/gpu.sh FOLDER PART...        parts: tests wgmma matrices tables fp32 choose repeats sanitizer
 #
 # Each part is bounded, so that a kernel that hangs costs no more than its part. CuPy, torch and pytest-xdist are needed.
 # TOOLS, NAMES (of presets) and SECONDS_EACH narrow down what the sanitizer does, the last of them the repeats, too.
@@ -33,6 +33,10 @@ matrices() {
     bench --preset mma_3xtf32_8x8_16x16 --sizes 1024,2048,4096 --json "$out/mma_3xtf32.json"
 }
 
+tables() {
+    timeout 300 python3 benchmarks/tables_cuda.py "$out" 2>/dev/null
+}
+
 fp32() {
     local ring=mbarrier_8x16_16x16
     local presets=$ring,${ring}_packed_a,${ring}_stream,${ring}_packed,${ring}_boxes_packed,${ring}_split7,async_8x8_8x16,async_8x4_8x16
@@ -46,8 +50,8 @@ fp32() {
 }
 
 choose() {
-    timeout 250 python3 benchmarks/choose_cuda.py --shapes 40 --seed 7
-    timeout 150 python3 benchmarks/choose_cuda.py --shapes 20 --seed 8 --dtype bfloat16
+    timeout 150 python3 benchmarks/choose_cuda.py --shapes 40 --seed 7 --jobs 15
+    timeout 150 python3 benchmarks/choose_cuda.py --shapes 40 --seed 8 --jobs 15 --dtype bfloat16
 }
 
 # Eight processes, each with every eighth preset: compiling is most of the work. side_by_side SECONDS COMMAND...

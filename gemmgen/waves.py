@@ -143,12 +143,13 @@ def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool, stream: int 
     that stay.
     """
     plain = presets.load(tile.preset).schedule
-    name = tile.preset.partition("_split")[0].partition("_joined")[0]
+    name = tile.preset.partition("_split")[0].partition("_joined")[0].partition("_packed")[0]
     name += (f"_split{parts}" if parts > joined else "") + (f"_joined{joined}" if joined > 1 else "")
     which = "" if a_packed and b_packed else "_a" if a_packed else "_b"
     name += f"_packed{which}" if a_packed or b_packed else ""
     name += f"_stream{stream}" if stream else ""
-    a, b = (replace(o, packed=True, pad=0) if p else o for o, p in ((plain.a, a_packed), (plain.b, b_packed)))
+    pairs = (plain.a, a_packed), (plain.b, b_packed)
+    a, b = (replace(o, packed=p, pad=0 if p else o.pad) for o, p in pairs)
     boxes = plain.c_stages if parts == 1 and not (a_packed or b_packed) else 0
     width = plain.c_width if joined == plain.joined else 4 if joined > 1 else 1
     stays = plain.persistent and boxes > 0
@@ -160,7 +161,7 @@ def tile_of(schedule: Schedule) -> Tile | None:
     """The constants for a schedule, from the preset with the same tiles; None where there are none."""
 
     def same(known: Schedule) -> bool:
-        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "atom")
+        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "boxes", "cluster", "atom")
         return all(getattr(known, key) == getattr(schedule, key) for key in keys)
 
     return next((tile for tile in costs().tiles if same(tile.schedule)), None)

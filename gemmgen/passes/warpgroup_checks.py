@@ -286,6 +286,14 @@ def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"{whose}, {runs}, do not come out even: use another c_width or joined"
 
 
+def _fewer(s: Schedule, over: int, stage: int, slots: int) -> str:
+    """What takes so many bytes less, of stages so large and of slots for boxes of C."""
+    enough = s.stages - -(-over // stage), slots - -(-over // (2 * s.group[0] * LINE_BYTES))
+    ways = [f"{enough[1]} c_stages instead of {s.c_stages}"] * (enough[1] > 0)
+    ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
+    return ", or ".join([*ways, "a smaller tile"])
+
+
 def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
     """Local memory and registers. Of a row-major B whole boxes are held."""
     spec, s = turned(spec, s) if s.swapped else (spec, s)
@@ -299,9 +307,7 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages
     used += MBARRIER_BYTES * (s.group[0] * s.group[1] // LANES) * s.c_turns
     if used > target.local_bytes:
-        fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
-        if s.c_stages > 1:
-            fewer = f"{s.c_stages - 1} c_stages instead of {s.c_stages}, or {fewer}"
+        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, min(boxes, s.c_stages))
         whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
         remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"

@@ -32,7 +32,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 #: What of the constants is fitted; the rest is what a preset is.
-SHARED = ("launch", "another", "lone", "unhidden", "bytes_per_us", "packed_per_us")
+SHARED = ("launch", "another", "meeting", "lone", "unhidden", "bytes_per_us", "packed_bytes_per_us")
 OWN = ("rate", "alone", "block", "line", "single")
 #: A constant's distance from where it was counts like so large an error, for each factor of e.
 TRUST = {"rate": 1.0, "alone": 0.15, "block": 0.15, "line": 0.5, "single": 0.5}

@@ -25,6 +25,7 @@ from gemmgen.passes.expand import expand
 from gemmgen.passes.pipeline import pipeline
 from gemmgen.passes.predicate import predicate
 from gemmgen.passes.simplify import simplify
+from gemmgen.passes.swap import swap
 from gemmgen.passes.transpose import build_transpose
 from gemmgen.passes.unswitch import unswitch
 from gemmgen.passes.validate import validate
@@ -35,7 +36,7 @@ from gemmgen.spec import GemmSpec
 Pass = Callable[[Kernel], Kernel]
 
 #: From a kernel on tiles to one on instructions, in order.
-PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, unswitch, simplify, addresses)
+PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, unswitch, simplify, addresses, swap)
 PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 
 

@@ -20,6 +20,7 @@ from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multip
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.passes.capacity import sub_group_registers
+from gemmgen.passes.swap import swap
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -79,7 +80,7 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
 
     if spec.alpha == 0:
         raise SpecError("alpha = 0 leaves no product to explain: fold another factor, or leave alpha out")
-    kernel = lower(spec, schedule, target, stop_after="build")
+    kernel = swap(lower(spec, schedule, target, stop_after="build"))
     costs = _costs(kernel, spec)
     head = f"{kernel.name}: {spec.formula()} ({spec.label()}) on {target.name}"
     parts = (
@@ -111,6 +112,8 @@ def _boxes(spec: GemmSpec, schedule: Schedule) -> list[str]:
         titles[0] += ", one part of C after the other"
     if schedule.cluster != (1, 1):
         titles[0] += f", {_x(schedule.cluster)} of them in a cluster"
+    if schedule.joined > 1:
+        titles[0] += f", {schedule.joined} of them in a cluster with parts of K"
     if schedule.vector > 1:
         (tall, wide), (down, across) = schedule.tile, schedule.sweep
         block = f"{tall * down}x{wide * across}"
@@ -140,9 +143,10 @@ def _box(title: str, lines: Sequence[str], width: int) -> list[str]:
 def _owners(kernel: Kernel, schedule: Schedule) -> list[str]:
     """Which row and which column of the group's tile belongs to which work-item."""
     fragment = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, Update)).acc.fragment
-    block = _x(schedule.block_tile)
+    block, axes = _x(schedule.block_tile), (fragment.rows, fragment.cols)
+    rows, cols = axes[::-1] if schedule.swapped else axes
     lines = [f"who owns which part of the group's {block} (n: one element, n(xC): C neighbours)"]
-    return [*lines, f"  rows:    {_runs(fragment.rows)}", f"  columns: {_runs(fragment.cols)}"]
+    return [*lines, f"  rows:    {_runs(rows)}", f"  columns: {_runs(cols)}"]
 
 
 def _runs(spread: Spread) -> str:

@@ -103,6 +103,8 @@ class Schedule:
             once; if not, all work-items copy a share of each tile.
         slices: parts of each step of K, each with work-items of its own, whose sums meet in local memory.
         split: parts of all of K, each with groups of its own, whose sums a second kernel adds up.
+        joined: neighbouring ones of those parts whose groups run together in a cluster and add up their sums in local
+            memory; where that is all of them, there is no second kernel.
         stream: groups that all of C's blocks and K's batches are dealt out to evenly, as many as a device runs at once:
             each computes whole blocks and parts of two, which a second kernel adds up; 0 where each has one block.
         atomic: whether the parts of K are added to C one by one as they come, instead of by a second kernel: quicker,
@@ -140,6 +142,8 @@ class Schedule:
             after the other, so that the first tiles of the next are on their way while C is stored.
         cluster: rows and columns of groups that run together and copy for one another: each brings a part of the tiles
             of B that those above one another have in common, or of the tiles of A that those beside one another have.
+        late: whether its kernels begin when those before them are over, on devices where they would begin early: groups
+            that wait on idle multiprocessors cost what waits for memory more than a launch does.
         c_width: elements of C that one store writes, where they are inside and work-items store them.
         c_stages: slots of local memory from which C is stored by boxes, a warp's lines at a time, where warpgroups
             multiply; 0 where work-items store it.
@@ -168,6 +172,7 @@ class Schedule:
     boxes: bool = False
     slices: int = 1
     split: int = 1
+    joined: int = 1
     stream: int = 0
     atomic: bool = False
     raster: int = 0
@@ -191,6 +196,7 @@ class Schedule:
     registers: tuple[int, int] = (0, 0)
     persistent: bool = False
     cluster: tuple[int, int] = (1, 1)
+    late: bool = False
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -263,6 +269,18 @@ class Schedule:
     def by_warpgroups(self) -> bool:
         """Whether a warpgroup multiplies as one, tiles that others bring."""
         return self.atom.startswith("wgmma")
+
+    @property
+    def planes(self) -> int:
+        """Sums of parts of K that a second kernel adds up, where there is more than one."""
+        return self.split // max(1, self.joined)
+
+    @property
+    def swapped(self) -> bool:
+        """Whether warpgroups multiply with their operands swapped, C^T = B^T A^T: so say the lanes of a group 4x32,
+        which lie along C's columns. Of C a block then has few rows, and 64 columns of each warpgroup.
+        """
+        return self.by_warpgroups and self.group[0] == 4 and self.group[1] % 32 == 0
 
     def staged(self, name: str, order: str) -> Operand:
         """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""

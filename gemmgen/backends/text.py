@@ -181,10 +181,12 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.warp, f"{words.sub_group}s of {rows}x{cols} {words.work_item}s"
     yield s.stagger, "neighbouring lanes in different rows"
     how = "are added to C as they come" if s.atomic else "a second kernel adds up"
+    if s.joined > 1:
+        how = f"clusters of {s.joined} {words.group}s add up" + (", and then a second kernel" if s.planes > 1 else "")
     yield s.split > 1, f"K in {s.split} parts that {how}"
     piece = f"{words.group}s with whole blocks of C and equal pieces of the rest"
     yield s.stream, f"{s.stream} {piece}, whose sums a second kernel adds up"
-    yield s.raster, f"{words.group}s in bands of {s.raster} rows"
+    yield s.raster, f"{words.group}s in bands of {s.raster} {'columns' if s.swapped else 'rows'}"
     slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
     yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"
     yield s.c_width > 1 and not s.c_stages, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
@@ -195,6 +197,7 @@ def _instructions_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tupl
     """What multiplies, where it is no plain arithmetic, and what it makes of float32."""
     yield s.by_warps or s.atom == "dpas", f"by matrix instructions of the {words.sub_group}"
     yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
+    yield s.swapped, "operands swapped: C^T = B^T * A^T"
     atom = (warpgroup_atom if s.by_warpgroups else warp_atom)(s.atom, spec.dtype)
     if atom is not None and atom.dtype == F32:
         added = ", added up as float32 after each step of K" if s.by_warpgroups else ""
@@ -245,7 +248,7 @@ def _sizes(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     bytewise = schedule.by_blocks and schedule.a.memory == "global" and target.reads_blocks(spec.dtype)
     spans = "A and B span less than 2^29 elements, C 2^31" if bytewise else "every matrix spans less than 2^31 elements"
     packed = schedule.a.packed or schedule.b.packed or schedule.atom == "dpas"
-    between = ["packed matrices"] * packed + ["the workspace"] * (schedule.split > 1 and not schedule.atomic)
+    between = ["packed matrices"] * packed + ["the workspace"] * (schedule.planes > 1 and not schedule.atomic)
     if spec.is_wide:
         spans = "matrices of any span"
         between = between if schedule.atom == "dpas" else []

@@ -20,6 +20,7 @@ from gemmgen.ir.alignment import alignment_check
 from gemmgen.ir.arguments import Argument, array, integers, named
 from gemmgen.ir.atoms import CopyAtom
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.cluster_memory import ClusterMemory
 from gemmgen.ir.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
 from gemmgen.ir.expr import Expr
 from gemmgen.ir.fault import KernelFault
@@ -104,8 +105,11 @@ class _Run:
                 self._group.stores.clear(self._lanes.count)
                 self._multiplications.clear()
                 self._body(self._lanes.everyone)
-                if self._group.stores.busy:
-                    raise KernelFault("race", self._kernel.name, "local memory ends while stores of boxes read it")
+                users = ["stores of boxes"] if self._group.stores.busy else []
+                spread = (memory for memory in self._group.memories if isinstance(memory, ClusterMemory))
+                users += [] if all(memory.settled for memory in spread) else ["others of the cluster"]
+                if users:
+                    raise KernelFault("race", self._kernel.name, f"local memory ends while {users[0]} read it")
 
     def _parameters(self, arguments: Mapping[str, Argument]) -> Scope:
         scope = Scope()
@@ -172,7 +176,8 @@ class _Run:
             # One for the whole kernel, wherever it is declared.
             before = tuple(self._group.memories) if reuses else ()
             filled = any(isinstance(s, BoxCopy) and s.dst == buffer for s in walk(self._kernel.body))
-            kind = TileMemory if buffer.layout.swizzle else RingMemory if filled else LocalMemory
+            plain = ClusterMemory if buffer.spread > 1 else LocalMemory
+            kind = TileMemory if buffer.layout.swizzle else RingMemory if filled else plain
             memory = kind(self._lanes, buffer, self._sizes, self._sites)
             self._group.memories.append(memory)
             scope.memories[buffer.name] = memory

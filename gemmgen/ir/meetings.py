@@ -6,9 +6,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.expr import Const, Expr
+from gemmgen.ir.expr import Const, Expr, Var
 
 MbarrierVerb = Literal["init", "arrive", "arrive_copies", "expect", "wait"]
+
+
+#: Of groups in clusters, one above or beside the other: which of its cluster's a group is. Blocks are then those of a
+#: cluster.
+RANK = Var("rank")
 
 
 @dataclass(frozen=True, slots=True)

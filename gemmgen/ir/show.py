@@ -145,6 +145,8 @@ def _head(kernel: Kernel) -> Iterator[str]:
     yield f"{_INDENT}grid {_expr(kernel.grid[0], 1)} x {_expr(kernel.grid[1], 1)}{layers}"
     if kernel.sub_group is not None:
         yield f"{_INDENT}sub_group {kernel.sub_group}"
+    if kernel.swapped:
+        yield f"{_INDENT}of C^T = B^T * A^T, in its names"
     for fact in kernel.facts:
         yield f"{_INDENT}fact {show_expr(fact)} >= 0"
 

@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.cluster_memory import ClusterMemory
 from gemmgen.ir.evaluate import IndexCode, require_whole
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.fault import KernelFault
@@ -127,6 +128,8 @@ def barrier_step(stmt: Barrier, group: Group, site: Site) -> Callable[[Active], 
         if stmt.memory == "local":
             for memory in group.memories:
                 memory.publish(active)
+                if isinstance(memory, ClusterMemory) and stmt.groups > 1:
+                    memory.meet()
             for phases in group.phases.values():
                 phases.meet()
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen.ir.expr import Const, Expr, number
-from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.meetings import RANK, Barrier
 from gemmgen.ir.stmt import Alloc, Body, Comment, Let, Sum, Tile, Update
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import LOCAL_INDEX, SUM_COL, SUM_ROW
 
 
-def by_local_memory(plan: Plan, say: str, plane: Expr, comment: Comment, store: Update, meet: Barrier) -> Body:
+def by_local_memory(
+    plan: Plan, say: str, plane: Expr, comment: Comment, store: Update, meet: Barrier, there: Barrier | None = None
+) -> Body:
     """The sums of each of `partial`'s planes added up, and stored as `store` says, which has them in registers.
 
     Args:
@@ -19,22 +21,25 @@ def by_local_memory(plan: Plan, say: str, plane: Expr, comment: Comment, store: 
         plane: where a work-item's own sums go.
         comment: what is stored.
         meet: of the work-items that compute; the first time for those that still read what is put down upon.
+        there: of all who put down, where that is another.
     """
     schedule, partial, total = plan.schedule, plan.partial, plan.total
     one, zero = number(1, plan.sums), number(0, plan.sums)
-    own = Tile(partial, (plane, Const(0), Const(0)), *schedule.block_tile)
-    planes = replace(own, origin=(Const(0),) * 3)
+    own = Tile(partial, (plane, Const(0), Const(0)), *schedule.block_tile, plan.flipped)
+    planes = Tile(partial, (Const(0),) * 3, *plan.put_down)
+    row: Expr = LOCAL_INDEX // plan.sum_across
+    row = row + RANK * (plan.put_down[0] // schedule.joined) if schedule.joined > 1 else row
     return (
         Comment(say),
         *((meet,) if plan.reuses or schedule.persistent else ()),
         Alloc(partial, reuses=plan.reuses),
         # Scaled here, so that the sums may lie in any registers.
-        Update(own, plan.acc, store.alpha, zero, *plan.vector(schedule.run[1], plan.sums)),
-        meet,
-        Let(SUM_ROW, LOCAL_INDEX // plan.sum_across),
+        Update(own, plan.acc, store.alpha, zero, *plan.vector(1 if plan.flipped else schedule.run[1], plan.sums)),
+        there or meet,
+        Let(SUM_ROW, row),
         Let(SUM_COL, LOCAL_INDEX % plan.sum_across),
         Alloc(total.buffer),
-        Sum(total, planes, schedule.slices, *plan.vector(total.fragment.cols.run, plan.sums)),
+        Sum(total, planes, schedule.slices * schedule.joined, *plan.vector(total.fragment.cols.run, plan.sums)),
         comment,
         replace(store, acc=total, alpha=one),
     )

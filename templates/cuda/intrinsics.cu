@@ -476,6 +476,25 @@ __device__ __forceinline__ void cluster_barrier()
     asm volatile("barrier.cluster.wait;" ::: "memory");
 }
 
+//: cluster_sync
+// Threads of the cluster's blocks meet, all but those that are through with everything; what each has
+// written before the others see after.
+__device__ __forceinline__ void cluster_sync()
+{
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+//: in_block
+// The array in shared memory that another block of the cluster has where this one has its own.
+template <typename Array>
+__device__ __forceinline__ const Array &in_block(const Array &own, int rank)
+{
+    const Array *there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(&own), "r"(rank));
+    return *there;
+}
+
 //: mbarrier_arrive_at
 // This thread has come, to a block of the cluster that has this barrier at the same place. It says
 // nothing of other memory, which would cost a wait for all of it.

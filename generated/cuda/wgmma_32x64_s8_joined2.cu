@@ -1,21 +1,18 @@
-// wgmma_64x64_s8_split2: C = alpha * A * B + beta * C; bfloat16, sums in float32
+// wgmma_32x64_s8_joined2: C = alpha * A * B + beta * C; bfloat16, sums in float32
 //
-// Schedule   2x16 of C per thread, 32x4 threads per block (64x64 of C), 64 along K per iteration,
-//            by matrix instructions of four warps, 8 tiles in shared memory at a time, brought by
-//            one of 32 more threads, which have nothing else to do, K in 2 parts that a second
-//            kernel adds up, blocks in bands of 8 rows, stores of 4 elements
+// Schedule   8x2 of C per thread, 4x32 threads per block (32x64 of C), 64 along K per iteration, by
+//            matrix instructions of four warps, operands swapped: C^T = B^T * A^T, 8 tiles in
+//            shared memory at a time, brought by one of 32 more threads, which have nothing else to
+//            do, K in 2 parts that clusters of 2 blocks add up, stores of 4 elements
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
-// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared
-//            memory; read once, as caches are told
+// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
-//            elements; the workspace less than 2^31 elements
+//            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     wgmma_64x64_s8_split2: block (4, 40), grid ((m + 63) / 64 * ((n + 63) / 64) * 2, 1)
-//            wgmma_64x64_s8_split2_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
-// Needs      131,200 bytes of shared memory
-//            a workspace of m * ((n + 3) / 4 * 4) * 2 elements, aligned to 16 bytes
+// Launch     block (4, 40), grid ((n + 63) / 64 * ((m + 31) / 32) * 2, 1)
+// Needs      98,432 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_64x64_s8_split2.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_32x64_s8_joined2.cu
 
 #ifdef __CUDACC_RTC__
 struct alignas(64) CUtensorMap
@@ -28,16 +25,38 @@ struct alignas(64) CUtensorMap
 #endif
 #include <cuda_bf16.h>
 
-// 2 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy2(float *to, const float *from)
+// 4 neighbouring elements; both addresses are multiples of 8 bytes.
+__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
 {
-    *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
+    *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
 }
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
+__device__ __forceinline__ void copy4(float *to, const __nv_bfloat16 *from)
+{
+    __align__(8) __nv_bfloat16 elements[4];
+    copy4(elements, from);
+    #pragma unroll
+    for (int e = 0; e < 4; ++e) {
+        to[e] = float(elements[e]);
+    }
+}
+
+// 4 neighbouring elements from registers, in the type of memory; `to` is a multiple of 8 bytes.
+__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const float *from)
+{
+    __align__(8) __nv_bfloat16 elements[4];
+    #pragma unroll
+    for (int e = 0; e < 4; ++e) {
+        elements[e] = __nv_bfloat16(from[e]);
+    }
+    copy4(to, elements);
 }
 
 // Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
@@ -114,20 +133,21 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
-// Begins a copy of a box of a matrix to shared memory, zeros for what lies outside, and tells caches
-// that nobody reads it again: they let go of it first. The barrier counts its bytes.
-__device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *matrix, int along,
-                                              int line, unsigned long long *barrier)
+// Threads of the cluster's blocks meet, all but those that are through with everything; what each has
+// written before the others see after.
+__device__ __forceinline__ void cluster_sync()
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("{\n"
-                 ".reg .b64 once;\n"
-                 "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
-                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
-                 "}"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// The array in shared memory that another block of the cluster has where this one has its own.
+template <typename Array>
+__device__ __forceinline__ const Array &in_block(const Array &own, int rank)
+{
+    const Array *there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(&own), "r"(rank));
+    return *there;
 }
 
 // These threads meet, and not the others of the block; barrier 0 is that of all.
@@ -139,10 +159,11 @@ __device__ __forceinline__ void role_barrier()
 
 // What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
 // them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
+// In a cluster the upper bits of an address say whose memory it is in, which is no part of the place.
 template <int block>
-__device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
+__device__ __forceinline__ unsigned long long own_matrix_tile(const void *tile)
 {
-    const unsigned long long address = __cvta_generic_to_shared(tile);
+    const unsigned long long address = __cvta_generic_to_shared(tile) & 0x3ffff;
     return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
 }
 
@@ -169,59 +190,54 @@ __device__ __forceinline__ void wgmma_wait()
 #define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
 
 // Waits until no matrix instruction is under way: from here on these sums may be read.
-__device__ __forceinline__ void wgmma_wait(float (*sums)[16])
+__device__ __forceinline__ void wgmma_wait(float (*sums)[8])
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14)
+                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6)
                  :: "memory");
 }
 
-// sums += a * b by a warpgroup, 64 x 16 times 16 x 64, of tiles in shared memory; it only
+// sums += a * b by a warpgroup, 64 x 16 times 16 x 32, of tiles in shared memory; it only
 // begins that. Of the sums a thread has two rows, eight apart.
-__device__ __forceinline__ void wgmma_m64n64k16(float (*sums)[16], unsigned long long a,
+__device__ __forceinline__ void wgmma_m64n32k16(float (*sums)[8], unsigned long long a,
                                                  unsigned long long b)
 {
     asm volatile("{\n"
                  ".reg .pred add;\n"
                  "setp.eq.u32 add, 0, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
-                 "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
-                 "%28, %29, %30, %31"
-                 "}, %32, %33, add, 1, 1, 0, 1;\n"
+                 "%15"
+                 "}, %16, %17, add, 1, 1, 1, 0;\n"
                  "}"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14)
+                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6)
                  : "l"(a), "l"(b));
 }
 
-extern "C" __global__ void __launch_bounds__(160)
-wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
-                      const __grid_constant__ CUtensorMap b_map, float *workspace)
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(160)
+wgmma_32x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
+                       const __grid_constant__ CUtensorMap b_map, float beta, __nv_bfloat16 *c,
+                       int ldc)
 {
-    const int local_row = int(threadIdx.y);
-    const int local_col = int(threadIdx.x);
-    const int blocks_down = (m + 63) / 64;
-    const int blocks_across = (n + 63) / 64;
-    const int part = int(blockIdx.x) / (blocks_down * blocks_across);
-    const int block = int(blockIdx.x) % (blocks_down * blocks_across);
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
-    const int row0 = block_row * 64;
+    const int local_col = int(threadIdx.y);
+    const int local_row = int(threadIdx.x);
+    const int rank = int(blockIdx.x) % 2;
+    const int blocks_down = (m + 31) / 32;
+    const int block = int(blockIdx.x) / 2;
+    const int block_col = block / blocks_down;
+    const int block_row = block % blocks_down;
     const int col0 = block_col * 64;
+    const int row0 = block_row * 32;
     const int k_part = (k + 127) / 128 * 64;
-    const int k_begin = part * k_part;
-    const int k_end = min(k, k_begin + k_part);
-    const int local_index = local_row * 4 + local_col;
+    const int k_begin = rank * k_part;
+    const int k_end = k_begin + k_part;
+    const int local_index = local_col * 4 + local_row;
 
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared);
-    auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared + 65536);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 131072);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 131136);
+    auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared);
+    auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[8][32][64]>(shared + 65536);
+    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 98304);
+    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 98368);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
@@ -235,25 +251,27 @@ wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ 
     __syncthreads();
     kernels_await();
     kernels_release();
-    if (local_row < 32) {
+    if (local_col < 32) {
         // Those that multiply, and store C.
-        float acc[2][16];
+        float acc[2][8];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 16; ++j) {
+            for (int j = 0; j < 8; ++j) {
                 acc[i][j] = 0.0f;
             }
         }
+
+        // C^T = B^T * A^T: columns of C are the rows of the sums.
         for (int k0 = k_begin; k0 < k_end; k0 += 64) {
             const int slot = (k0 - k_begin) / 64 % 8;
             mbarrier_wait(&tiles_full[slot], (k0 - k_begin) / 64 / 8 % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][0]);
-            const unsigned long long b_tile = matrix_tile<16>(b_shared[slot][0]);
+            const unsigned long long b_tile = own_matrix_tile<16>(b_shared[slot][0]);
+            const unsigned long long a_tile = own_matrix_tile<16>(a_shared[slot][0]);
             #pragma unroll
             for (int kk = 0; kk < 64; kk += 16) {
-                wgmma_m64n64k16(acc, a_tile + kk / 8, b_tile + kk * 8);
+                wgmma_m64n32k16(acc, b_tile + kk * 8, a_tile + kk / 8);
             }
             wgmma_commit();
 
@@ -265,86 +283,83 @@ wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ 
         }
         wgmma_wait(acc);
 
-        // By way of where the tiles were, so that warps store whole lines.
+        // The cluster's sums of parts of K lie where the tiles were; each block adds up some of the
+        // lines.
         role_barrier<128>();
-        auto &sums = *reinterpret_cast<float(*)[64][72]>(shared);
+        auto &sums = *reinterpret_cast<float(*)[32][68]>(shared);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
-                __align__(16) float sums_values[2];
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    sums_values[e] = alpha * acc[i][j * 2 + e];
-                }
-                copy2(&sums[local_row / 8 * 16 + local_row % 8 + i * 8][local_col * 2 + j * 8],
-                    sums_values);
+                sums[local_row * 2 + j / 2 * 8 + j % 2][local_col / 8 * 16 + local_col % 8 + i * 8] =
+                    alpha * acc[i][j];
             }
         }
-        role_barrier<128>();
-        const int sum_row = local_index / 16;
+        cluster_sync();
+        const int sum_row = local_index / 16 + rank * 16;
         const int sum_col = local_index % 16;
-        __align__(16) float total[8][4];
+        __align__(16) float total[2][4];
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            copy4(total[i], &sums[sum_row + i * 8][sum_col * 4]);
+        for (int i = 0; i < 2; ++i) {
+            copy4(total[i], &in_block(sums, 0)[sum_row + i * 8][sum_col * 4]);
+            __align__(16) float term[4];
+            copy4(term, &in_block(sums, 1)[sum_row + i * 8][sum_col * 4]);
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                total[i][e] = total[i][e] + term[e];
+            }
         }
 
-        // This part's share of C.
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < 2; ++i) {
             if (row0 + sum_row + i * 8 < m) {
                 if (col0 + sum_col * 4 + 4 <= n) {
-                    __align__(16) float workspace_values[4];
+                    __align__(16) float c_values[4];
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        workspace_values[e] = total[i][e];
+                        c_values[e] = total[i][e];
                     }
-                    copy4(
-                        &workspace[part * (m * ((n + 3) / 4 * 4))
-                            + (row0 + sum_row + i * 8) * ((n + 3) / 4 * 4) + col0 + sum_col * 4],
-                            workspace_values);
+                    if (beta != 0.0f) {
+                        __align__(16) float c_old[4];
+                        copy4(c_old, &c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4]);
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    copy4(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4], c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
                         if (col0 + sum_col * 4 + e < n) {
-                            workspace[part * (m * ((n + 3) / 4 * 4)) + (row0 + sum_row + i * 8) * ((n + 3) / 4 * 4) + col0 + sum_col * 4 + e] =
-                                total[i][e];
+                            const float c_value =
+                                beta == 0.0f ? total[i][e]
+                                             : fmaf(beta,
+                                                 float(
+                                                 c[(row0 + sum_row + i * 8) * ldc + col0
+                                                     + sum_col * 4 + e]), total[i][e]);
+                            c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
+                                __nv_bfloat16(c_value);
                         }
                     }
                 }
             }
         }
+
+        // No one leaves before others have read its sums.
+        cluster_sync();
     } else {
         // One that copies, ahead of them as far as there is room.
         if (local_index == 128) {
             for (int k0 = k_begin; k0 < k_end; k0 += 64) {
                 const int slot = (k0 - k_begin) / 64 % 8;
                 mbarrier_wait(&tiles_empty[slot], ((k0 - k_begin) / 64 / 8 + 1) % 2);
-                mbarrier_expect(&tiles_full[slot], 16384);
+                mbarrier_expect(&tiles_full[slot], 12288);
+                copy_box(b_shared[slot][0], &b_map, col0, k0, &tiles_full[slot]);
                 copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
-                copy_box_once(b_shared[slot][0], &b_map, col0, k0, &tiles_full[slot]);
             }
         }
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-wgmma_64x64_s8_split2_total(int m, int n, const float *workspace, float beta,
-                            __nv_bfloat16 *__restrict__ c, int ldc)
-{
-    const int blocks_across = (n + 255) / 256;
-    const int row = int(blockIdx.x) / blocks_across;
-    const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
-
-    kernels_await();
-    if (col < n) {
-        // The parts of K, one after the other.
-        float total = workspace[row * ((n + 3) / 4 * 4) + col];
-        const float term = workspace[m * ((n + 3) / 4 * 4) + row * ((n + 3) / 4 * 4) + col];
-        total = total + term;
-        const float c_value = beta == 0.0f ? total : fmaf(beta, float(c[row * ldc + col]), total);
-        c[row * ldc + col] = __nv_bfloat16(c_value);
     }
 }
 
@@ -381,12 +396,11 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// Queues the kernels on a stream; matrices are in the device's memory.
-extern "C" cudaError_t wgmma_64x64_s8_split2_launch(int m, int n, int k, float alpha,
-                                                    const __nv_bfloat16 *a, int lda,
-                                                    const __nv_bfloat16 *b, int ldb,
-                                                    float *workspace, float beta, __nv_bfloat16 *c,
-                                                    int ldc, cudaStream_t stream)
+// Queues the kernel on a stream; matrices are in the device's memory.
+extern "C" cudaError_t wgmma_32x64_s8_joined2_launch(int m, int n, int k, float alpha,
+                                                     const __nv_bfloat16 *a, int lda,
+                                                     const __nv_bfloat16 *b, int ldb, float beta,
+                                                     __nv_bfloat16 *c, int ldc, cudaStream_t stream)
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
@@ -394,61 +408,39 @@ extern "C" cudaError_t wgmma_64x64_s8_split2_launch(int m, int n, int k, float a
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
     }
-    {
-        CUtensorMap a_map = {};
-        const cudaError_t a_map_made =
-            k > 0 ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 64, 64)
-                  : cudaSuccess;
-        if (a_map_made != cudaSuccess) {
-            return a_map_made;
-        }
-        CUtensorMap b_map = {};
-        const cudaError_t b_map_made =
-            k > 0 ? make_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, b, k, n, ldb, 64, 64)
-                  : cudaSuccess;
-        if (b_map_made != cudaSuccess) {
-            return b_map_made;
-        }
-        const cudaError_t allowed = cudaFuncSetAttribute(
-            wgmma_64x64_s8_split2, cudaFuncAttributeMaxDynamicSharedMemorySize, 131200);
-        if (allowed != cudaSuccess) {
-            return allowed;
-        }
-        const dim3 grid((m + 63) / 64 * ((n + 63) / 64) * 2, 1);
-        const dim3 block(4, 40);
-        // It may begin while the kernel before ends, which it awaits.
-        cudaLaunchAttribute early = {};
-        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        early.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t config = {};
-        config.gridDim = grid;
-        config.blockDim = block;
-        config.dynamicSmemBytes = 131200;
-        config.stream = stream;
-        config.attrs = &early;
-        config.numAttrs = 1;
-        const cudaError_t launched = cudaLaunchKernelEx(&config, wgmma_64x64_s8_split2,
-            m, n, k, alpha, a_map, b_map, workspace);
-        if (launched != cudaSuccess) {
-            return launched;
-        }
+    CUtensorMap a_map = {};
+    const cudaError_t a_map_made =
+        k > 0 ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 32, 64)
+              : cudaSuccess;
+    if (a_map_made != cudaSuccess) {
+        return a_map_made;
     }
-    {
-        const dim3 grid(m * ((n + 255) / 256), 1);
-        const dim3 block(256, 1);
-        // It may begin while the kernel before ends, which it awaits.
-        cudaLaunchAttribute early = {};
-        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        early.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t config = {};
-        config.gridDim = grid;
-        config.blockDim = block;
-        config.dynamicSmemBytes = 0;
-        config.stream = stream;
-        config.attrs = &early;
-        config.numAttrs = 1;
-        return cudaLaunchKernelEx(&config, wgmma_64x64_s8_split2_total,
-            m, n, workspace, beta, c, ldc);
+    CUtensorMap b_map = {};
+    const cudaError_t b_map_made =
+        k > 0 ? make_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, b, k, n, ldb, 64, 64)
+              : cudaSuccess;
+    if (b_map_made != cudaSuccess) {
+        return b_map_made;
     }
+    const cudaError_t allowed = cudaFuncSetAttribute(
+        wgmma_32x64_s8_joined2, cudaFuncAttributeMaxDynamicSharedMemorySize, 98432);
+    if (allowed != cudaSuccess) {
+        return allowed;
+    }
+    const dim3 grid((n + 63) / 64 * ((m + 31) / 32) * 2, 1);
+    const dim3 block(4, 40);
+    // It may begin while the kernel before ends, which it awaits.
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = 98432;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, wgmma_32x64_s8_joined2,
+        m, n, k, alpha, a_map, b_map, beta, c, ldc);
 }
 #endif

@@ -9,6 +9,8 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, Var
 
 MbarrierVerb = Literal["init", "arrive", "arrive_copies", "expect", "wait"]
+#: Of a meeting: those who arrive go on, and wait for the others later.
+Part = Literal["all", "arrive", "wait"]
 
 
 #: Of groups in clusters, one above or beside the other: which of its cluster's a group is. Blocks are then those of a
@@ -26,6 +28,7 @@ class Barrier:
     role_items: int = 0
     of_sub_group: bool = False
     groups: int = 1
+    part: Part = "all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,7 +287,7 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
     by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
-    used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 16 * s.stages
+    used = (tiles + slots + sums if s.persistent or s.joined > 1 else max(tiles + slots, sums)) + 16 * s.stages
     if used > target.local_bytes:
         fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
         if s.c_stages > 1:

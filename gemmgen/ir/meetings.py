@@ -21,7 +21,7 @@ RANK = Var("rank")
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """All work-items of the group meet, or the `role_items` of a role, or those of each sub-group by themselves, or all
-    of a cluster's `groups`; `memory` says whose writes become visible.
+    of a cluster's `groups`; `memory` says whose writes become visible, `part` whether they arrive and go on, or wait.
     """
 
     memory: Literal["local", "none"] = "local"

@@ -207,7 +207,8 @@ class Cuda(CLike):
 
     def role_barrier(self, barrier: Barrier) -> str:
         if barrier.groups > 1:
-            return "cluster_sync();" if barrier.role_items else "cluster_barrier();"
+            whole = "cluster_sync();" if barrier.role_items else "cluster_barrier();"
+            return whole if barrier.part == "all" else f"cluster_{barrier.part}();"
         return "__syncwarp();" if barrier.of_sub_group else f"role_barrier<{barrier.role_items}>();"
 
     def in_group(self, buffer: Buffer, rank: Expr) -> str:

@@ -78,8 +78,8 @@ class Buffer:
         box: lines and elements of a line that one copy by a tensor map brings; None where there is no such map. The
             host makes the map of the matrix' address, extents and leading dimension, and gives that instead; a second
             one where copies end with boxes narrower than those that it is declared with.
-        spread: groups of a cluster that its first coordinate counts, each of which has one such plane of it in its own
-            local memory; 1 for none.
+        spread: groups of a cluster that its first coordinate counts, each of which has one such plane in its own local
+            memory, where all of them write; 1 for none.
         streamed: whether what copies of boxes bring may leave the caches before all else.
         shared: groups of a cluster to whose local memory, at the same place in each, every copy of a box goes.
     """

@@ -105,11 +105,8 @@ class _Run:
                 self._group.stores.clear(self._lanes.count)
                 self._multiplications.clear()
                 self._body(self._lanes.everyone)
-                users = ["stores of boxes"] if self._group.stores.busy else []
-                spread = (memory for memory in self._group.memories if isinstance(memory, ClusterMemory))
-                users += [] if all(memory.settled for memory in spread) else ["others of the cluster"]
-                if users:
-                    raise KernelFault("race", self._kernel.name, f"local memory ends while {users[0]} read it")
+                if self._group.stores.busy:
+                    raise KernelFault("race", self._kernel.name, "local memory ends while stores of boxes read it")
 
     def _parameters(self, arguments: Mapping[str, Argument]) -> Scope:
         scope = Scope()

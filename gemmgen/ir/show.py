@@ -247,9 +247,10 @@ def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Adv
 def _on_meeting(stmt: Meeting) -> str:
     match stmt:
         case Barrier(memory):
-            who = f" of {stmt.groups} groups" if stmt.groups > 1 else ""
-            who = " of the sub-group" if stmt.of_sub_group else f" of {stmt.role_items}" if stmt.role_items else who
-            return f"barrier local{who}" if memory == "local" else "barrier (no memory)"
+            who = " of the sub-group" if stmt.of_sub_group else f" of {stmt.role_items}" if stmt.role_items else ""
+            who += f" of {stmt.groups} groups" if stmt.groups > 1 else ""
+            what = "" if stmt.part == "all" else "arrive at " if stmt.part == "arrive" else "wait for "
+            return f"{what}barrier local{who}" if memory == "local" else "barrier (no memory)"
         case AsyncGroup("commit"):
             return "commit async group"
         case AsyncGroup(_, pending):

@@ -125,11 +125,12 @@ def barrier_step(stmt: Barrier, group: Group, site: Site) -> Callable[[Active], 
         if not stmt.role_items and not lanes.whole(active, lanes.group_size):
             away = lanes.missing(active)
             raise KernelFault("divergent barrier", site.text, f"{lanes.who(away)} does not come")
-        if stmt.memory == "local":
+        spread = [x for x in group.memories if isinstance(x, ClusterMemory)] if stmt.groups > 1 else []
+        if not all(memory.meet(stmt.part) for memory in spread):
+            raise KernelFault("divergent barrier", site.text, "nobody has arrived that is waited for")
+        if stmt.memory == "local" and stmt.part != "arrive":
             for memory in group.memories:
                 memory.publish(active)
-                if isinstance(memory, ClusterMemory) and stmt.groups > 1:
-                    memory.meet()
             for phases in group.phases.values():
                 phases.meet()
 

@@ -335,7 +335,7 @@ class Plan(Between):
     @cached_property
     def partial(self) -> Buffer:
         """The slices' sums, in local memory."""
-        layout = Layout.packed(self.schedule.slices, *self.put_down)
+        layout = Layout.packed(self.schedule.slices, *self.schedule.block_tile)
         return Buffer("partial", self.sums, Space.LOCAL, layout)
 
     @property

@@ -11,9 +11,7 @@ from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import LOCAL_INDEX, SUM_COL, SUM_ROW
 
 
-def by_local_memory(
-    plan: Plan, say: str, plane: Expr, comment: Comment, store: Update, meet: Barrier, there: Barrier | None = None
-) -> Body:
+def by_local_memory(plan: Plan, say: str, plane: Expr, comment: Comment, store: Update, meet: Barrier) -> Body:
     """The sums of each of `partial`'s planes added up, and stored as `store` says, which has them in registers.
 
     Args:
@@ -21,22 +19,21 @@ def by_local_memory(
         plane: where a work-item's own sums go.
         comment: what is stored.
         meet: of the work-items that compute; the first time for those that still read what is put down upon.
-        there: of all who put down, where that is another.
     """
     schedule, partial, total = plan.schedule, plan.partial, plan.total
     one, zero = number(1, plan.sums), number(0, plan.sums)
-    own = Tile(partial, (plane, Const(0), Const(0)), *schedule.block_tile, plan.flipped)
-    planes = Tile(partial, (Const(0),) * 3, *plan.put_down)
-    row: Expr = LOCAL_INDEX // plan.sum_across
-    row = row + RANK * (plan.put_down[0] // schedule.joined) if schedule.joined > 1 else row
+    # What a cluster puts down goes to the group that adds it up, and lies in its own there.
+    to, there = ((Const(0),), (RANK,)) if partial.spread > 1 else ((), ())
+    own = Tile(partial, (*to, plane, Const(0), Const(0)), *schedule.block_tile, plan.flipped)
+    planes = Tile(partial, (*there, *(Const(0),) * 3), *plan.put_down)
     return (
         Comment(say),
         *((meet,) if plan.reuses or schedule.persistent else ()),
         Alloc(partial, reuses=plan.reuses),
         # Scaled here, so that the sums may lie in any registers.
         Update(own, plan.acc, store.alpha, zero, *plan.vector(1 if plan.flipped else schedule.run[1], plan.sums)),
-        there or meet,
-        Let(SUM_ROW, row),
+        meet,
+        Let(SUM_ROW, LOCAL_INDEX // plan.sum_across),
         Let(SUM_COL, LOCAL_INDEX % plan.sum_across),
         Alloc(total.buffer),
         Sum(total, planes, schedule.slices * schedule.joined, *plan.vector(total.fragment.cols.run, plan.sums)),

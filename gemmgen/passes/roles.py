@@ -48,7 +48,7 @@ def part_ways(body: Body, pipe: Pipe) -> Body:
     if roles is None:
         raise LoweringError(f"pipe {pipe.name} has no roles")
     shared = next(i for i, stmt in enumerate(body) if not _is_for_all(stmt))
-    handover = tuple(stmt for stmt in body[:shared] if isinstance(stmt, Handover))
+    handover = tuple(stmt for stmt in body[:shared] if isinstance(stmt, Handover | Barrier))
     common = tuple(stmt for stmt in body[:shared] if stmt not in handover)
     rest = body[shared:]
     blocks, loop = _loops(rest, pipe)
@@ -79,6 +79,8 @@ def parted(roles: Roles, multiply: Body, copy: Body) -> If:
 
 
 def _is_for_all(stmt: Stmt) -> bool:
+    if isinstance(stmt, Barrier):
+        return stmt.part == "arrive"
     return isinstance(stmt, Let | Handover) or (isinstance(stmt, Alloc) and stmt.buffer.space is Space.LOCAL)
 
 

@@ -151,16 +151,19 @@ class _Warpgroups(Plan):
 
     @property
     def reuses(self) -> bool:
-        """Sums that go by local memory lie where the tiles were, unless those of the next block are there by then."""
-        return not self.schedule.persistent
+        """Sums that go by local memory lie where the tiles were, unless those of the next block are there by then, or
+        others of a cluster put them down, who do not know whether a tile is still read.
+        """
+        return not self.schedule.persistent and self.schedule.joined == 1
 
     @cached_property
     def partial(self) -> Buffer:
-        """A plane of sums, its rows so far apart that a warp's pairs lie in different banks; of each group of a cluster
-        that adds them up.
+        """A plane of sums, its rows so far apart that a warp's pairs lie in different banks; of a cluster a plane from
+        each group, of those lines that this one adds up.
         """
-        joined = self.schedule.joined
-        layout = Layout.packed(joined, *self.put_down, pad=TURNED_PAD if self.flipped else SUM_PAD)
+        joined, (lines, length) = self.schedule.joined, self.put_down
+        planes = (joined, joined) if joined > 1 else (1,)
+        layout = Layout.packed(*planes, lines // joined, length, pad=TURNED_PAD if self.flipped else SUM_PAD)
         return Buffer("sums", self.sums, Space.LOCAL, layout, spread=joined)
 
     @property
@@ -257,10 +260,12 @@ class _Warpgroups(Plan):
 
     def _joined(self, comment: Comment, store: Update, meet: Barrier) -> Body:
         """The sums of a cluster's groups, each of which stores a share of the lines."""
-        say = "The cluster's sums of parts of K lie where the tiles were; each block adds up some of the lines."
-        together = replace(meet, groups=self.schedule.joined)
-        last = Comment("No one leaves before others have read its sums.")
-        return (*by_local_memory(self, say, RANK, comment, store, meet, together), last, together)
+        together, tile = replace(meet, groups=self.schedule.joined), store.dst
+        line = tile.origin[-2] + RANK * (self.put_down[0] // self.schedule.joined)
+        share = replace(store, dst=replace(tile, origin=(*tile.origin[:-2], line, tile.origin[-1])))
+        say = "Each block of the cluster gets some lines of all parts of K, and adds them up."
+        begun = Comment("By now all of the cluster have begun, and have shared memory."), replace(together, part="wait")
+        return (*begun, *by_local_memory(self, say, RANK, comment, share, together))
 
     def _warpgroup(self) -> Let:
         """Which warpgroup a work-item is of. By a shuffle, since all of a warp agree on what one lane says: descriptors
@@ -284,11 +289,13 @@ class _Warpgroups(Plan):
         finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
         params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))
         used = [p for p in params if isinstance(p, Buffer)]
+        joined = self.schedule.joined
+        begun: Body = (Barrier(groups=joined, part="arrive"),) if joined > 1 else ()
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),
             # Blocks of the next kernel, if it waits as this one does, wait where this one leaves room.
-            body=(*names, *self.awaited(*used), *self.released(), *tiles, *product, *left),
+            body=(*names, *begun, *self.awaited(*used), *self.released(), *tiles, *product, *left),
             group=self.schedule.all_work_items,
             grid=self.grid(),
             sub_group=self.atom.lanes,

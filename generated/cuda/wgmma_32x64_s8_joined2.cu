@@ -10,7 +10,7 @@
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     block (4, 40), grid ((n + 63) / 64 * ((m + 31) / 32) * 2, 1)
-// Needs      98,432 bytes of shared memory
+// Needs      107,136 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_32x64_s8_joined2.cu
 
@@ -133,6 +133,18 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
+// Says to the cluster's other blocks that this thread has come so far.
+__device__ __forceinline__ void cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
+// Waits until all threads of the cluster's blocks have said so.
+__device__ __forceinline__ void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
 // Threads of the cluster's blocks meet, all but those that are through with everything; what each has
 // written before the others see after.
 __device__ __forceinline__ void cluster_sync()
@@ -143,18 +155,11 @@ __device__ __forceinline__ void cluster_sync()
 
 // The array in shared memory that another block of the cluster has where this one has its own.
 template <typename Array>
-__device__ __forceinline__ const Array &in_block(const Array &own, int rank)
+__device__ __forceinline__ Array &in_block(Array &own, int rank)
 {
-    const Array *there;
+    Array *there;
     asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(&own), "r"(rank));
     return *there;
-}
-
-// These threads meet, and not the others of the block; barrier 0 is that of all.
-template <int threads>
-__device__ __forceinline__ void role_barrier()
-{
-    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
 }
 
 // What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
@@ -236,8 +241,8 @@ wgmma_32x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared);
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[8][32][64]>(shared + 65536);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 98304);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 98368);
+    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 107008);
+    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 107072);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
@@ -249,6 +254,7 @@ wgmma_32x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
         mbarriers_ready();
     }
     __syncthreads();
+    cluster_arrive();
     kernels_await();
     kernels_release();
     if (local_col < 32) {
@@ -283,27 +289,29 @@ wgmma_32x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
         }
         wgmma_wait(acc);
 
-        // The cluster's sums of parts of K lie where the tiles were; each block adds up some of the
-        // lines.
-        role_barrier<128>();
-        auto &sums = *reinterpret_cast<float(*)[32][68]>(shared);
+        // By now all of the cluster have begun, and have shared memory.
+        cluster_wait();
+
+        // Each block of the cluster gets some lines of all parts of K, and adds them up.
+        auto &sums = *reinterpret_cast<float(*)[2][16][68]>(shared + 98304);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
-                sums[local_row * 2 + j / 2 * 8 + j % 2][local_col / 8 * 16 + local_col % 8 + i * 8] =
+                const int line = local_row * 2 + j / 2 * 8 + j % 2;
+                in_block(sums, line / 16)[rank][line % 16][local_col / 8 * 16 + local_col % 8 + i * 8] =
                     alpha * acc[i][j];
             }
         }
         cluster_sync();
-        const int sum_row = local_index / 16 + rank * 16;
+        const int sum_row = local_index / 16;
         const int sum_col = local_index % 16;
         __align__(16) float total[2][4];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            copy4(total[i], &in_block(sums, 0)[sum_row + i * 8][sum_col * 4]);
+            copy4(total[i], &sums[0][sum_row + i * 8][sum_col * 4]);
             __align__(16) float term[4];
-            copy4(term, &in_block(sums, 1)[sum_row + i * 8][sum_col * 4]);
+            copy4(term, &sums[1][sum_row + i * 8][sum_col * 4]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 total[i][e] = total[i][e] + term[e];
@@ -313,7 +321,7 @@ wgmma_32x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
         // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            if (row0 + sum_row + i * 8 < m) {
+            if (row0 + rank * 16 + sum_row + i * 8 < m) {
                 if (col0 + sum_col * 4 + 4 <= n) {
                     __align__(16) float c_values[4];
                     #pragma unroll
@@ -322,13 +330,15 @@ wgmma_32x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
                     }
                     if (beta != 0.0f) {
                         __align__(16) float c_old[4];
-                        copy4(c_old, &c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4]);
+                        copy4(c_old,
+                            &c[(row0 + rank * 16 + sum_row + i * 8) * ldc + col0 + sum_col * 4]);
                         #pragma unroll
                         for (int e = 0; e < 4; ++e) {
                             c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                         }
                     }
-                    copy4(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4], c_values);
+                    copy4(&c[(row0 + rank * 16 + sum_row + i * 8) * ldc + col0 + sum_col * 4],
+                        c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
@@ -337,18 +347,15 @@ wgmma_32x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
                                 beta == 0.0f ? total[i][e]
                                              : fmaf(beta,
                                                  float(
-                                                 c[(row0 + sum_row + i * 8) * ldc + col0
+                                                 c[(row0 + rank * 16 + sum_row + i * 8) * ldc + col0
                                                      + sum_col * 4 + e]), total[i][e]);
-                            c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
+                            c[(row0 + rank * 16 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
                                 __nv_bfloat16(c_value);
                         }
                     }
                 }
             }
         }
-
-        // No one leaves before others have read its sums.
-        cluster_sync();
     } else {
         // One that copies, ahead of them as far as there is room.
         if (local_index == 128) {
@@ -423,7 +430,7 @@ extern "C" cudaError_t wgmma_32x64_s8_joined2_launch(int m, int n, int k, float 
         return b_map_made;
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_32x64_s8_joined2, cudaFuncAttributeMaxDynamicSharedMemorySize, 98432);
+        wgmma_32x64_s8_joined2, cudaFuncAttributeMaxDynamicSharedMemorySize, 107136);
     if (allowed != cudaSuccess) {
         return allowed;
     }
@@ -436,7 +443,7 @@ extern "C" cudaError_t wgmma_32x64_s8_joined2_launch(int m, int n, int k, float 
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = 98432;
+    config.dynamicSmemBytes = 107136;
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;

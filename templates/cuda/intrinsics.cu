@@ -476,6 +476,20 @@ __device__ __forceinline__ void cluster_barrier()
     asm volatile("barrier.cluster.wait;" ::: "memory");
 }
 
+//: cluster_arrive
+// Says to the cluster's other blocks that this thread has come so far.
+__device__ __forceinline__ void cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
+//: cluster_wait
+// Waits until all threads of the cluster's blocks have said so.
+__device__ __forceinline__ void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
 //: cluster_sync
 // Threads of the cluster's blocks meet, all but those that are through with everything; what each has
 // written before the others see after.
@@ -488,9 +502,9 @@ __device__ __forceinline__ void cluster_sync()
 //: in_block
 // The array in shared memory that another block of the cluster has where this one has its own.
 template <typename Array>
-__device__ __forceinline__ const Array &in_block(const Array &own, int rank)
+__device__ __forceinline__ Array &in_block(Array &own, int rank)
 {
-    const Array *there;
+    Array *there;
     asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(&own), "r"(rank));
     return *there;
 }

@@ -14,7 +14,7 @@ from gemmgen.ir.dtypes import BF16, F32
 from gemmgen.ir.expr import Const
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.meetings import Barrier, Handover
-from gemmgen.ir.stmt import Body, Stmt, Store
+from gemmgen.ir.stmt import Body, Move, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import map_body, walk
@@ -94,33 +94,30 @@ def test_factors_that_are_folded(rng: np.random.Generator) -> None:
 # --- one thing wrong ------------------------------------------------------------------------------
 
 
-def meeting(number: int, instead: Body) -> Callable[[Stmt], Body]:
-    """Another statement for the first or the second meeting of the cluster."""
-    seen: list[Stmt] = []
+def meeting(part: str, instead: Body) -> Callable[[Stmt], Body]:
+    """Other statements for one of the cluster's meetings."""
 
     def rewrite(stmt: Stmt) -> Body:
-        if isinstance(stmt, Barrier) and stmt.groups > 1:
-            seen.append(stmt)
-            return instead if len(seen) == number else (stmt,)
-        return (stmt,)
+        return instead if isinstance(stmt, Barrier) and stmt.groups > 1 and stmt.part == part else (stmt,)
 
     return rewrite
 
 
-def to_first(stmt: Stmt) -> Body:
-    """Sums put down in the first group's memory."""
-    is_own = isinstance(stmt, Store) and stmt.buffer.spread > 1
-    return (replace(stmt, index=(Const(0), *stmt.index[1:])),) if isinstance(stmt, Store) and is_own else (stmt,)
+def from_first(stmt: Stmt) -> Body:
+    """Sums that the first group's memory holds."""
+    reads = isinstance(stmt, Move) and stmt.src.spread > 1
+    return (replace(stmt, src_index=(Const(0), *stmt.src_index[1:])),) if isinstance(stmt, Move) and reads else (stmt,)
 
 
 @pytest.mark.parametrize(
     ("rewrite", "detail"),
     [
-        (meeting(1, (Barrier(role_items=128),)), "reads what .* wrote"),
-        (meeting(2, ()), "local memory ends while others of the cluster read it"),
-        (to_first, "another group's plane"),
+        (meeting("all", (Barrier(role_items=128),)), "reads what .* wrote"),
+        (meeting("wait", ()), "that group may not have begun"),
+        (meeting("arrive", ()), "nobody has arrived"),
+        (from_first, "another group's plane"),
     ],
-    ids=["read too soon", "left too soon", "in another's memory"],
+    ids=["read too soon", "written too soon", "a wait for nothing", "in another's memory"],
 )
 def test_what_is_wrong_shows(rewrite: Callable[[Stmt], Body], detail: str) -> None:
     kernel = driver.lower(SPEC, joined(swapped=True), SM_90A)

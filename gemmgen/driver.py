@@ -25,6 +25,7 @@ from gemmgen.passes.expand import expand
 from gemmgen.passes.pipeline import pipeline
 from gemmgen.passes.predicate import predicate
 from gemmgen.passes.simplify import simplify
+from gemmgen.passes.swap import swap
 from gemmgen.passes.transpose import build_transpose
 from gemmgen.passes.unswitch import unswitch
 from gemmgen.passes.validate import validate
@@ -35,7 +36,7 @@ from gemmgen.spec import GemmSpec
 Pass = Callable[[Kernel], Kernel]
 
 #: From a kernel on tiles to one on instructions, in order.
-PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, unswitch, simplify, addresses)
+PASSES: tuple[Pass, ...] = (pipeline, expand, predicate, unswitch, simplify, addresses, swap)
 PASS_NAMES: tuple[str, ...] = ("build", *(p.__name__ for p in PASSES))
 
 
@@ -63,6 +64,10 @@ def emit_program(
     """The source of a product, and the kernels that it was printed from. Raises: as `emit`."""
     language = find_backend(backend)
     form = _form(language, form)
+    given: object = schedule  # from Python, it may be anything
+    if not isinstance(given, Schedule):
+        own = "gemmgen.presets.load('naive').schedule"
+        raise ScheduleError(f"schedule is of type {type(given).__name__}: pass a Schedule, such as {own}")
     target = _target(language, target) if target else default_target(spec, schedule, backend)
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)

@@ -15,14 +15,18 @@ from gemmgen.ir.atoms import Spread
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.live import live
 from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multiply, Stage, Stmt, TileMma, Update
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.passes.capacity import sub_group_registers
+from gemmgen.passes.swap import swap
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 _MOST_OWNERS = 12
+#: Bytes of a register.
+REGISTER = 4
 #: The private copy of a block of B.
 COPY = "b_block"
 _ATOMS = {
@@ -76,12 +80,12 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
 
     if spec.alpha == 0:
         raise SpecError("alpha = 0 leaves no product to explain: fold another factor, or leave alpha out")
-    kernel = lower(spec, schedule, target, stop_after="build")
+    kernel = swap(lower(spec, schedule, target, stop_after="build"))
     costs = _costs(kernel, spec)
     head = f"{kernel.name}: {spec.formula()} ({spec.label()}) on {target.name}"
     parts = (
         [head],
-        _boxes(schedule),
+        _boxes(spec, schedule),
         _owners(kernel, schedule),
         _ways(costs, schedule),
         _way_out(kernel),
@@ -98,7 +102,7 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
 # --- tiles ----------------------------------------------------------------------------------------
 
 
-def _boxes(schedule: Schedule) -> list[str]:
+def _boxes(spec: GemmSpec, schedule: Schedule) -> list[str]:
     """Group, sub-group and work-item, each drawn in the one before."""
     rows, cols = schedule.tile
     work_items = schedule.group[0] * schedule.group[1]
@@ -108,6 +112,8 @@ def _boxes(schedule: Schedule) -> list[str]:
         titles[0] += ", one part of C after the other"
     if schedule.cluster != (1, 1):
         titles[0] += f", {_x(schedule.cluster)} of them in a cluster"
+    if schedule.joined > 1:
+        titles[0] += f", {schedule.joined} of them in a cluster with parts of K"
     if schedule.vector > 1:
         (tall, wide), (down, across) = schedule.tile, schedule.sweep
         block = f"{tall * down}x{wide * across}"
@@ -117,7 +123,8 @@ def _boxes(schedule: Schedule) -> list[str]:
         tall, wide = max(1, lanes // schedule.group[1]), min(lanes, schedule.group[1])
         block = f"{rows * tall}x{cols * wide}"
         titles.append(f"{_one_of(-(-work_items // lanes), 'sub-group')}: {block} of C by {_count(lanes, 'lane')}")
-    titles.append(f"{_one_of(work_items, 'work-item')}: {_x(schedule.tile)} of C in {_count(rows * cols, 'register')}")
+    held = _count(rows * cols * spec.accumulator.size // REGISTER, "register")
+    titles.append(f"{_one_of(work_items, 'work-item')}: {_x(schedule.tile)} of C in {held}")
     inner = ["".join(" ▪" for _ in range(min(cols, 16))) + (" …" if cols > 16 else "")] * min(rows, 4)
     inner += [" ⋮"] if rows > 4 else []
     width = max(len(title) + 5 + 4 * i for i, title in enumerate(titles))
@@ -136,9 +143,10 @@ def _box(title: str, lines: Sequence[str], width: int) -> list[str]:
 def _owners(kernel: Kernel, schedule: Schedule) -> list[str]:
     """Which row and which column of the group's tile belongs to which work-item."""
     fragment = next(stmt for stmt in walk(kernel.body) if isinstance(stmt, Update)).acc.fragment
-    block = _x(schedule.block_tile)
+    block, axes = _x(schedule.block_tile), (fragment.rows, fragment.cols)
+    rows, cols = axes[::-1] if schedule.swapped else axes
     lines = [f"who owns which part of the group's {block} (n: one element, n(xC): C neighbours)"]
-    return [*lines, f"  rows:    {_runs(fragment.rows)}", f"  columns: {_runs(fragment.cols)}"]
+    return [*lines, f"  rows:    {_runs(rows)}", f"  columns: {_runs(cols)}"]
 
 
 def _runs(spread: Spread) -> str:
@@ -250,12 +258,12 @@ def _buffers(kernel: Kernel, space: Space) -> tuple[Buffer, ...]:
 
 
 def _registers(kernel: Kernel, schedule: Schedule, target: Target) -> list[str]:
-    buffers = [b for b in _buffers(kernel, Space.PRIVATE) if b.name != COPY]
-    passing = {b.name for b in buffers if schedule.by_blocks and not schedule.b_step and b.name == "a_frag"}
-    held = [b for b in buffers if b.name not in passing]
-    total = sum(buffer.elements for buffer in held)
-    lines = [f"registers per work-item: {total} = " + " + ".join(f"{b.elements} {b.name}" for b in held)]
-    lines += ["  and a_frag in passing: a row is used up before the next has to be there"] if passing else []
+    in_passing = {"a_frag"} if schedule.by_blocks and not schedule.b_step else set()
+    held = live(kernel.body, {COPY, *in_passing})
+    counts = [(-(-buffer.bytes // REGISTER), buffer.name) for buffer in held]
+    total = sum(count for count, _ in counts)
+    lines = [f"registers per work-item: {total} = " + " + ".join(f"{count} {name}" for count, name in counts)]
+    lines += ["  and a_frag in passing: a row is used up before the next has to be there"] if in_passing else []
     used, limit, whose = sum(buffer.bytes for buffer in held), target.register_bytes, "a work-item"
     if schedule.sub_group is not None:
         used, limit, whose = used * schedule.sub_group, sub_group_registers(schedule, target), "a sub-group"

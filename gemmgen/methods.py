@@ -115,20 +115,22 @@ def _wgmma(
     # A warpgroup is 32 rows of four lanes; a step is a line of 128 bytes deep.
     operand = Operand(memory="local", async_copy=True)
     tile, (high, wide) = tile or (2, 64), group or (64, 4)
+    # Lanes along C's columns: operands are swapped, as by `Schedule.swapped`.
+    swapped = high == 4 and wide % 32 == 0
     # Sums are taken up by fours, so that lanes next to each other read next to each other.
     evenly = high * 4 % max(1, tile[1]) == 0
     return Schedule(
         tile,
         (high, wide),
-        run=(1, 2),
+        run=(2, 1) if swapped else (1, 2),
         k_step=k_step or line,
         sub_group=lanes,
         a=operand,
         b=operand,
         stages=4,
-        raster=8,
+        raster=0 if swapped else 8,
         atom=atom,
-        c_width=4 if evenly else 2,
+        c_width=1 if swapped else 4 if evenly else 2,
         producers=128,
         registers=(232, 40),
     )
@@ -213,6 +215,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         boxes=bool(flat["boxes"]),
         slices=_int(flat["slices"]),
         split=_int(flat["split"]),
+        joined=_int(flat["joined"]),
         stream=_int(flat["stream"]),
         atomic=bool(flat["atomic"]),
         raster=_int(flat["raster"]),
@@ -227,6 +230,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         large_registers=bool(flat["large_registers"]),
         c_width=_int(flat["c_width"]),
         c_stages=_int(flat["c_stages"]),
+        c_turns=bool(flat["c_turns"]),
         vector=_int(flat["vector"]),
         along_k=bool(flat["along_k"]),
         sweep=_pair(flat["sweep"]),
@@ -237,6 +241,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         registers=_pair(flat["registers"]),
         persistent=bool(flat["persistent"]),
         cluster=_pair(flat["cluster"]),
+        late=bool(flat["late"]),
         name=name,
     )
 

@@ -10,8 +10,8 @@ from gemmgen.fields import field_problems
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image", "private"]
-Atom = Literal[
-    "fma",
+#: Matrix instructions; each is a method of its own, too.
+MatrixAtom = Literal[
     "dpas",
     "mma",
     "mma_s8",
@@ -25,25 +25,8 @@ Atom = Literal[
     "wgmma_tf32",
     "wgmma_3xtf32",
 ]
-Method = Literal[
-    "naive",
-    "slm",
-    "simd",
-    "block_read",
-    "dpas",
-    "mma",
-    "mma_s8",
-    "mma_f8",
-    "mma_f64",
-    "mma_tf32",
-    "mma_3xtf32",
-    "wgmma",
-    "wgmma_s8",
-    "wgmma_f8",
-    "wgmma_tf32",
-    "wgmma_3xtf32",
-    "vector",
-]
+Atom = Literal["fma", MatrixAtom]
+Method = Literal["naive", "slm", "simd", "block_read", MatrixAtom, "vector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +86,8 @@ class Schedule:
             once; if not, all work-items copy a share of each tile.
         slices: parts of each step of K, each with work-items of its own, whose sums meet in local memory.
         split: parts of all of K, each with groups of its own, whose sums a second kernel adds up.
+        joined: neighbouring ones of those parts whose groups run together in a cluster and add up their sums in local
+            memory; where that is all of them, there is no second kernel.
         stream: groups that all of C's blocks and K's batches are dealt out to evenly, as many as a device runs at once:
             each computes whole blocks and parts of two, which a second kernel adds up; 0 where each has one block.
         atomic: whether the parts of K are added to C one by one as they come, instead of by a second kernel: quicker,
@@ -140,9 +125,13 @@ class Schedule:
             after the other, so that the first tiles of the next are on their way while C is stored.
         cluster: rows and columns of groups that run together and copy for one another: each brings a part of the tiles
             of B that those above one another have in common, or of the tiles of A that those beside one another have.
+        late: whether its kernels begin when those before them are over, on devices where they would begin early: groups
+            that wait on idle multiprocessors cost what waits for memory more than a launch does.
         c_width: elements of C that one store writes, where they are inside and work-items store them.
         c_stages: slots of local memory from which C is stored by boxes, a warp's lines at a time, where warpgroups
             multiply; 0 where work-items store it.
+        c_turns: whether the warpgroups of a group store their rows one after the other, so that the first of them
+            multiplies for the next block while the others still store.
         vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
             CPU; 1 where it computes single elements.
         along_k: whether such a vector is of neighbours along K instead, each of which sums a part of an element of C:
@@ -170,6 +159,7 @@ class Schedule:
     boxes: bool = False
     slices: int = 1
     split: int = 1
+    joined: int = 1
     stream: int = 0
     atomic: bool = False
     raster: int = 0
@@ -184,6 +174,7 @@ class Schedule:
     large_registers: bool = False
     c_width: int = 1
     c_stages: int = 0
+    c_turns: bool = False
     vector: int = 1
     along_k: bool = False
     sweep: tuple[int, int] = (1, 1)
@@ -194,6 +185,7 @@ class Schedule:
     registers: tuple[int, int] = (0, 0)
     persistent: bool = False
     cluster: tuple[int, int] = (1, 1)
+    late: bool = False
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -266,6 +258,18 @@ class Schedule:
     def by_warpgroups(self) -> bool:
         """Whether a warpgroup multiplies as one, tiles that others bring."""
         return self.atom.startswith("wgmma")
+
+    @property
+    def planes(self) -> int:
+        """Sums of parts of K that a second kernel adds up, where there is more than one."""
+        return self.split // max(1, self.joined)
+
+    @property
+    def swapped(self) -> bool:
+        """Whether warpgroups multiply with their operands swapped, C^T = B^T A^T: so say the lanes of a group 4x32,
+        which lie along C's columns. Of C a block then has few rows, and 64 columns of each warpgroup.
+        """
+        return self.by_warpgroups and self.group[0] == 4 and self.group[1] % 32 == 0
 
     def staged(self, name: str, order: str) -> Operand:
         """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""

@@ -35,6 +35,8 @@ PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64,
 WAVES = 3
 #: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
 ROUNDS = 4
+#: Parts of K that a cluster adds up, where it does: of larger ones there are not as many as multiprocessors.
+JOINED = 2
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,12 @@ class Costs:
     cycles_per_us: float
     launch: float
     another: float
+    packing: float
+    meeting: float
     lone: float
     unhidden: float
     bytes_per_us: float
-    packed_per_us: float
+    packed_bytes_per_us: float
     tiles: tuple[Tile, ...]
 
 
@@ -114,6 +118,8 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target, products: int) -> 
             laid = max(laid, _whole(n, plain.block_tile[1]) * _whole(k, plain.k_step) * b_packed)
             if wanted and deep and max(sums, laid) < REACHED:
                 yield tile, changed(tile, parts, a_packed, b_packed)
+                if plain.by_warpgroups and parts % JOINED == 0:
+                    yield tile, changed(tile, parts, a_packed, b_packed, joined=JOINED)
                 if parts == 1 and _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:
                     yield tile, changed(tile, parts, a_packed, b_packed, target.cores)
 
@@ -132,25 +138,31 @@ def _deals(s: Schedule) -> bool:
 
 
 @cache
-def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool, stream: int = 0) -> Schedule:
+def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool, stream: int = 0, joined: int = 1) -> Schedule:
     """A tile's preset with K in parts, or dealt out, and with packed operands; named as a preset would be. Parts are no
-    C, and where operands are packed C's lines may begin anywhere, too: neither can be stored by boxes.
+    C, and where operands are packed C's lines may begin anywhere, too: neither can be stored by boxes, and so by blocks
+    that stay.
     """
     plain = presets.load(tile.preset).schedule
-    name = tile.preset.partition("_split")[0] + (f"_split{parts}" if parts > 1 else "")
+    name = tile.preset.partition("_split")[0].partition("_joined")[0].partition("_packed")[0]
+    name += (f"_split{parts}" if parts > joined else "") + (f"_joined{joined}" if joined > 1 else "")
     which = "" if a_packed and b_packed else "_a" if a_packed else "_b"
     name += f"_packed{which}" if a_packed or b_packed else ""
     name += f"_stream{stream}" if stream else ""
-    a, b = (replace(o, packed=True, pad=0) if p else o for o, p in ((plain.a, a_packed), (plain.b, b_packed)))
+    pairs = (plain.a, a_packed), (plain.b, b_packed)
+    a, b = (replace(o, packed=p, pad=0 if p else o.pad) for o, p in pairs)
     boxes = plain.c_stages if parts == 1 and not (a_packed or b_packed) else 0
-    return replace(plain, split=parts, stream=stream, a=a, b=b, c_stages=boxes, name=name)
+    width = plain.c_width if joined == plain.joined else 4 if joined > 1 else 1
+    stays = plain.persistent and boxes > 0
+    stores = replace(plain, c_stages=boxes, c_width=width, persistent=stays, c_turns=plain.c_turns and stays)
+    return replace(stores, split=parts, joined=joined, stream=stream, a=a, b=b, name=name)
 
 
 def tile_of(schedule: Schedule) -> Tile | None:
     """The constants for a schedule, from the preset with the same tiles; None where there are none."""
 
     def same(known: Schedule) -> bool:
-        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "atom")
+        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "boxes", "cluster", "atom")
         return all(getattr(known, key) == getattr(schedule, key) for key in keys)
 
     return next((tile for tile in costs().tiles if same(tile.schedule)), None)
@@ -172,9 +184,9 @@ def account(
     lone = s.split == 1 and line % s.c_width > 0 and spec.ld_multiple % s.c_width > 0
     size, of_sums = spec.dtype.size, spec.accumulator.size
     read = products * (m * k + k * n) * size
-    parts = products * m * n * of_sums * s.split if s.split > 1 else 0
+    parts = products * m * n * of_sums * s.planes if s.planes > 1 else 0
     written = parts or products * m * n * spec.result.size
-    laid = _whole(k, s.k_step) * (_whole(m, rows) * s.a.packed + _whole(n, cols) * s.b.packed)
+    laid = _whole(k, s.k_step) * (_whole(m, rows) * s.a.packed + _whole(n, cols) * s.b.packed) * size
     if s.stream:
         # Two planes of sums for each group at most; of a block a share of its batches.
         parts = 2 * min(s.stream, blocks) * rows * cols * of_sums
@@ -189,8 +201,9 @@ def account(
         "copies to shared memory": copied,
         "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
         "beginnings and ends of blocks": begun * of_block / together / c.cycles_per_us,
-        "packing": (c.another + products * laid / c.packed_per_us) * (s.a.packed or s.b.packed),
-        "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.split > 1 or s.stream > 0),
+        "packing": (c.packing + products * laid / c.packed_bytes_per_us) * (s.a.packed or s.b.packed),
+        "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.planes > 1 or s.stream > 0),
+        "the meeting of clusters": c.meeting * (s.joined > 1),
         "the launch": c.launch,
     }
 
@@ -208,8 +221,9 @@ def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> f
 
 
 def _blocks(s: Schedule, shape: Shape, products: int) -> int:
-    (m, n, _), (rows, cols) = shape, s.block_tile
-    return _up(m, rows) * _up(n, cols) * products
+    """Of C, those of a cluster all or none."""
+    (m, n, _), (rows, cols), (high, wide) = shape, s.block_tile, s.cluster
+    return _whole(_up(m, rows), high) * _whole(_up(n, cols), wide) * products
 
 
 def _whole(extent: int, unit: int) -> int:

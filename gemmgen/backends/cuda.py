@@ -21,8 +21,8 @@ from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
-from gemmgen.ir.expr import Call, Var, as_int
-from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, RegisterShare, RoleStep, StoreGroup
+from gemmgen.ir.expr import Call, Expr, Var, as_int
+from gemmgen.ir.meetings import RANK, AsyncGroup, Barrier, Handover, Mbarrier, RegisterShare, RoleStep, StoreGroup
 from gemmgen.ir.stmt import Advance, BoxCopy, Move, Multiply, Point, Stmt
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
@@ -207,8 +207,12 @@ class Cuda(CLike):
 
     def role_barrier(self, barrier: Barrier) -> str:
         if barrier.groups > 1:
-            return "cluster_barrier();"
+            whole = "cluster_sync();" if barrier.role_items else "cluster_barrier();"
+            return whole if barrier.part == "all" else f"cluster_{barrier.part}();"
         return "__syncwarp();" if barrier.of_sub_group else f"role_barrier<{barrier.role_items}>();"
+
+    def in_group(self, buffer: Buffer, rank: Expr) -> str:
+        return buffer.name if rank == RANK else f"in_block({buffer.name}, {self.expr(rank)})"
 
     def multiply(self, stmt: Multiply) -> str:
         if isinstance(stmt.atom, WarpgroupAtom):

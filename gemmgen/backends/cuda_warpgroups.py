@@ -14,7 +14,7 @@ from gemmgen.ir.dtypes import F32, I32
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup, RegisterShare
-from gemmgen.ir.stmt import BoxCopy, Multiply, Point
+from gemmgen.ir.stmt import BoxCopy, Move, Multiply, Point, Store
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import TURNED_BYTES, WarpgroupAtom
 from gemmgen.source import map_name
@@ -116,6 +116,12 @@ def _plain(kernel: Kernel) -> Iterator[str]:
                 yield _copy_function(stmt.src)
             case Point(view) if view.layout.swizzle:
                 yield _tile_function(kernel)
+            case Store(buffer=Buffer(spread=groups)) | Move(dst=Buffer(spread=groups)) if groups > 1:
+                yield "in_block"
+            case Barrier(groups=groups, part=("arrive" | "wait") as part) if groups > 1:
+                yield f"cluster_{part}"
+            case Barrier(role_items=items, groups=groups) if items and groups > 1:
+                yield "cluster_sync"
             case Barrier(role_items=items) if items:
                 yield "role_barrier"
             case Barrier(groups=groups) if groups > 1:

@@ -41,7 +41,14 @@ class Expressions(ABC):
         """One element: `a[i * lda + j]` of a matrix or a view, `acc[i][j]` of an array."""
         if buffer.space in (Space.GLOBAL, Space.VIEW):
             return f"{buffer.name}[{self.expr(buffer.layout.offset(index))}]"
-        return buffer.name + "".join(f"[{self.expr(i)}]" for i in index)
+        name = buffer.name
+        if buffer.spread > 1:
+            name, index = self.in_group(buffer, index[0]), index[1:]
+        return name + "".join(f"[{self.expr(i)}]" for i in index)
+
+    def in_group(self, buffer: Buffer, rank: Expr) -> str:
+        """The array of one of a cluster's groups, where the language has clusters."""
+        raise LoweringError(f"{self.name} has no {buffer.name} of group {self.expr(rank)} of a cluster")
 
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         """A pointer to one element; an array's name where that is its first."""

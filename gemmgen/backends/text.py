@@ -12,10 +12,12 @@ from gemmgen.backends.files import environment
 from gemmgen.backends.language import Words
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.atoms import ALIGNED_VECTOR
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes
+from gemmgen.ir.warp_matrix import warp_atom
+from gemmgen.ir.warpgroup_matrix import warpgroup_atom
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -159,13 +161,7 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.k_block, f"{s.k_block} along K at a time"
     yield s.m_block, f"{s.m_block} of those downwards before the next to the right come"
     yield s.b_step, f"{s.b_step} of B at a time"
-    matrix = f"by matrix instructions of the {words.sub_group}"
-    yield s.atom in ("dpas", "mma", "mma_s8", "mma_f8", "mma_f64"), matrix
-    yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
-    yield s.atom == "wgmma_tf32", "A and B cut to TF32"
-    yield s.atom == "wgmma_3xtf32", "three of TF32 for each product, added up as float32 after each step of K"
-    yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"
-    yield s.atom == "mma_3xtf32", f"{matrix}, three of TF32 for each product"
+    yield from _instructions_of(spec, s, words)
     loaded = "A" if s.b_step else "B"
     alone = s.sub_group == s.all_work_items[0] * s.all_work_items[1]
     kept = f"its reads out of the arithmetic, for the {words.group} is one {words.sub_group}"
@@ -187,14 +183,29 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.warp, f"{words.sub_group}s of {rows}x{cols} {words.work_item}s"
     yield s.stagger, "neighbouring lanes in different rows"
     how = "are added to C as they come" if s.atomic else "a second kernel adds up"
+    if s.joined > 1:
+        how = f"clusters of {s.joined} {words.group}s add up" + (", and then a second kernel" if s.planes > 1 else "")
     yield s.split > 1, f"K in {s.split} parts that {how}"
     piece = f"{words.group}s with whole blocks of C and equal pieces of the rest"
     yield s.stream, f"{s.stream} {piece}, whose sums a second kernel adds up"
-    yield s.raster, f"{words.group}s in bands of {s.raster} rows"
+    yield s.raster, f"{words.group}s in bands of {s.raster} {'columns' if s.swapped else 'rows'}"
     slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
     yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"
+    yield s.c_turns, f"four {words.sub_group}s after the other, while others multiply"
     yield s.c_width > 1 and not s.c_stages, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
     yield s.snake, "every other row of the arithmetic backwards"
+
+
+def _instructions_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object, str]]:
+    """What multiplies, where it is no plain arithmetic, and what it makes of float32."""
+    yield s.by_warps or s.atom == "dpas", f"by matrix instructions of the {words.sub_group}"
+    yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
+    yield s.swapped, "operands swapped: C^T = B^T * A^T"
+    atom = (warpgroup_atom if s.by_warpgroups else warp_atom)(s.atom, spec.dtype)
+    if atom is not None and atom.dtype == F32:
+        added = ", added up as float32 after each step of K" if s.by_warpgroups else ""
+        yield atom.products > 1, f"three of TF32 for each product{added}"
+        yield atom.products == 1, f"A and B {'cut' if s.by_warpgroups else 'rounded'} to TF32"
 
 
 def _by_boxes(operand: Operand, words: Words) -> list[str]:
@@ -240,7 +251,7 @@ def _sizes(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     bytewise = schedule.by_blocks and schedule.a.memory == "global" and target.reads_blocks(spec.dtype)
     spans = "A and B span less than 2^29 elements, C 2^31" if bytewise else "every matrix spans less than 2^31 elements"
     packed = schedule.a.packed or schedule.b.packed or schedule.atom == "dpas"
-    between = ["packed matrices"] * packed + ["the workspace"] * (schedule.split > 1 and not schedule.atomic)
+    between = ["packed matrices"] * packed + ["the workspace"] * (schedule.planes > 1 and not schedule.atomic)
     if spec.is_wide:
         spans = "matrices of any span"
         between = between if schedule.atom == "dpas" else []

@@ -78,6 +78,8 @@ class Buffer:
         box: lines and elements of a line that one copy by a tensor map brings; None where there is no such map. The
             host makes the map of the matrix' address, extents and leading dimension, and gives that instead; a second
             one where copies end with boxes narrower than those that it is declared with.
+        spread: groups of a cluster that its first coordinate counts, each of which has one such plane in its own local
+            memory, where all of them write; 1 for none.
         streamed: whether what copies of boxes bring may leave the caches before all else.
         shared: groups of a cluster to whose local memory, at the same place in each, every copy of a box goes.
     """
@@ -92,6 +94,7 @@ class Buffer:
     addresses: Buffer | None = None
     vector: int = 1
     box: tuple[int, int] | None = None
+    spread: int = 1
     streamed: bool = False
     shared: int = 1
 
@@ -111,10 +114,10 @@ class Buffer:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """The declared array extents, padding included (local and private memory only)."""
+        """The declared array extents, padding included (local and private memory only), of a group's own plane."""
         strides = [as_int(s) or 0 for s in self.layout.strides]
         outer = [as_int(s) or 0 for s in self.shape[:1]]
-        return (*outer, *(a // b for a, b in pairwise(strides)))
+        return (*outer, *(a // b for a, b in pairwise(strides)))[int(self.spread > 1) :]
 
     @property
     def elements(self) -> int:

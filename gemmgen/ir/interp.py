@@ -20,6 +20,7 @@ from gemmgen.ir.alignment import alignment_check
 from gemmgen.ir.arguments import Argument, array, integers, named
 from gemmgen.ir.atoms import CopyAtom
 from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.cluster_memory import ClusterMemory
 from gemmgen.ir.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
 from gemmgen.ir.expr import Expr
 from gemmgen.ir.fault import KernelFault
@@ -172,7 +173,8 @@ class _Run:
             # One for the whole kernel, wherever it is declared.
             before = tuple(self._group.memories) if reuses else ()
             filled = any(isinstance(s, BoxCopy) and s.dst == buffer for s in walk(self._kernel.body))
-            kind = TileMemory if buffer.layout.swizzle else RingMemory if filled else LocalMemory
+            plain = ClusterMemory if buffer.spread > 1 else LocalMemory
+            kind = TileMemory if buffer.layout.swizzle else RingMemory if filled else plain
             memory = kind(self._lanes, buffer, self._sizes, self._sites)
             self._group.memories.append(memory)
             scope.memories[buffer.name] = memory

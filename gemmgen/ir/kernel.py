@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gemmgen.ir.buffer import Buffer
@@ -27,6 +28,7 @@ class Kernel:
         persistent: whether fewer groups than `grid` says will do, as each goes on until all of C is done: as many are
             launched as a device runs at once.
         cluster: how many groups next to each other run together and copy for one another.
+        swapped: whether it computes C^T = B^T A^T, and its names are those of that: C^T's rows, and so on.
         large_registers: whether it is compiled for twice as many registers a thread, and half as many threads.
     """
 
@@ -41,6 +43,7 @@ class Kernel:
     layers: Var | None = None
     persistent: bool = False
     cluster: int = 1
+    swapped: bool = False
     large_registers: bool = False
 
     @property
@@ -99,8 +102,12 @@ def together(program: Program) -> Kernel:
                 param = replace(param if param.writable else known, box=known.box or param.box)
             names[param.name] = param
     body = (*program.main.body, *(stmt for kernel in others for stmt in kernel.body))
-    params = sorted(names.values(), key=lambda p: _ORDER.index(p.name) if p.name in _ORDER else len(_ORDER))
-    return replace(program.main, params=tuple(params), body=body)
+    return replace(program.main, params=in_order(names.values()), body=body)
+
+
+def in_order(params: Iterable[Buffer | Var]) -> tuple[Buffer | Var, ...]:
+    """Parameters as they follow each other."""
+    return tuple(sorted(params, key=lambda p: _ORDER.index(p.name) if p.name in _ORDER else len(_ORDER)))
 
 
 #: Elements that 32-bit indices reach.

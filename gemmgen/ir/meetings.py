@@ -6,21 +6,29 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.expr import Const, Expr
+from gemmgen.ir.expr import Const, Expr, Var
 
 MbarrierVerb = Literal["init", "arrive", "arrive_copies", "expect", "wait"]
+#: Of a meeting: those who arrive go on, and wait for the others later.
+Part = Literal["all", "arrive", "wait"]
+
+
+#: Of groups in clusters, one above or beside the other: which of its cluster's a group is. Blocks are then those of a
+#: cluster.
+RANK = Var("rank")
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """All work-items of the group meet, or the `role_items` of a role, or those of each sub-group by themselves, or all
-    of a cluster's `groups`; `memory` says whose writes become visible.
+    of a cluster's `groups`; `memory` says whose writes become visible, `part` whether they arrive and go on, or wait.
     """
 
     memory: Literal["local", "none"] = "local"
     role_items: int = 0
     of_sub_group: bool = False
     groups: int = 1
+    part: Part = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +114,14 @@ class Roles:
         rows: of the group, that they are.
         registers: that each of them has, and each of the others; zeros where the compiler's own stay.
         cluster: groups that copy for one another, so that each waits until none of them reads a slot.
+        storing: warpgroups that store one after the other, in turns; 0 where each does when it is done.
     """
 
     consumers: int
     rows: int
     registers: tuple[int, int]
     cluster: int = 1
+    storing: int = 0
 
 
 @dataclass(frozen=True, slots=True)

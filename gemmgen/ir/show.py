@@ -145,6 +145,8 @@ def _head(kernel: Kernel) -> Iterator[str]:
     yield f"{_INDENT}grid {_expr(kernel.grid[0], 1)} x {_expr(kernel.grid[1], 1)}{layers}"
     if kernel.sub_group is not None:
         yield f"{_INDENT}sub_group {kernel.sub_group}"
+    if kernel.swapped:
+        yield f"{_INDENT}of C^T = B^T * A^T, in its names"
     for fact in kernel.facts:
         yield f"{_INDENT}fact {show_expr(fact)} >= 0"
 
@@ -245,9 +247,10 @@ def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Adv
 def _on_meeting(stmt: Meeting) -> str:
     match stmt:
         case Barrier(memory):
-            who = f" of {stmt.groups} groups" if stmt.groups > 1 else ""
-            who = " of the sub-group" if stmt.of_sub_group else f" of {stmt.role_items}" if stmt.role_items else who
-            return f"barrier local{who}" if memory == "local" else "barrier (no memory)"
+            who = " of the sub-group" if stmt.of_sub_group else f" of {stmt.role_items}" if stmt.role_items else ""
+            who += f" of {stmt.groups} groups" if stmt.groups > 1 else ""
+            what = "" if stmt.part == "all" else "arrive at " if stmt.part == "arrive" else "wait for "
+            return f"{what}barrier local{who}" if memory == "local" else "barrier (no memory)"
         case AsyncGroup("commit"):
             return "commit async group"
         case AsyncGroup(_, pending):

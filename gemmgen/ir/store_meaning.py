@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.cluster_memory import ClusterMemory
 from gemmgen.ir.evaluate import IndexCode, require_whole
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.fault import KernelFault
@@ -124,7 +125,10 @@ def barrier_step(stmt: Barrier, group: Group, site: Site) -> Callable[[Active], 
         if not stmt.role_items and not lanes.whole(active, lanes.group_size):
             away = lanes.missing(active)
             raise KernelFault("divergent barrier", site.text, f"{lanes.who(away)} does not come")
-        if stmt.memory == "local":
+        spread = [x for x in group.memories if isinstance(x, ClusterMemory)] if stmt.groups > 1 else []
+        if not all(memory.meet(stmt.part) for memory in spread):
+            raise KernelFault("divergent barrier", site.text, "nobody has arrived that is waited for")
+        if stmt.memory == "local" and stmt.part != "arrive":
             for memory in group.memories:
                 memory.publish(active)
             for phases in group.phases.values():

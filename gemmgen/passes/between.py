@@ -15,6 +15,9 @@ from gemmgen.spec import GemmSpec
 class Between(Positions):
     """Sizes and positions of one kernel, and the memory between it and others."""
 
+    #: Whether it is of C^T = B^T A^T: what its names call rows are C's columns.
+    swapped = False
+
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(spec, schedule, target)
         #: The type of everything in registers; elements are converted as they are loaded and stored.
@@ -51,7 +54,7 @@ class Between(Positions):
         if self.schedule.stream:
             shares = self.workspace(writable=True)
             out.append((shares, Const(shares.elements)))
-        elif self.schedule.split > 1 and not self.schedule.atomic:
+        elif self.schedule.planes > 1 and not self.schedule.atomic:
             sums = self.workspace(writable=True)
             out.append((sums, sums.shape[0] * (self.m * self._lines["workspace"])))
         return tuple(out)
@@ -63,9 +66,14 @@ class Between(Positions):
         if self.schedule.stream:
             layout = Layout.packed(2 * self.schedule.stream, *self.schedule.block_tile)
             return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
-        pitch = self._pitch("workspace")
-        layout = Layout((Const(self.schedule.split), self.m, self.n), (self.m * pitch, pitch, Const(1)))
+        pitch, (rows, cols) = self._pitch("workspace"), self._of_c
+        layout = Layout((Const(self.schedule.planes), rows, cols), (rows * pitch, pitch, Const(1)))
         return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
+
+    @property
+    def _of_c(self) -> tuple[Expr, Expr]:
+        """C's rows and columns."""
+        return (self.n, self.m) if self.swapped else (self.m, self.n)
 
     # --- how far lines lie apart ------------------------------------------------------------------
 
@@ -73,7 +81,8 @@ class Between(Positions):
     def _lines(self) -> dict[str, Expr]:
         """How long the lines of each are."""
         lines = {f"{name}_packed": self.named_whole(self.packed_axes(name)[1]) for name in self.packed}
-        return {**lines, "workspace": ceil_div(self.n, 4) * 4 if self.schedule.c_width > 1 else self.n}
+        cols = self._of_c[1]
+        return {**lines, "workspace": ceil_div(cols, 4) * 4 if self.schedule.c_width > 1 else cols}
 
     def _pitch(self, name: str) -> Expr:
         """The length of a line, by a name of 64 bits where matrices may be of any span: so is every place then."""

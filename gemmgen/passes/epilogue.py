@@ -23,7 +23,7 @@ def operands(plan: Plan) -> tuple[Buffer, ...]:
 def _operand(plan: Plan, name: str) -> Buffer:
     operand, dtype, one = OPERANDS[name], plan.spec.result, Const(1)
     if operand.axes != "mn":
-        extent = plan.n if operand.axes == "n" else plan.m
+        extent = plan.n if (operand.axes == "n") != plan.swapped else plan.m
         return Buffer(name, dtype, Space.GLOBAL, Layout((extent,), (one,)), writable=False)
     step = Var(f"stride_{operand.letter}", I64) if plan.spec.batched else None
     layout = Layout(plan.c.shape, (Var(f"ld{operand.letter}"), one))
@@ -43,14 +43,19 @@ def parameters(plan: Plan) -> tuple[Buffer | Var, ...]:
     return tuple(p for p in listed if isinstance(p, Buffer | Var))
 
 
-def steps(plan: Plan) -> tuple[Step, ...]:
-    """The functions on elements of C, their operands read from memory."""
-    sums, turned = plan.sums, plan.spec.c_order == "col"
-    places = {"n": (ELEMENT_COL,), "m": (ELEMENT_ROW,), "mn": (ELEMENT_ROW, ELEMENT_COL)[:: -1 if turned else 1]}
+def steps(plan: Plan, flipped: bool = False) -> tuple[Step, ...]:
+    """The functions on elements of C, their operands read from memory.
+
+    Args:
+        flipped: whether they are applied to a tile whose rows are the plan's columns.
+    """
+    sums, turned = plan.sums, (plan.spec.c_order == "col") != flipped
+    row, col = (ELEMENT_COL, ELEMENT_ROW) if plan.swapped != flipped else (ELEMENT_ROW, ELEMENT_COL)
+    places = {"n": (col,), "m": (row,), "mn": (ELEMENT_ROW, ELEMENT_COL)[:: -1 if turned else 1]}
     values: dict[Var, Expr] = {
         Var("acc", sums): element(sums),
         Var("c", sums): old(sums),
-        **places_by_type(sums, row=ELEMENT_ROW, col=ELEMENT_COL),
+        **places_by_type(sums, row=row, col=col),
     }
     for buffer in operands(plan):
         place = places[OPERANDS[buffer.name].axes]

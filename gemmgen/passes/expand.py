@@ -147,8 +147,9 @@ class _Expander:
             return self._add(update, names, row)
         if update.width > 1:
             return self._update_vectors(update, names, row)
-        columns = loop(COL, fragment.cols.values, _new_element(update, Load(dst.buffer, place), COL, row, col))
-        return loop(ROW, fragment.rows.values, (*names, *columns))
+        dealt, place = _dealt(dst.buffer, place)
+        element = (*dealt, *_new_element(update, Load(dst.buffer, place), COL, row, col))
+        return loop(ROW, fragment.rows.values, (*names, *loop(COL, fragment.cols.values, element)))
 
     def _add(self, update: Update, names: Body, line: Expr) -> Body:
         """alpha * acc added to C: by vectors where they are inside and may stand there, else one by one."""
@@ -177,9 +178,9 @@ class _Expander:
         start = self._named(dst.origin[-1], spread) + spread.chunk_step(COL, width)
         planes = dst.origin[:-2]
         if dst.buffer.space is Space.LOCAL:
-            body = self._update_vector(update, (*planes, line, start))
-            columns = loop(COL, spread.values // width, body)
-            return loop(ROW, update.acc.fragment.rows.values, (*names, *columns))
+            dealt, at = _dealt(dst.buffer, (*planes, line, start))
+            columns = loop(COL, spread.values // width, self._update_vector(update, at))
+            return loop(ROW, update.acc.fragment.rows.values, (*names, *dealt, *columns))
         place = (*planes, line, start + ELEMENT)
         single = _new_element(update, Load(dst.buffer, place), COL * width + ELEMENT, line, start + ELEMENT)
         column = If(
@@ -219,11 +220,13 @@ class _Expander:
         col = self._named(src.origin[-1], fragment.cols) + fragment.cols.chunk_step(COL, width)
         term = Buffer("term", dtype, Space.PRIVATE, Layout.packed(width))
         at = dst.at(ROW, COL * width + ELEMENT)
-        first = Move(dst.buffer, dst.at(ROW, COL * width), src.buffer, (Const(0), row, col), total.atom, width)
+        there = src.origin[:-3]
+        zero = (*there, Const(0), row, col)
+        first = Move(dst.buffer, dst.at(ROW, COL * width), src.buffer, zero, total.atom, width)
         add = Store(dst.buffer, at, Bin("+", Load(dst.buffer, at), Load(term, (ELEMENT,))))
         another = (
             Alloc(term),
-            Move(term, (Const(0),), src.buffer, (PLANE, row, col), total.atom, width),
+            Move(term, (Const(0),), src.buffer, (*there, PLANE, row, col), total.atom, width),
             *loop(ELEMENT, width, (add,)),
         )
         others = For(PLANE, Const(1), Const(total.planes), 1, another, unroll=total.planes <= MOST_PLANES, exact=True)
@@ -286,6 +289,16 @@ def _fits(update: Update, start: Expr) -> Expr:
     inside = start + update.width <= update.dst.buffer.shape[-1]
     alignment = aligned(update.atom, update.width, update.dst.buffer)
     return inside if alignment is None else both(inside, alignment)
+
+
+def _dealt(buffer: Buffer, place: tuple[Expr, ...]) -> tuple[Body, tuple[Expr, ...]]:
+    """A place in a block whose lines are dealt out to the groups of a cluster, behind a name for the line; any other as
+    it is.
+    """
+    if buffer.spread == 1:
+        return (), place
+    share, line = buffer.shape[-2], Var("line")
+    return (Let(line, place[-2]),), (line // share, *place[1:-2], line % share, place[-1])
 
 
 def _new_element(update: Update, old: Load, column: Expr, row: Expr, col: Expr) -> Body:

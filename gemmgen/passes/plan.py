@@ -300,11 +300,16 @@ class Plan(Between):
 
     def awaited(self, *buffers: Buffer) -> Body:
         """Waits for the kernels before, which have written these, on devices where a kernel begins before they end."""
-        return (Handover("await", buffers),) if buffers and "dependent_launch" in self.target.features else ()
+        return (Handover("await", buffers),) if buffers and self._hands_over else ()
 
     def released(self) -> Body:
         """Lets the next kernel begin."""
-        return (Handover("release"),) if "dependent_launch" in self.target.features else ()
+        return (Handover("release"),) if self._hands_over else ()
+
+    @property
+    def _hands_over(self) -> bool:
+        """Whether a kernel of the device may begin before the one before it ends, and those of this product do."""
+        return "dependent_launch" in self.target.features and not self.schedule.late
 
     @property
     def name(self) -> str:
@@ -315,6 +320,17 @@ class Plan(Between):
     def slice_depth(self) -> int:
         """How much of a step of K the work-items of a slice go through."""
         return self.schedule.k_step // self.schedule.slices
+
+    @property
+    def flipped(self) -> bool:
+        """Whether a block goes by local memory column by column."""
+        return False
+
+    @property
+    def put_down(self) -> tuple[int, int]:
+        """Lines of a block as it goes by local memory, and their length."""
+        rows, cols = self.schedule.block_tile
+        return (cols, rows) if self.flipped else (rows, cols)
 
     @cached_property
     def partial(self) -> Buffer:
@@ -331,13 +347,15 @@ class Plan(Between):
     @property
     def sum_across(self) -> int:
         """Work-items along a row of the block when slices are added up."""
-        return self.schedule.block_tile[1] // self.schedule.c_width
+        return self.put_down[1] // self.schedule.c_width
 
     @cached_property
     def total(self) -> Registers:
-        """The sum over slices: a block's rows one after the other, dealt out to all work-items in short runs."""
+        """The sum over slices: a block's rows one after the other, dealt out to all work-items in short runs; of the
+        groups of a cluster each has a share of them.
+        """
         s = self.schedule
-        rows, run = s.block_tile[0], s.c_width
+        rows, run = self.put_down[0] // s.joined, s.c_width
         across = self.sum_across
         down = s.group[0] * s.slices * s.group[1] // across
         fragment = Fragment(Spread(rows // down, down, 1, SUM_ROW), Spread(run, across, run, SUM_COL))

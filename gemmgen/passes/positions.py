@@ -7,6 +7,7 @@ from functools import cached_property
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, ceil_div, div, minimum, select
+from gemmgen.ir.meetings import RANK
 from gemmgen.ir.stmt import Body, Let, Stmt
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import walk_expr
@@ -30,9 +31,6 @@ DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), stream.BLOCK
 BLOCK_ROW, BLOCK_COL, BAND, IN_BAND = Var("block_row"), Var("block_col"), Var("band_row"), Var("in_band")
 #: Of groups that compute one block after the other: how many there are in all, and how many of them are this group's.
 BLOCKS, WAVE, WAVES = stream.BLOCKS, Var("wave"), Var("waves")
-#: Of groups in clusters, one above or beside the other: which of its cluster's a group is. Blocks are then those of a
-#: cluster.
-RANK = Var("rank")
 #: Sizes in whole blocks, as packed matrices have them.
 WHOLE = {"m": Var("m_whole"), "n": Var("n_whole"), "k": Var("k_whole")}
 #: Which product of a batch it is, how many there are.
@@ -83,7 +81,7 @@ class Positions:
     @property
     def clustered(self) -> int:
         """Groups of a cluster."""
-        return self.schedule.cluster[0] * self.schedule.cluster[1]
+        return self.schedule.cluster[0] * self.schedule.cluster[1] * self.schedule.joined
 
     # --- along K ----------------------------------------------------------------------------------
 
@@ -177,10 +175,15 @@ class Positions:
         lets: list[Stmt] = []
         if self.schedule.split > 1:
             depth = self.schedule.round_depth
+            number: Expr = PART if self.schedule.planes > 1 else Const(0)
+            end: Expr = minimum(self.k_extent, K_BEGIN + K_PART)
+            if self.schedule.joined > 1:
+                # Groups of a cluster go equally far, past K for zeros.
+                number, end = number * self.schedule.joined + RANK, K_BEGIN + K_PART
             lets = [
                 Let(K_PART, ceil_div(self.k, self.schedule.split * depth) * depth),
-                Let(K_BEGIN, PART * K_PART),
-                Let(K_END, minimum(self.k_extent, K_BEGIN + K_PART)),
+                Let(K_BEGIN, number * K_PART),
+                Let(K_END, end),
             ]
         if self.schedule.stream:
             depth = self.schedule.round_depth
@@ -228,7 +231,7 @@ class Positions:
             # None where C is empty.
             groups = Const(self.schedule.stream)
             return Const(1), minimum(groups, down * across * groups)
-        groups = Const(self.schedule.split * self.clustered)
+        groups = Const(self.schedule.planes * self.clustered)
         return (Const(1), down * across * groups) if self.in_line else (down, across)
 
     def dealing(self, blocks: Expr) -> Body:
@@ -256,7 +259,7 @@ class Positions:
         if self.schedule.stream:
             sizes = (*sizes, *self.dealing(DOWN * ACROSS))
             block = stream.segments(self.schedule.stream, number)
-        if self.schedule.split > 1:
+        if self.schedule.planes > 1:
             block = Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))
         return (*sizes, *block, *self._walk())
 
@@ -333,7 +336,7 @@ class Positions:
 
     def facts(self) -> tuple[Expr, ...]:
         """What divisibility promises: the last group's tile ends inside the matrix."""
-        facts: list[Expr] = [Const(self.schedule.split - 1) - PART] if self.schedule.split > 1 else []
+        facts: list[Expr] = [Const(self.schedule.planes - 1) - PART] if self.schedule.planes > 1 else []
         facts += [Const(2 * self.schedule.stream - 1) - stream.SHARE] if self.schedule.stream else []
         for axis, group in enumerate((BLOCK_ROW, BLOCK_COL) if self.clustered > 1 else self._block):
             size = (self.m, self.n)[axis]

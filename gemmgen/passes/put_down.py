@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen.ir.expr import Const, Expr, number
-from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.meetings import RANK, Barrier
 from gemmgen.ir.stmt import Alloc, Body, Comment, Let, Sum, Tile, Update
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import LOCAL_INDEX, SUM_COL, SUM_ROW
@@ -22,19 +22,21 @@ def by_local_memory(plan: Plan, say: str, plane: Expr, comment: Comment, store: 
     """
     schedule, partial, total = plan.schedule, plan.partial, plan.total
     one, zero = number(1, plan.sums), number(0, plan.sums)
-    own = Tile(partial, (plane, Const(0), Const(0)), *schedule.block_tile)
-    planes = replace(own, origin=(Const(0),) * 3)
+    # What a cluster puts down goes to the group that adds it up, and lies in its own there.
+    to, there = ((Const(0),), (RANK,)) if partial.spread > 1 else ((), ())
+    own = Tile(partial, (*to, plane, Const(0), Const(0)), *schedule.block_tile, plan.flipped)
+    planes = Tile(partial, (*there, *(Const(0),) * 3), *plan.put_down)
     return (
         Comment(say),
         *((meet,) if plan.reuses or schedule.persistent else ()),
         Alloc(partial, reuses=plan.reuses),
         # Scaled here, so that the sums may lie in any registers.
-        Update(own, plan.acc, store.alpha, zero, *plan.vector(schedule.run[1], plan.sums)),
+        Update(own, plan.acc, store.alpha, zero, *plan.vector(1 if plan.flipped else schedule.run[1], plan.sums)),
         meet,
         Let(SUM_ROW, LOCAL_INDEX // plan.sum_across),
         Let(SUM_COL, LOCAL_INDEX % plan.sum_across),
         Alloc(total.buffer),
-        Sum(total, planes, schedule.slices, *plan.vector(total.fragment.cols.run, plan.sums)),
+        Sum(total, planes, schedule.slices * schedule.joined, *plan.vector(total.fragment.cols.run, plan.sums)),
         comment,
         replace(store, acc=total, alpha=one),
     )

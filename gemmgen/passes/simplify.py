@@ -88,7 +88,7 @@ def _collapse(body: Body) -> Body:
     kept: dict[Buffer, tuple[int, ...]] = {}
     for buffer in _buffers(body):
         axes = tuple(i for i, extent in enumerate(buffer.extents) if extent > 1)
-        if len(axes) < len(buffer.extents):
+        if buffer.spread == 1 and len(axes) < len(buffer.extents):
             kept[buffer] = axes
 
     def smaller(buffer: Buffer) -> Buffer:

@@ -18,12 +18,17 @@ from gemmgen.passes.positions import ACROSS, BATCH, BATCH_COUNT, COL, ROW, call
 GROUP, SMALL_GROUP, MANY_PARTS = 256, 32, 32
 
 
-def build_total(plan: Plan) -> Kernel:
-    """Adds up the workspace's planes, one after the other, so that the same parts give the same bits."""
+def build_total(plan: Plan, early: bool = False) -> Kernel:
+    """Adds up the workspace's planes, one after the other, so that the same parts give the same bits.
+
+    Args:
+        early: whether the next kernel, which waits for this one, is let in while this one waits itself.
+    """
     parts, total = plan.workspace(writable=False), _single(plan, "total")
-    add_up = Sum(total, Tile(parts, (Const(0), ROW, COL), 1, 1), plan.schedule.split, *plan.vector(1, plan.sums))
+    add_up = Sum(total, Tile(parts, (Const(0), ROW, COL), 1, 1), plan.schedule.planes, *plan.vector(1, plan.sums))
     comment = Comment("The parts of K, one after the other.")
-    return _elementwise(plan, "total", (comment, Alloc(total.buffer), add_up, _update(plan, total)), parts)
+    body = comment, Alloc(total.buffer), add_up, _update(plan, total)
+    return _elementwise(plan, "total", body, parts, plan.released() if early else ())
 
 
 def build_start(plan: Plan) -> Kernel:
@@ -66,9 +71,9 @@ def _update(plan: Plan, value: Registers) -> Update:
     return Update(c, value, number(1, plan.sums), plan.beta, *vector, steps)
 
 
-def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = None) -> Kernel:
+def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = None, released: Body = ()) -> Kernel:
     """A kernel with a work-item for each element of C."""
-    width = GROUP if parts is None or plan.schedule.split < MANY_PARTS else SMALL_GROUP
+    width = GROUP if parts is None or plan.schedule.planes < MANY_PARTS else SMALL_GROUP
     across = ceil_div(plan.n, width)
     body = (
         *((Let(BATCH, call("group_id", 2)),) if plan.spec.batched else ()),
@@ -77,6 +82,7 @@ def _elementwise(plan: Plan, suffix: str, inside: Body, parts: Buffer | None = N
         Let(ROW, call("group_id", 0) // ACROSS),
         Let(COL, call("group_id", 0) % ACROSS * width + call("local_id", 0)),
         *plan.to_product(parts, plan.c, *epilogue.matrices(plan)),
+        *released,
         *(plan.awaited(parts) if parts is not None else plan.released() if suffix else ()),
         If(both(plan.m > ROW, plan.n > COL), inside),
     )

@@ -24,7 +24,7 @@ WARP = 32
 
 def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
     """Raises: ScheduleError."""
-    problems = [*_positive(schedule), *_listed(spec, target)]
+    problems = [*_positive(schedule), *_joined(schedule), *_listed(spec, target)]
     if schedule.name is not None and (problem := name_problem(schedule.name)) is not None:
         problems.append(problem)
     if not problems and schedule.atom == "dpas":
@@ -66,6 +66,11 @@ def _listed(spec: GemmSpec, target: Target) -> Iterator[str]:
         yield f"listed matrices, but target {target.name!r} takes no arrays of addresses: {remedy}"
 
 
+def _joined(s: Schedule) -> Iterator[str]:
+    if s.joined > 1 and not s.by_warpgroups:
+        yield f"joined = {s.joined} adds up parts of K within clusters, which atom wgmma alone has: leave it out"
+
+
 def _large(s: Schedule) -> Iterator[str]:
     if s.large_registers:
         yield f"large_registers is for atom dpas, not {s.atom}: leave it out"
@@ -77,7 +82,7 @@ def _positive(s: Schedule) -> Iterator[str]:
         if rows < 1 or cols < 1:
             yield f"{name} {rows}x{cols} has an extent below 1: give two positive numbers"
     numbers = {"k_step": s.k_step, "stages": s.stages, "register_stages": s.register_stages}
-    numbers |= {"slices": s.slices, "split": s.split, "c_width": s.c_width, "vector": s.vector}
+    numbers |= {"slices": s.slices, "split": s.split, "joined": s.joined, "c_width": s.c_width, "vector": s.vector}
     numbers |= {"a.width": s.a.width, "b.width": s.b.width, "sub_group": 1 if s.sub_group is None else s.sub_group}
     for name, value in numbers.items():
         if value < 1:

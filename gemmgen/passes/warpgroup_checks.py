@@ -20,9 +20,12 @@ from gemmgen.ir.warpgroup_matrix import (
 )
 from gemmgen.methods import defaults, flatten
 from gemmgen.passes.matrices import as_they_are
+from gemmgen.passes.swap import turned
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Bytes of an mbarrier.
+MBARRIER_BYTES = 8
 #: What lines of a matrix, and its first one, begin on multiples of.
 ALIGNMENT = 16
 #: Lines of a box at most.
@@ -33,12 +36,16 @@ REGISTERS, REGISTER_UNIT = 65536, 8
 OTHERS = 24
 #: Elements after each row of sums in local memory, so that a warp's pairs of eight rows lie in different banks.
 SUM_PAD = 8
+#: The same where sums are put down by columns.
+TURNED_PAD = 4
+#: Groups of a cluster that every device of its kind has room for.
+MOST_JOINED = 8
 PACKED = ("a.packed", "b.packed")
 STREAMED = ("a.streamed", "b.streamed")
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
-    {"tile", "group", "k_step", "stages", "raster", "split", "c_width", "c_stages", "producers", "registers"}
-    | {"persistent", "cluster", *PACKED, *STREAMED}
+    {"tile", "group", "k_step", "stages", "raster", "split", "joined", "c_width", "c_stages", "producers", "registers"}
+    | {"persistent", "cluster", "c_turns", "late", *PACKED, *STREAMED}
 )
 
 
@@ -100,8 +107,10 @@ def without_roles(s: Schedule) -> Iterator[str]:
         ("registers", s.registers != (0, 0)),
         ("persistent", s.persistent),
         ("cluster", s.cluster != (1, 1)),
+        ("late", s.late),
         ("c_stages", s.c_stages),
         *zip(STREAMED, (s.a.streamed, s.b.streamed), strict=True),
+        ("c_turns", s.c_turns),
     ):
         if given:
             yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
@@ -109,18 +118,25 @@ def without_roles(s: Schedule) -> Iterator[str]:
 
 def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     """What a block is made of."""
-    (high, wide), (rows, cols) = s.group, s.block_tile
-    if wide != 4 or high % (LANES // 4):
-        yield f"group {high}x{wide} is not made of warpgroups of 32x4: use group 64x4, say"
+    (high, wide), whole = s.group, LANES // 4
+    if (wide != 4 or high % whole) and not s.swapped:
+        yield (
+            f"group {high}x{wide} is not made of warpgroups of {whole}x4: use group 64x4, say, or 4x{whole}, by which "
+            f"operands are swapped"
+        )
         return
-    if s.tile[0] % 2 or rows > MOST_LINES:
-        most = MOST_LINES // high
-        yield f"tile {s.tile[0]}x{s.tile[1]} has no pairs of rows, or more than {most} of them: use 2 rows"
     if atom.dtype.size != TURNED_BYTES:
         yield from _along_k(spec, s)
+    yield from _shares(spec, s) if s.joined > 1 else ()
+    lines, across, other = ("columns", "rows", "A") if s.swapped else ("rows", "columns", "B")
+    given, (spec, s) = s.tile, turned(spec, s) if s.swapped else (spec, s)
+    rows, cols = s.block_tile
+    if s.tile[0] % 2 or rows > MOST_LINES:
+        most = MOST_LINES // s.group[0]
+        yield f"tile {given[0]}x{given[1]} has no pairs of {lines}, or more than {most} of them: use 2 {lines}"
     unit = WIDE if atom.sums.is_float else 2 * WIDE
     if cols % unit or cols > MOST_COLS:
-        yield f"a block's {cols} columns of B, multiplied by {unit}: use a multiple of {unit} up to {MOST_COLS}"
+        yield f"a block's {cols} {across} of {other}, multiplied by {unit}: use a multiple of {unit} up to {MOST_COLS}"
     if s.k_step != atom.line:
         yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
     if s.stages < 2:
@@ -130,15 +146,24 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield f"persistent, but split = {s.split} makes groups of parts of K: leave one of the two out"
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
-    yield from _boxes(spec, s) if s.c_stages else _stores(spec, s)
+    if s.c_turns and not (s.persistent and s.c_stages and high * wide > LANES):
+        yield (
+            "c_turns lets a warpgroup multiply for the next block while another stores boxes: use it with persistent, "
+            "c_stages 2 and group 64x4, say, or leave it out"
+        )
+    if s.joined == 1:
+        yield from _boxes(spec, s, lines, across) if s.c_stages else _stores(spec, s, across)
 
 
-def _boxes(spec: GemmSpec, s: Schedule) -> Iterator[str]:
-    """C by boxes, as tensor maps have it."""
+def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str]:
+    """C by boxes, as tensor maps have it: of its rows, or columns where operands are swapped, which are the `lines` of
+    an instruction.
+    """
     size, (_, cols) = spec.result.size, s.block_tile
     instead = "use c_stages 0, by which work-items store it"
     if spec.c_order == "col":
-        yield f"c_stages = {s.c_stages} stores boxes of C's rows, but C is column-major: {instead}, with c_width 1"
+        order = f"{across.removesuffix('s')}-major"
+        yield f"c_stages = {s.c_stages} stores boxes of C's {lines}, but C is {order}: {instead}, with c_width 1"
     if s.split > 1:
         yield f"c_stages = {s.c_stages} stores boxes of C, but split = {s.split} leaves sums of its parts: {instead}"
     if size not in PUT_BYTES:
@@ -151,7 +176,7 @@ def _boxes(spec: GemmSpec, s: Schedule) -> Iterator[str]:
             f"{instead}"
         )
     if cols % (unit := WIDE * max(PUT_BYTES) // size):
-        yield f"a block's {cols} columns of C, put down {unit} at a time: use a multiple of {unit}, or c_stages 0"
+        yield f"a block's {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or c_stages 0"
 
 
 def _either(values: Iterable[int]) -> str:
@@ -176,12 +201,13 @@ def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
             )
 
 
-def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+def _stores(spec: GemmSpec, s: Schedule, across: str) -> Iterator[str]:
     """C from pairs as they lie in registers, or by way of local memory in longer runs."""
     (rows, cols), consumers = s.block_tile, s.group[0] * s.group[1]
     if spec.c_order == "col":
         if s.c_width > 1:
-            yield f"c_width = {s.c_width} stores neighbouring columns, but C is column-major: use c_width 1"
+            order = f"{across.removesuffix('s')}-major"
+            yield f"c_width = {s.c_width} stores neighbouring {across}, but C is {order}: use c_width 1"
         return
     if s.c_width not in (1, 2, 4, 8):
         yield f"c_width = {s.c_width}: use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"
@@ -242,21 +268,49 @@ def launched(s: Schedule) -> int:
     return min(256, REGISTERS // (warpgroups * LANES) // REGISTER_UNIT * REGISTER_UNIT)
 
 
+def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
+    """What each group of a cluster adds up of a block, and stores."""
+    if s.split % s.joined or s.joined > MOST_JOINED:
+        most = f"up to {MOST_JOINED}, the most groups of a cluster"
+        yield f"joined = {s.joined} of split = {s.split} parts: use a divisor of those {most}"
+    if s.cluster != (1, 1):
+        yield f"joined = {s.joined} makes clusters of parts of K, cluster others: leave one of the two out"
+    if s.c_stages:
+        yield f"c_stages = {s.c_stages} stores boxes of C, but joined = {s.joined} adds up its lines: use c_stages 0"
+    lines, length = s.block_tile if spec.c_order == "row" or s.planes > 1 else s.block_tile[::-1]
+    consumers, whose = s.group[0] * s.group[1], f"{lines} lines of {length} for {s.joined} groups of a cluster"
+    if s.c_width not in (1, 2, 4, 8):
+        yield f"c_width = {s.c_width}: use 1, 2, 4 or 8"
+    elif lines % s.joined or consumers * s.c_width % length or lines * length % (consumers * s.c_width * s.joined):
+        runs = f"in runs of {s.c_width} to {consumers} work-items"
+        yield f"{whose}, {runs}, do not come out even: use another c_width or joined"
+
+
+def _fewer(s: Schedule, over: int, stage: int, slots: int) -> str:
+    """What takes so many bytes less, of stages so large and of slots for boxes of C."""
+    enough = s.stages - -(-over // stage), slots - -(-over // (2 * s.group[0] * LINE_BYTES))
+    ways = [f"{enough[1]} c_stages instead of {s.c_stages}"] * (enough[1] > 0)
+    ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
+    return ", or ".join([*ways, "a smaller tile"])
+
+
 def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
     """Local memory and registers. Of a row-major B whole boxes are held."""
+    spec, s = turned(spec, s) if s.swapped else (spec, s)
     rows, cols = s.block_tile
     held = -(-cols // atom.line) * atom.line if s.read_order("b", spec.b_order) == "row" else cols
     tiles = s.stages * (rows + held) * s.k_step * atom.terms * atom.dtype.size
     boxes = s.tile[0] // 2 * -(-cols * spec.result.size // LINE_BYTES)
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
-    sums = rows * (cols + SUM_PAD) * atom.sums.size if s.c_width > s.run[1] and not s.c_stages else 0
-    used = (tiles + slots + sums if s.persistent else max(tiles + slots, sums)) + 16 * s.stages
+    by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
+    sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
+    beside = s.persistent or s.joined > 1
+    used = (tiles + slots + sums if beside else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages
+    used += MBARRIER_BYTES * (s.group[0] * s.group[1] // LANES) * s.c_turns
     if used > target.local_bytes:
-        fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
-        if s.c_stages > 1:
-            fewer = f"{s.c_stages - 1} c_stages instead of {s.c_stages}, or {fewer}"
-        whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
-        remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
+        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, min(boxes, s.c_stages))
+        whose = f", {sums:,} of them for sums, which no tile makes room for," if beside and sums else ""
+        remedy = "c_width 2" if sums and s.joined == 1 and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
     own, has = s.tile[0] * s.tile[1] * atom.terms, s.registers[0] or launched(s)
     if own + OTHERS > has:

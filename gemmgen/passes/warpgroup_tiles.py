@@ -7,10 +7,11 @@ from dataclasses import replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Var, as_int
+from gemmgen.ir.meetings import RANK
 from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Stage, Tile, TileMma
 from gemmgen.ir.warpgroup_matrix import LANES, ROWS
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import KK, RANK, WARPGROUP
+from gemmgen.passes.positions import KK, WARPGROUP
 
 BOX, TURN = Var("i"), Var("i")
 ZERO = Const(0)

@@ -11,7 +11,7 @@ from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
-from gemmgen.ir.meetings import Barrier, Roles, StoreGroup
+from gemmgen.ir.meetings import RANK, Barrier, Roles, StoreGroup
 from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.stmt import (
     Alloc,
@@ -45,8 +45,9 @@ from gemmgen.passes.positions import (
     depending,
 )
 from gemmgen.passes.put_down import by_local_memory
+from gemmgen.passes.swap import turned
 from gemmgen.passes.total import build_total
-from gemmgen.passes.warpgroup_checks import SUM_PAD
+from gemmgen.passes.warpgroup_checks import SUM_PAD, TURNED_PAD
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -59,10 +60,11 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     is split.
     """
     plan = _Warpgroups(spec, schedule, target)
+    product = _Swapped(spec, schedule, target) if schedule.swapped else plan
     before = (build_pack(plan),) if plan.packed else ()
-    after = () if schedule.split == 1 else (build_total(plan),)
+    after = () if schedule.planes == 1 else (build_total(plan, early=True),)
     between = tuple(Workspace(x.name, x.dtype, size, x.reach) for x, size in plan.workspaces())
-    return Program((*before, plan.kernel(), *after), between)
+    return Program((*before, product.kernel(), *after), between)
 
 
 class _Warpgroups(Plan):
@@ -71,7 +73,8 @@ class _Warpgroups(Plan):
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(spec, schedule, target)
         high, wide = schedule.group
-        roles = Roles(high * wide, high, schedule.registers, self.clustered)
+        storing = high * wide // LANES if schedule.c_turns else 0
+        roles = Roles(high * wide, high, schedule.registers, self.clustered // schedule.joined, storing)
         self.pipe = Pipe("tiles", schedule.stages, "roles", roles=roles)
 
     @cached_property
@@ -148,14 +151,25 @@ class _Warpgroups(Plan):
 
     @property
     def reuses(self) -> bool:
-        """Sums that go by local memory lie where the tiles were, unless those of the next block are there by then."""
-        return not self.schedule.persistent
+        """Sums that go by local memory lie where the tiles were, unless those of the next block are there by then, or
+        others of a cluster put them down, who do not know whether a tile is still read.
+        """
+        return not self.schedule.persistent and self.schedule.joined == 1
 
     @cached_property
     def partial(self) -> Buffer:
-        """A plane of sums, its rows so far apart that a warp's pairs lie in different banks."""
-        layout = Layout.packed(1, *self.schedule.block_tile, pad=SUM_PAD)
-        return Buffer("sums", self.sums, Space.LOCAL, layout)
+        """A plane of sums, its rows so far apart that a warp's pairs lie in different banks; of a cluster a plane from
+        each group, of those lines that this one adds up.
+        """
+        joined, (lines, length) = self.schedule.joined, self.put_down
+        planes = (joined, joined) if joined > 1 else (1,)
+        layout = Layout.packed(*planes, lines // joined, length, pad=TURNED_PAD if self.flipped else SUM_PAD)
+        return Buffer("sums", self.sums, Space.LOCAL, layout, spread=joined)
+
+    @property
+    def flipped(self) -> bool:
+        """Of sums that a cluster adds up, as they are stored then."""
+        return self.schedule.joined > 1 and (self.spec.c_order == "col" if self.result == self.c else self.swapped)
 
     def _product(self) -> Body:
         pipe, s, zero = self.pipe, self.schedule, number(0, self.sums)
@@ -175,10 +189,12 @@ class _Warpgroups(Plan):
             PipeOp("release", pipe),
             *added,
         )
+        said: Body = (Comment("C^T = B^T * A^T: columns of C are the rows of the sums."),) if self.swapped else ()
         return (
             Alloc(self.acc.buffer),
             Fill(self.acc, zero),
             *fresh,
+            *said,
             For(K0, self.k_start, K_LAST if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
             *self._last_left(),
             *self._store(),
@@ -193,7 +209,7 @@ class _Warpgroups(Plan):
     @property
     def result(self) -> Buffer:
         """Where the kernel leaves what it sums."""
-        return self.c if self.schedule.split == 1 else self.workspace(writable=True)
+        return self.c if self.schedule.planes == 1 else self.workspace(writable=True)
 
     @cached_property
     def c(self) -> Buffer:
@@ -219,24 +235,37 @@ class _Warpgroups(Plan):
 
     def _store(self) -> Body:
         """C, or a part's share of it, from registers or by way of local memory."""
-        s, whole = self.schedule, self.schedule.split == 1
-        origin = (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0)
-        c = Tile(self.c, origin, *s.block_tile, self.spec.c_order == "col")
+        s, whole = self.schedule, self.result == self.c
+        turned = (self.spec.c_order == "col") if whole else self.swapped
+        origin = (COL0, ROW0) if turned else (ROW0, COL0)
+        planes = () if whole else (PART,)
+        tile = Tile(self.result, (*planes, *origin), *self.put_down, turned and not self.flipped)
         vector = self.vector(s.c_width, self.spec.result if whole else self.sums)
-        store = Update(c, self.acc, self.alpha, self.beta, *vector, epilogue.steps(self))
+        store = Update(tile, self.acc, self.alpha, self.beta, *vector, epilogue.steps(self, self.flipped))
         comment = Comment(update_comment(self.spec))
         if not whole:
-            share = Tile(self.result, (PART, ROW0, COL0), *s.block_tile)
-            store = replace(store, dst=share, beta=number(0, self.sums), steps=())
+            store = replace(store, beta=number(0, self.sums), steps=())
             comment = Comment("This part's share of C.")
         if self._slots is not None:
             atom, width = self.vector(s.run[1], self.spec.result)
             return (comment, replace(store, atom=atom, width=width, via=self._slots))
+        meet = Barrier(role_items=s.group[0] * s.group[1])
+        if s.joined > 1:
+            return self._joined(comment, store, meet)
         if s.c_width <= s.run[1]:
             return (comment, store)
         way = "where the tiles were" if self.reuses else "shared memory of their own"
         say = f"By way of {way}, so that warps store whole lines."
-        return by_local_memory(self, say, Const(0), comment, store, Barrier(role_items=s.group[0] * s.group[1]))
+        return by_local_memory(self, say, Const(0), comment, store, meet)
+
+    def _joined(self, comment: Comment, store: Update, meet: Barrier) -> Body:
+        """The sums of a cluster's groups, each of which stores a share of the lines."""
+        together, tile = replace(meet, groups=self.schedule.joined), store.dst
+        line = tile.origin[-2] + RANK * (self.put_down[0] // self.schedule.joined)
+        share = replace(store, dst=replace(tile, origin=(*tile.origin[:-2], line, tile.origin[-1])))
+        say = "Each block of the cluster gets some lines of all parts of K, and adds them up."
+        begun = Comment("By now all of the cluster have begun, and have shared memory."), replace(together, part="wait")
+        return (*begun, *by_local_memory(self, say, RANK, comment, share, together))
 
     def _warpgroup(self) -> Let:
         """Which warpgroup a work-item is of. By a shuffle, since all of a warp agree on what one lane says: descriptors
@@ -260,11 +289,13 @@ class _Warpgroups(Plan):
         finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
         params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))
         used = [p for p in params if isinstance(p, Buffer)]
+        joined = self.schedule.joined
+        begun: Body = (Barrier(groups=joined, part="arrive"),) if joined > 1 else ()
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),
             # Blocks of the next kernel, if it waits as this one does, wait where this one leaves room.
-            body=(*names, *self.awaited(*used), *self.released(), *tiles, *product, *left),
+            body=(*names, *begun, *self.awaited(*used), *self.released(), *tiles, *product, *left),
             group=self.schedule.all_work_items,
             grid=self.grid(),
             sub_group=self.atom.lanes,
@@ -272,4 +303,20 @@ class _Warpgroups(Plan):
             promises=self.promises(),
             persistent=self.schedule.persistent,
             cluster=self.clustered,
+            swapped=self.swapped,
         )
+
+
+class _Swapped(_Warpgroups):
+    """Those of a kernel that computes C^T = B^T A^T; kernels before and after it know C alone."""
+
+    swapped = True
+
+    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
+        super().__init__(*turned(spec, schedule), target)
+        self._name = schedule.slug()
+
+    @property
+    def name(self) -> str:
+        """As the schedule has it, not its turned twin."""
+        return self._name

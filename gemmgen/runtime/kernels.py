@@ -65,6 +65,8 @@ def kernel_for(
     Raises: ScheduleError, DeviceError with every problem.
     """
     device = _named(device)
+    if not isinstance(schedule, Schedule | str | None):
+        raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
     if isinstance(schedule, str):
         schedule = presets.load(schedule).schedule
     named, kept = schedule, replace(spec, ld_multiple=ld_multiple)

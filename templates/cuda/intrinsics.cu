@@ -47,9 +47,9 @@ __device__ __forceinline__ void copyWIDTH(TO *to, const SOURCE *from)
 }
 
 //: copy_from_anywhere
-// ELEMENTS that begin anywhere; `to` is a multiple of BYTES bytes. They are cut out of the two
-// vectors that do begin on such multiples and have a part of them, which must be there as a whole,
-// and which nobody writes to meanwhile.
+// ELEMENTS that begin anywhere; `to` is a multiple of BYTES bytes. They are cut out of
+// the two vectors that do begin on such multiples and have a part of them. Those must be there as a
+// whole, and nobody may write to them meanwhile.
 __device__ __forceinline__ void copyWIDTH_from_anywhere(TO *to, const SOURCE *from)
 {
     const unsigned past = unsigned(reinterpret_cast<unsigned long long>(from) % BYTES);
@@ -474,6 +474,39 @@ __device__ __forceinline__ void cluster_barrier()
 {
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
     asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+//: cluster_arrive
+// Says to the cluster's other blocks that this thread has come so far.
+__device__ __forceinline__ void cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
+//: cluster_wait
+// Waits until all threads of the cluster's blocks have said so.
+__device__ __forceinline__ void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+//: cluster_sync
+// Threads of the cluster's blocks meet, all but those that are through with everything; what each has
+// written before the others see after.
+__device__ __forceinline__ void cluster_sync()
+{
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+//: in_block
+// The array in shared memory that another block of the cluster has where this one has its own.
+template <typename Array>
+__device__ __forceinline__ Array &in_block(Array &own, int rank)
+{
+    Array *there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(&own), "r"(rank));
+    return *there;
 }
 
 //: mbarrier_arrive_at

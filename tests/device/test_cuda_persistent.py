@@ -87,7 +87,8 @@ def test_clusters(schedule: Schedule, orders: tuple[Order, Order]) -> None:
 
 CHAINED = [
     presets.load("wgmma_64x64_s8").schedule,
-    presets.load("wgmma_64x64_s8_split2").schedule,
+    presets.load("wgmma_64x64_s6_split128").schedule,
+    presets.load("wgmma_64x64_s8_joined2").schedule,
     presets.load("wgmma_128x256_s4").schedule,
     SMALL,
     replace(SMALL, stages=4, cluster=(2, 1)),

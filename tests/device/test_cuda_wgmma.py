@@ -187,6 +187,28 @@ def test_rings_and_roles(changes: dict[str, object]) -> None:
     check(spec, replace(defaults("wgmma"), **changes))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("a", "b"), ORDERS)
+@pytest.mark.parametrize(
+    ("tile", "group", "changes"),
+    [
+        ((4, 2), (4, 32), {}),
+        ((6, 4), (4, 64), {"split": 4, "raster": 2, "producers": 128, "registers": (160, 40)}),
+        ((4, 2), (4, 32), {"split": 6, "joined": 2, "c_width": 4}),
+        ((2, 2), (4, 32), {"split": 4, "joined": 4, "c_width": 1}),
+        ((2, 16), (32, 4), {"split": 8, "joined": 8, "c_width": 4}),
+    ],
+    ids=["swapped", "swapped, two warpgroups", "joined by twos", "by fours", "by eights, not swapped"],
+)
+def test_few_rows_and_joined_parts(
+    tile: tuple[int, int], group: tuple[int, int], changes: dict[str, object], a: Order, b: Order
+) -> None:
+    spec, _ = request(TURNING[0])
+    base = replace(defaults("wgmma", tile, group), stages=4, producers=32, registers=(0, 0))
+    check(replace(spec, a_order=a, b_order=b), replace(base, **changes))  # type: ignore[arg-type]
+    wide = 1 if "joined" not in changes else base.c_width
+    check(replace(spec, c_order="col"), replace(base, **{**changes, "c_width": wide}), (0,))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_exact_integers_and_repeats(name: str) -> None:
     """Sums of small integers are exact in any order; and the same bits each of 300 times."""

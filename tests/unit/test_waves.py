@@ -15,7 +15,7 @@ from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, C64, F16, F64, I8, DType
 from gemmgen.ir.target import TARGETS
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.support.cli import printed
 from tests.support.problems import Problem, interpret
 
@@ -69,6 +69,19 @@ def test_what_was_the_fastest_is_chosen(shape: waves.Shape, tile: str) -> None:
     chosen = waves.choose_tiles(GemmSpec(), shape, SM_90)
     assert chosen is not None
     assert chosen.name == tile
+
+
+@pytest.mark.parametrize("orders", [("row", "row"), ("col", "col")])
+def test_few_rows_go_to_swapped_operands_and_joined_parts(orders: tuple[Order, Order]) -> None:
+    spec = GemmSpec(dtype=BF16, ld_multiple=8, a_order=orders[0], b_order=orders[1])
+    target = TARGETS["sm_90a"]
+    for shape, named in (((1, 4096, 4096), "16x64"), ((16, 4096, 4096), "16x64"), ((24, 4096, 4096), "32x64")):
+        chosen = waves.choose_tiles(spec, shape, target)
+        assert chosen is not None
+        assert chosen.name == f"wgmma_{named}_s8_joined2"
+    low = waves.choose_tiles(spec, (64, 4096, 14336), target)
+    assert low is not None
+    assert (low.block_tile, low.split, low.joined) == ((64, 64), 2, 2)
 
 
 @pytest.mark.parametrize("target", [SM_80, SM_90], ids=["sm_80", "sm_90"])

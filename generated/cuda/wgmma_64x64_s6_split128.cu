@@ -1,7 +1,7 @@
-// wgmma_64x64_s8_split128: C = alpha * A * B + beta * C; bfloat16, sums in float32
+// wgmma_64x64_s6_split128: C = alpha * A * B + beta * C; bfloat16, sums in float32
 //
 // Schedule   2x16 of C per thread, 32x4 threads per block (64x64 of C), 64 along K per iteration,
-//            by matrix instructions of four warps, 8 tiles in shared memory at a time, brought by
+//            by matrix instructions of four warps, 6 tiles in shared memory at a time, brought by
 //            one of 32 more threads, which have nothing else to do, K in 128 parts that a second
 //            kernel adds up, blocks in bands of 8 rows, stores of 4 elements
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
@@ -9,13 +9,13 @@
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements; the workspace less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     wgmma_64x64_s8_split128: block (4, 40), grid ((m + 63) / 64 * ((n + 63) / 64) * 128,
+// Launch     wgmma_64x64_s6_split128: block (4, 40), grid ((m + 63) / 64 * ((n + 63) / 64) * 128,
 //                1)
-//            wgmma_64x64_s8_split128_total: block (32, 1), grid (m * ((n + 31) / 32), 1)
-// Needs      131,200 bytes of shared memory
+//            wgmma_64x64_s6_split128_total: block (32, 1), grid (m * ((n + 31) / 32), 1)
+// Needs      98,400 bytes of shared memory
 //            a workspace of m * ((n + 3) / 4 * 4) * 128 elements, aligned to 16 bytes
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_64x64_s8_split128.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_64x64_s6_split128.cu
 
 #ifdef __CUDACC_RTC__
 struct alignas(64) CUtensorMap
@@ -181,7 +181,7 @@ __device__ __forceinline__ void wgmma_m64n64k16(float (*sums)[16], unsigned long
 }
 
 extern "C" __global__ void __launch_bounds__(160)
-wgmma_64x64_s8_split128(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
+wgmma_64x64_s6_split128(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
                         const __grid_constant__ CUtensorMap b_map, float *workspace)
 {
     const int local_row = int(threadIdx.y);
@@ -202,15 +202,15 @@ wgmma_64x64_s8_split128(int m, int n, int k, float alpha, const __grid_constant_
     const int local_index = local_row * 4 + local_col;
 
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared);
-    auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared + 65536);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 131072);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 131136);
+    auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[6][64][64]>(shared);
+    auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[6][64][64]>(shared + 49152);
+    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[6]>(shared + 98304);
+    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[6]>(shared + 98352);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
         #pragma unroll
-        for (int slot = 0; slot < 8; ++slot) {
+        for (int slot = 0; slot < 6; ++slot) {
             mbarrier_init(&tiles_full[slot], 1);
             mbarrier_init(&tiles_empty[slot], 4);
         }
@@ -230,8 +230,8 @@ wgmma_64x64_s8_split128(int m, int n, int k, float alpha, const __grid_constant_
             }
         }
         for (int k0 = k_begin; k0 < k_end; k0 += 64) {
-            const int slot = (k0 - k_begin) / 64 % 8;
-            mbarrier_wait(&tiles_full[slot], (k0 - k_begin) / 64 / 8 % 2);
+            const int slot = (k0 - k_begin) / 64 % 6;
+            mbarrier_wait(&tiles_full[slot], (k0 - k_begin) / 64 / 6 % 2);
             wgmma_fence();
             const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][0]);
             const unsigned long long b_tile = matrix_tile<16>(b_shared[slot][0]);
@@ -244,7 +244,7 @@ wgmma_64x64_s8_split128(int m, int n, int k, float alpha, const __grid_constant_
             // What the step before has read may be overwritten.
             wgmma_wait<1>();
             if (k_begin < k0 && local_index % 32 == 0) {
-                mbarrier_arrive(&tiles_empty[((k0 - k_begin) / 64 + 7) % 8]);
+                mbarrier_arrive(&tiles_empty[((k0 - k_begin) / 64 + 5) % 6]);
             }
         }
         wgmma_wait(acc);
@@ -303,8 +303,8 @@ wgmma_64x64_s8_split128(int m, int n, int k, float alpha, const __grid_constant_
         // One that copies, ahead of them as far as there is room.
         if (local_index == 128) {
             for (int k0 = k_begin; k0 < k_end; k0 += 64) {
-                const int slot = (k0 - k_begin) / 64 % 8;
-                mbarrier_wait(&tiles_empty[slot], ((k0 - k_begin) / 64 / 8 + 1) % 2);
+                const int slot = (k0 - k_begin) / 64 % 6;
+                mbarrier_wait(&tiles_empty[slot], ((k0 - k_begin) / 64 / 6 + 1) % 2);
                 mbarrier_expect(&tiles_full[slot], 16384);
                 copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
                 copy_box(b_shared[slot][0], &b_map, col0, k0, &tiles_full[slot]);
@@ -314,13 +314,14 @@ wgmma_64x64_s8_split128(int m, int n, int k, float alpha, const __grid_constant_
 }
 
 extern "C" __global__ void __launch_bounds__(32)
-wgmma_64x64_s8_split128_total(int m, int n, const float *workspace, float beta,
+wgmma_64x64_s6_split128_total(int m, int n, const float *workspace, float beta,
                               __nv_bfloat16 *__restrict__ c, int ldc)
 {
     const int blocks_across = (n + 31) / 32;
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 32 + int(threadIdx.x);
 
+    kernels_release();
     kernels_await();
     if (col < n) {
         // The parts of K, one after the other.
@@ -370,7 +371,7 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
 }
 
 // Queues the kernels on a stream; matrices are in the device's memory.
-extern "C" cudaError_t wgmma_64x64_s8_split128_launch(int m, int n, int k, float alpha,
+extern "C" cudaError_t wgmma_64x64_s6_split128_launch(int m, int n, int k, float alpha,
                                                       const __nv_bfloat16 *a, int lda,
                                                       const __nv_bfloat16 *b, int ldb,
                                                       float *workspace, float beta,
@@ -399,7 +400,7 @@ extern "C" cudaError_t wgmma_64x64_s8_split128_launch(int m, int n, int k, float
             return b_map_made;
         }
         const cudaError_t allowed = cudaFuncSetAttribute(
-            wgmma_64x64_s8_split128, cudaFuncAttributeMaxDynamicSharedMemorySize, 131200);
+            wgmma_64x64_s6_split128, cudaFuncAttributeMaxDynamicSharedMemorySize, 98400);
         if (allowed != cudaSuccess) {
             return allowed;
         }
@@ -412,11 +413,11 @@ extern "C" cudaError_t wgmma_64x64_s8_split128_launch(int m, int n, int k, float
         cudaLaunchConfig_t config = {};
         config.gridDim = grid;
         config.blockDim = block;
-        config.dynamicSmemBytes = 131200;
+        config.dynamicSmemBytes = 98400;
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        const cudaError_t launched = cudaLaunchKernelEx(&config, wgmma_64x64_s8_split128,
+        const cudaError_t launched = cudaLaunchKernelEx(&config, wgmma_64x64_s6_split128,
             m, n, k, alpha, a_map, b_map, workspace);
         if (launched != cudaSuccess) {
             return launched;
@@ -436,7 +437,7 @@ extern "C" cudaError_t wgmma_64x64_s8_split128_launch(int m, int n, int k, float
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        return cudaLaunchKernelEx(&config, wgmma_64x64_s8_split128_total,
+        return cudaLaunchKernelEx(&config, wgmma_64x64_s6_split128_total,
             m, n, workspace, beta, c, ldc);
     }
 }

@@ -1,19 +1,18 @@
-// wgmma_192x96_s5: C = alpha * A * B + beta * C; bfloat16, sums in float32
+// wgmma_32x64_s8_joined2: C = alpha * A * B + beta * C; bfloat16, sums in float32
 //
-// Schedule   2x24 of C per thread, 96x4 threads per block (192x96 of C), 64 along K per iteration,
-//            by matrix instructions of four warps, 5 tiles in shared memory at a time, brought by
-//            one of 128 more threads, which have nothing else to do, registers handed over: 160 to
-//            each that multiplies, 32 to each of the others, blocks in bands of 8 rows, stores of 4
-//            elements
+// Schedule   8x2 of C per thread, 4x32 threads per block (32x64 of C), 64 along K per iteration, by
+//            matrix instructions of four warps, operands swapped: C^T = B^T * A^T, 8 tiles in
+//            shared memory at a time, brought by one of 32 more threads, which have nothing else to
+//            do, K in 2 parts that clusters of 2 blocks add up, stores of 4 elements
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (4, 128), grid ((m + 191) / 192 * ((n + 95) / 96), 1)
-// Needs      204,880 bytes of shared memory
+// Launch     block (4, 40), grid ((n + 63) / 64 * ((m + 31) / 32) * 2, 1)
+// Needs      107,136 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_192x96_s5.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_32x64_s8_joined2.cu
 
 #ifdef __CUDACC_RTC__
 struct alignas(64) CUtensorMap
@@ -25,12 +24,6 @@ struct alignas(64) CUtensorMap
 #include <cuda_runtime.h>
 #endif
 #include <cuda_bf16.h>
-
-// 2 neighbouring elements; both addresses are multiples of 8 bytes.
-__device__ __forceinline__ void copy2(float *to, const float *from)
-{
-    *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
-}
 
 // 4 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
@@ -140,33 +133,42 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
-// Takes registers that others give up, until this thread has so many.
-template <int registers>
-__device__ __forceinline__ void registers_more()
+// Says to the cluster's other blocks that this thread has come so far.
+__device__ __forceinline__ void cluster_arrive()
 {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
 
-// Gives up all registers but so many.
-template <int registers>
-__device__ __forceinline__ void registers_fewer()
+// Waits until all threads of the cluster's blocks have said so.
+__device__ __forceinline__ void cluster_wait()
 {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+    asm volatile("barrier.cluster.wait;" ::: "memory");
 }
 
-// These threads meet, and not the others of the block; barrier 0 is that of all.
-template <int threads>
-__device__ __forceinline__ void role_barrier()
+// Threads of the cluster's blocks meet, all but those that are through with everything; what each has
+// written before the others see after.
+__device__ __forceinline__ void cluster_sync()
 {
-    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// The array in shared memory that another block of the cluster has where this one has its own.
+template <typename Array>
+__device__ __forceinline__ Array &in_block(Array &own, int rank)
+{
+    Array *there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(&own), "r"(rank));
+    return *there;
 }
 
 // What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
 // them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
+// In a cluster the upper bits of an address say whose memory it is in, which is no part of the place.
 template <int block>
-__device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
+__device__ __forceinline__ unsigned long long own_matrix_tile(const void *tile)
 {
-    const unsigned long long address = __cvta_generic_to_shared(tile);
+    const unsigned long long address = __cvta_generic_to_shared(tile) & 0x3ffff;
     return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
 }
 
@@ -193,133 +195,133 @@ __device__ __forceinline__ void wgmma_wait()
 #define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
 
 // Waits until no matrix instruction is under way: from here on these sums may be read.
-__device__ __forceinline__ void wgmma_wait(float (*sums)[24])
+__device__ __forceinline__ void wgmma_wait(float (*sums)[8])
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22)
+                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6)
                  :: "memory");
 }
 
-// sums += a * b by a warpgroup, 64 x 16 times 16 x 96, of tiles in shared memory; it only
+// sums += a * b by a warpgroup, 64 x 16 times 16 x 32, of tiles in shared memory; it only
 // begins that. Of the sums a thread has two rows, eight apart.
-__device__ __forceinline__ void wgmma_m64n96k16(float (*sums)[24], unsigned long long a,
+__device__ __forceinline__ void wgmma_m64n32k16(float (*sums)[8], unsigned long long a,
                                                  unsigned long long b)
 {
     asm volatile("{\n"
                  ".reg .pred add;\n"
                  "setp.eq.u32 add, 0, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
-                 "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
-                 "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, "
-                 "%41, %42, %43, %44, %45, %46, %47"
-                 "}, %48, %49, add, 1, 1, 0, 1;\n"
+                 "%15"
+                 "}, %16, %17, add, 1, 1, 1, 0;\n"
                  "}"
-                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
-                   SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22)
+                 : SUMS(0), SUMS(2), SUMS(4), SUMS(6)
                  : "l"(a), "l"(b));
 }
 
-extern "C" __global__ void __launch_bounds__(512, 1)
-wgmma_192x96_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
-                const __grid_constant__ CUtensorMap b_map,
-                const __grid_constant__ CUtensorMap b_end_map, float beta, __nv_bfloat16 *c,
-                int ldc)
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(160)
+wgmma_32x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
+                       const __grid_constant__ CUtensorMap b_map, float beta, __nv_bfloat16 *c,
+                       int ldc)
 {
-    const int local_row = int(threadIdx.y);
-    const int local_col = int(threadIdx.x);
-    const int blocks_down = (m + 191) / 192;
-    const int blocks_across = (n + 95) / 96;
-    const int block = int(blockIdx.x);
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
-    const int row0 = block_row * 192;
-    const int col0 = block_col * 96;
-    const int local_index = local_row * 4 + local_col;
-    const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
+    const int local_col = int(threadIdx.y);
+    const int local_row = int(threadIdx.x);
+    const int rank = int(blockIdx.x) % 2;
+    const int blocks_down = (m + 31) / 32;
+    const int block = int(blockIdx.x) / 2;
+    const int block_col = block / blocks_down;
+    const int block_row = block % blocks_down;
+    const int col0 = block_col * 64;
+    const int row0 = block_row * 32;
+    const int k_part = (k + 127) / 128 * 64;
+    const int k_begin = rank * k_part;
+    const int k_end = k_begin + k_part;
+    const int local_index = local_col * 4 + local_row;
 
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[5][192][64]>(shared);
-    auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[5][2][64][64]>(shared + 122880);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[5]>(shared + 204800);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[5]>(shared + 204840);
+    auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared);
+    auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[8][32][64]>(shared + 65536);
+    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 107008);
+    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 107072);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
-        fetch_map(&b_end_map);
         #pragma unroll
-        for (int slot = 0; slot < 5; ++slot) {
+        for (int slot = 0; slot < 8; ++slot) {
             mbarrier_init(&tiles_full[slot], 1);
-            mbarrier_init(&tiles_empty[slot], 12);
+            mbarrier_init(&tiles_empty[slot], 4);
         }
         mbarriers_ready();
     }
     __syncthreads();
+    cluster_arrive();
     kernels_await();
     kernels_release();
-    if (local_row < 96) {
+    if (local_col < 32) {
         // Those that multiply, and store C.
-        registers_more<160>();
-        float acc[2][24];
+        float acc[2][8];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 24; ++j) {
+            for (int j = 0; j < 8; ++j) {
                 acc[i][j] = 0.0f;
             }
         }
-        for (int k0 = 0; k0 < k; k0 += 64) {
-            const int slot = k0 / 64 % 5;
-            mbarrier_wait(&tiles_full[slot], k0 / 64 / 5 % 2);
+
+        // C^T = B^T * A^T: columns of C are the rows of the sums.
+        for (int k0 = k_begin; k0 < k_end; k0 += 64) {
+            const int slot = (k0 - k_begin) / 64 % 8;
+            mbarrier_wait(&tiles_full[slot], (k0 - k_begin) / 64 / 8 % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
-            const unsigned long long b_tile = matrix_tile<8192>(b_shared[slot][0][0]);
+            const unsigned long long b_tile = own_matrix_tile<16>(b_shared[slot][0]);
+            const unsigned long long a_tile = own_matrix_tile<16>(a_shared[slot][0]);
             #pragma unroll
             for (int kk = 0; kk < 64; kk += 16) {
-                wgmma_m64n96k16(acc, a_tile + kk / 8, b_tile + kk * 8);
+                wgmma_m64n32k16(acc, b_tile + kk * 8, a_tile + kk / 8);
             }
             wgmma_commit();
 
             // What the step before has read may be overwritten.
             wgmma_wait<1>();
-            if (0 < k0 && local_index % 32 == 0) {
-                mbarrier_arrive(&tiles_empty[(k0 / 64 + 4) % 5]);
+            if (k_begin < k0 && local_index % 32 == 0) {
+                mbarrier_arrive(&tiles_empty[((k0 - k_begin) / 64 + 7) % 8]);
             }
         }
         wgmma_wait(acc);
 
-        // By way of where the tiles were, so that warps store whole lines.
-        role_barrier<384>();
-        auto &sums = *reinterpret_cast<float(*)[192][104]>(shared);
+        // By now all of the cluster have begun, and have shared memory.
+        cluster_wait();
+
+        // Each block of the cluster gets some lines of all parts of K, and adds them up.
+        auto &sums = *reinterpret_cast<float(*)[2][16][68]>(shared + 98304);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
-            for (int j = 0; j < 12; ++j) {
-                __align__(16) float sums_values[2];
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    sums_values[e] = alpha * acc[i][j * 2 + e];
-                }
-                copy2(&sums[local_row / 8 * 16 + local_row % 8 + i * 8][local_col * 2 + j * 8],
-                    sums_values);
+            for (int j = 0; j < 8; ++j) {
+                const int line = local_row * 2 + j / 2 * 8 + j % 2;
+                in_block(sums, line / 16)[rank][line % 16][local_col / 8 * 16 + local_col % 8 + i * 8] =
+                    alpha * acc[i][j];
             }
         }
-        role_barrier<384>();
-        const int sum_row = local_index / 24;
-        const int sum_col = local_index % 24;
-        __align__(16) float total[12][4];
+        cluster_sync();
+        const int sum_row = local_index / 16;
+        const int sum_col = local_index % 16;
+        __align__(16) float total[2][4];
         #pragma unroll
-        for (int i = 0; i < 12; ++i) {
-            copy4(total[i], &sums[sum_row + i * 16][sum_col * 4]);
+        for (int i = 0; i < 2; ++i) {
+            copy4(total[i], &sums[0][sum_row + i * 8][sum_col * 4]);
+            __align__(16) float term[4];
+            copy4(term, &sums[1][sum_row + i * 8][sum_col * 4]);
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                total[i][e] = total[i][e] + term[e];
+            }
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
-        for (int i = 0; i < 12; ++i) {
-            if (row0 + sum_row + i * 16 < m) {
+        for (int i = 0; i < 2; ++i) {
+            if (row0 + rank * 16 + sum_row + i * 8 < m) {
                 if (col0 + sum_col * 4 + 4 <= n) {
                     __align__(16) float c_values[4];
                     #pragma unroll
@@ -328,13 +330,15 @@ wgmma_192x96_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
                     }
                     if (beta != 0.0f) {
                         __align__(16) float c_old[4];
-                        copy4(c_old, &c[(row0 + sum_row + i * 16) * ldc + col0 + sum_col * 4]);
+                        copy4(c_old,
+                            &c[(row0 + rank * 16 + sum_row + i * 8) * ldc + col0 + sum_col * 4]);
                         #pragma unroll
                         for (int e = 0; e < 4; ++e) {
                             c_values[e] = fmaf(beta, c_old[e], c_values[e]);
                         }
                     }
-                    copy4(&c[(row0 + sum_row + i * 16) * ldc + col0 + sum_col * 4], c_values);
+                    copy4(&c[(row0 + rank * 16 + sum_row + i * 8) * ldc + col0 + sum_col * 4],
+                        c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
@@ -343,9 +347,9 @@ wgmma_192x96_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
                                 beta == 0.0f ? total[i][e]
                                              : fmaf(beta,
                                                  float(
-                                                 c[(row0 + sum_row + i * 16) * ldc + col0
+                                                 c[(row0 + rank * 16 + sum_row + i * 8) * ldc + col0
                                                      + sum_col * 4 + e]), total[i][e]);
-                            c[(row0 + sum_row + i * 16) * ldc + col0 + sum_col * 4 + e] =
+                            c[(row0 + rank * 16 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
                                 __nv_bfloat16(c_value);
                         }
                     }
@@ -354,15 +358,13 @@ wgmma_192x96_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
         }
     } else {
         // One that copies, ahead of them as far as there is room.
-        registers_fewer<32>();
-        if (local_index == 384) {
-            for (int k0 = 0; k0 < k; k0 += 64) {
-                const int slot = k0 / 64 % 5;
-                mbarrier_wait(&tiles_empty[slot], (k0 / 64 / 5 + 1) % 2);
-                mbarrier_expect(&tiles_full[slot], 36864);
+        if (local_index == 128) {
+            for (int k0 = k_begin; k0 < k_end; k0 += 64) {
+                const int slot = (k0 - k_begin) / 64 % 8;
+                mbarrier_wait(&tiles_empty[slot], ((k0 - k_begin) / 64 / 8 + 1) % 2);
+                mbarrier_expect(&tiles_full[slot], 12288);
+                copy_box(b_shared[slot][0], &b_map, col0, k0, &tiles_full[slot]);
                 copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
-                copy_box(b_shared[slot][0][0], &b_map, col0, k0, &tiles_full[slot]);
-                copy_box(b_shared[slot][1][0], &b_end_map, col0 + 64, k0, &tiles_full[slot]);
             }
         }
     }
@@ -402,10 +404,10 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
 }
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-extern "C" cudaError_t wgmma_192x96_s5_launch(int m, int n, int k, float alpha,
-                                              const __nv_bfloat16 *a, int lda,
-                                              const __nv_bfloat16 *b, int ldb, float beta,
-                                              __nv_bfloat16 *c, int ldc, cudaStream_t stream)
+extern "C" cudaError_t wgmma_32x64_s8_joined2_launch(int m, int n, int k, float alpha,
+                                                     const __nv_bfloat16 *a, int lda,
+                                                     const __nv_bfloat16 *b, int ldb, float beta,
+                                                     __nv_bfloat16 *c, int ldc, cudaStream_t stream)
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
@@ -415,7 +417,7 @@ extern "C" cudaError_t wgmma_192x96_s5_launch(int m, int n, int k, float alpha,
     }
     CUtensorMap a_map = {};
     const cudaError_t a_map_made =
-        k > 0 ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 192, 64)
+        k > 0 ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 32, 64)
               : cudaSuccess;
     if (a_map_made != cudaSuccess) {
         return a_map_made;
@@ -427,20 +429,13 @@ extern "C" cudaError_t wgmma_192x96_s5_launch(int m, int n, int k, float alpha,
     if (b_map_made != cudaSuccess) {
         return b_map_made;
     }
-    CUtensorMap b_end_map = {};
-    const cudaError_t b_end_map_made =
-        k > 0 ? make_map(&b_end_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, b, k, n, ldb, 64, 32)
-              : cudaSuccess;
-    if (b_end_map_made != cudaSuccess) {
-        return b_end_map_made;
-    }
     const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_192x96_s5, cudaFuncAttributeMaxDynamicSharedMemorySize, 204880);
+        wgmma_32x64_s8_joined2, cudaFuncAttributeMaxDynamicSharedMemorySize, 107136);
     if (allowed != cudaSuccess) {
         return allowed;
     }
-    const dim3 grid((m + 191) / 192 * ((n + 95) / 96), 1);
-    const dim3 block(4, 128);
+    const dim3 grid((n + 63) / 64 * ((m + 31) / 32) * 2, 1);
+    const dim3 block(4, 40);
     // It may begin while the kernel before ends, which it awaits.
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -448,11 +443,11 @@ extern "C" cudaError_t wgmma_192x96_s5_launch(int m, int n, int k, float alpha,
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = 204880;
+    config.dynamicSmemBytes = 107136;
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, wgmma_192x96_s5,
-        m, n, k, alpha, a_map, b_map, b_end_map, beta, c, ldc);
+    return cudaLaunchKernelEx(&config, wgmma_32x64_s8_joined2,
+        m, n, k, alpha, a_map, b_map, beta, c, ldc);
 }
 #endif

@@ -1,21 +1,18 @@
-// wgmma_64x64_s8_split2: C = alpha * A * B + beta * C; bfloat16, sums in float32
+// wgmma_64x64_s8_joined2: C = alpha * A * B + beta * C; bfloat16, sums in float32
 //
 // Schedule   2x16 of C per thread, 32x4 threads per block (64x64 of C), 64 along K per iteration,
 //            by matrix instructions of four warps, 8 tiles in shared memory at a time, brought by
-//            one of 32 more threads, which have nothing else to do, K in 2 parts that a second
-//            kernel adds up, blocks in bands of 8 rows, stores of 4 elements
+//            one of 32 more threads, which have nothing else to do, K in 2 parts that clusters of 2
+//            blocks add up, blocks in bands of 8 rows, stores of 4 elements
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
-// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared
-//            memory; read once, as caches are told
+// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
-//            elements; the workspace less than 2^31 elements
+//            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     wgmma_64x64_s8_split2: block (4, 40), grid ((m + 63) / 64 * ((n + 63) / 64) * 2, 1)
-//            wgmma_64x64_s8_split2_total: block (256, 1), grid (m * ((n + 255) / 256), 1)
-// Needs      131,200 bytes of shared memory
-//            a workspace of m * ((n + 3) / 4 * 4) * 2 elements, aligned to 16 bytes
+// Launch     block (4, 40), grid ((m + 63) / 64 * ((n + 63) / 64) * 2, 1)
+// Needs      149,632 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_64x64_s8_split2.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_64x64_s8_joined2.cu
 
 #ifdef __CUDACC_RTC__
 struct alignas(64) CUtensorMap
@@ -34,10 +31,38 @@ __device__ __forceinline__ void copy2(float *to, const float *from)
     *reinterpret_cast<float2 *>(to) = *reinterpret_cast<const float2 *>(from);
 }
 
+// 4 neighbouring elements; both addresses are multiples of 8 bytes.
+__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
+{
+    *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
+}
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
+// 4 neighbouring elements to registers, in their type; `from` is a multiple of 8 bytes.
+__device__ __forceinline__ void copy4(float *to, const __nv_bfloat16 *from)
+{
+    __align__(8) __nv_bfloat16 elements[4];
+    copy4(elements, from);
+    #pragma unroll
+    for (int e = 0; e < 4; ++e) {
+        to[e] = float(elements[e]);
+    }
+}
+
+// 4 neighbouring elements from registers, in the type of memory; `to` is a multiple of 8 bytes.
+__device__ __forceinline__ void copy4(__nv_bfloat16 *to, const float *from)
+{
+    __align__(8) __nv_bfloat16 elements[4];
+    #pragma unroll
+    for (int e = 0; e < 4; ++e) {
+        elements[e] = __nv_bfloat16(from[e]);
+    }
+    copy4(to, elements);
 }
 
 // Makes a barrier in shared memory ready, whose phases are over when `arrivals` threads have come.
@@ -114,35 +139,42 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
-// Begins a copy of a box of a matrix to shared memory, zeros for what lies outside, and tells caches
-// that nobody reads it again: they let go of it first. The barrier counts its bytes.
-__device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *matrix, int along,
-                                              int line, unsigned long long *barrier)
+// Says to the cluster's other blocks that this thread has come so far.
+__device__ __forceinline__ void cluster_arrive()
 {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("{\n"
-                 ".reg .b64 once;\n"
-                 "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
-                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
-                 "}"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
 
-// These threads meet, and not the others of the block; barrier 0 is that of all.
-template <int threads>
-__device__ __forceinline__ void role_barrier()
+// Waits until all threads of the cluster's blocks have said so.
+__device__ __forceinline__ void cluster_wait()
 {
-    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+// Threads of the cluster's blocks meet, all but those that are through with everything; what each has
+// written before the others see after.
+__device__ __forceinline__ void cluster_sync()
+{
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// The array in shared memory that another block of the cluster has where this one has its own.
+template <typename Array>
+__device__ __forceinline__ Array &in_block(Array &own, int rank)
+{
+    Array *there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(&own), "r"(rank));
+    return *there;
 }
 
 // What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
 // them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
+// In a cluster the upper bits of an address say whose memory it is in, which is no part of the place.
 template <int block>
-__device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
+__device__ __forceinline__ unsigned long long own_matrix_tile(const void *tile)
 {
-    const unsigned long long address = __cvta_generic_to_shared(tile);
+    const unsigned long long address = __cvta_generic_to_shared(tile) & 0x3ffff;
     return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
 }
 
@@ -196,16 +228,17 @@ __device__ __forceinline__ void wgmma_m64n64k16(float (*sums)[16], unsigned long
                  : "l"(a), "l"(b));
 }
 
-extern "C" __global__ void __launch_bounds__(160)
-wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
-                      const __grid_constant__ CUtensorMap b_map, float *workspace)
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(160)
+wgmma_64x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
+                       const __grid_constant__ CUtensorMap b_map, float beta, __nv_bfloat16 *c,
+                       int ldc)
 {
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
+    const int rank = int(blockIdx.x) % 2;
     const int blocks_down = (m + 63) / 64;
     const int blocks_across = (n + 63) / 64;
-    const int part = int(blockIdx.x) / (blocks_down * blocks_across);
-    const int block = int(blockIdx.x) % (blocks_down * blocks_across);
+    const int block = int(blockIdx.x) / 2;
     const int band_row = block / (blocks_across * 8) * 8;
     const int in_band = block % (blocks_across * 8);
     const int block_row = band_row + in_band % min(8, blocks_down - band_row);
@@ -213,15 +246,15 @@ wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ 
     const int row0 = block_row * 64;
     const int col0 = block_col * 64;
     const int k_part = (k + 127) / 128 * 64;
-    const int k_begin = part * k_part;
-    const int k_end = min(k, k_begin + k_part);
+    const int k_begin = rank * k_part;
+    const int k_end = k_begin + k_part;
     const int local_index = local_row * 4 + local_col;
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared);
     auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared + 65536);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 131072);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 131136);
+    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 149504);
+    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[8]>(shared + 149568);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
@@ -233,6 +266,7 @@ wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ 
         mbarriers_ready();
     }
     __syncthreads();
+    cluster_arrive();
     kernels_await();
     kernels_release();
     if (local_row < 32) {
@@ -249,8 +283,8 @@ wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ 
             const int slot = (k0 - k_begin) / 64 % 8;
             mbarrier_wait(&tiles_full[slot], (k0 - k_begin) / 64 / 8 % 2);
             wgmma_fence();
-            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][0]);
-            const unsigned long long b_tile = matrix_tile<16>(b_shared[slot][0]);
+            const unsigned long long a_tile = own_matrix_tile<16>(a_shared[slot][0]);
+            const unsigned long long b_tile = own_matrix_tile<16>(b_shared[slot][0]);
             #pragma unroll
             for (int kk = 0; kk < 64; kk += 16) {
                 wgmma_m64n64k16(acc, a_tile + kk / 8, b_tile + kk * 8);
@@ -265,11 +299,14 @@ wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ 
         }
         wgmma_wait(acc);
 
-        // By way of where the tiles were, so that warps store whole lines.
-        role_barrier<128>();
-        auto &sums = *reinterpret_cast<float(*)[64][72]>(shared);
+        // By now all of the cluster have begun, and have shared memory.
+        cluster_wait();
+
+        // Each block of the cluster gets some lines of all parts of K, and adds them up.
+        auto &sums = *reinterpret_cast<float(*)[2][32][72]>(shared + 131072);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
+            const int line = local_row / 8 * 16 + local_row % 8 + i * 8;
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
                 __align__(16) float sums_values[2];
@@ -277,39 +314,58 @@ wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ 
                 for (int e = 0; e < 2; ++e) {
                     sums_values[e] = alpha * acc[i][j * 2 + e];
                 }
-                copy2(&sums[local_row / 8 * 16 + local_row % 8 + i * 8][local_col * 2 + j * 8],
+                copy2(&in_block(sums, line / 32)[rank][line % 32][local_col * 2 + j * 8],
                     sums_values);
             }
         }
-        role_barrier<128>();
+        cluster_sync();
         const int sum_row = local_index / 16;
         const int sum_col = local_index % 16;
-        __align__(16) float total[8][4];
+        __align__(16) float total[4][4];
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            copy4(total[i], &sums[sum_row + i * 8][sum_col * 4]);
+        for (int i = 0; i < 4; ++i) {
+            copy4(total[i], &sums[0][sum_row + i * 8][sum_col * 4]);
+            __align__(16) float term[4];
+            copy4(term, &sums[1][sum_row + i * 8][sum_col * 4]);
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                total[i][e] = total[i][e] + term[e];
+            }
         }
 
-        // This part's share of C.
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            if (row0 + sum_row + i * 8 < m) {
+        for (int i = 0; i < 4; ++i) {
+            if (row0 + rank * 32 + sum_row + i * 8 < m) {
                 if (col0 + sum_col * 4 + 4 <= n) {
-                    __align__(16) float workspace_values[4];
+                    __align__(16) float c_values[4];
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        workspace_values[e] = total[i][e];
+                        c_values[e] = total[i][e];
                     }
-                    copy4(
-                        &workspace[part * (m * ((n + 3) / 4 * 4))
-                            + (row0 + sum_row + i * 8) * ((n + 3) / 4 * 4) + col0 + sum_col * 4],
-                            workspace_values);
+                    if (beta != 0.0f) {
+                        __align__(16) float c_old[4];
+                        copy4(c_old,
+                            &c[(row0 + rank * 32 + sum_row + i * 8) * ldc + col0 + sum_col * 4]);
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    copy4(&c[(row0 + rank * 32 + sum_row + i * 8) * ldc + col0 + sum_col * 4],
+                        c_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
                         if (col0 + sum_col * 4 + e < n) {
-                            workspace[part * (m * ((n + 3) / 4 * 4)) + (row0 + sum_row + i * 8) * ((n + 3) / 4 * 4) + col0 + sum_col * 4 + e] =
-                                total[i][e];
+                            const float c_value =
+                                beta == 0.0f ? total[i][e]
+                                             : fmaf(beta,
+                                                 float(
+                                                 c[(row0 + rank * 32 + sum_row + i * 8) * ldc + col0
+                                                     + sum_col * 4 + e]), total[i][e]);
+                            c[(row0 + rank * 32 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
+                                __nv_bfloat16(c_value);
                         }
                     }
                 }
@@ -323,28 +379,9 @@ wgmma_64x64_s8_split2(int m, int n, int k, float alpha, const __grid_constant__ 
                 mbarrier_wait(&tiles_empty[slot], ((k0 - k_begin) / 64 / 8 + 1) % 2);
                 mbarrier_expect(&tiles_full[slot], 16384);
                 copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
-                copy_box_once(b_shared[slot][0], &b_map, col0, k0, &tiles_full[slot]);
+                copy_box(b_shared[slot][0], &b_map, col0, k0, &tiles_full[slot]);
             }
         }
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-wgmma_64x64_s8_split2_total(int m, int n, const float *workspace, float beta,
-                            __nv_bfloat16 *__restrict__ c, int ldc)
-{
-    const int blocks_across = (n + 255) / 256;
-    const int row = int(blockIdx.x) / blocks_across;
-    const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
-
-    kernels_await();
-    if (col < n) {
-        // The parts of K, one after the other.
-        float total = workspace[row * ((n + 3) / 4 * 4) + col];
-        const float term = workspace[m * ((n + 3) / 4 * 4) + row * ((n + 3) / 4 * 4) + col];
-        total = total + term;
-        const float c_value = beta == 0.0f ? total : fmaf(beta, float(c[row * ldc + col]), total);
-        c[row * ldc + col] = __nv_bfloat16(c_value);
     }
 }
 
@@ -381,12 +418,11 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// Queues the kernels on a stream; matrices are in the device's memory.
-extern "C" cudaError_t wgmma_64x64_s8_split2_launch(int m, int n, int k, float alpha,
-                                                    const __nv_bfloat16 *a, int lda,
-                                                    const __nv_bfloat16 *b, int ldb,
-                                                    float *workspace, float beta, __nv_bfloat16 *c,
-                                                    int ldc, cudaStream_t stream)
+// Queues the kernel on a stream; matrices are in the device's memory.
+extern "C" cudaError_t wgmma_64x64_s8_joined2_launch(int m, int n, int k, float alpha,
+                                                     const __nv_bfloat16 *a, int lda,
+                                                     const __nv_bfloat16 *b, int ldb, float beta,
+                                                     __nv_bfloat16 *c, int ldc, cudaStream_t stream)
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
@@ -394,61 +430,39 @@ extern "C" cudaError_t wgmma_64x64_s8_split2_launch(int m, int n, int k, float a
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
     }
-    {
-        CUtensorMap a_map = {};
-        const cudaError_t a_map_made =
-            k > 0 ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 64, 64)
-                  : cudaSuccess;
-        if (a_map_made != cudaSuccess) {
-            return a_map_made;
-        }
-        CUtensorMap b_map = {};
-        const cudaError_t b_map_made =
-            k > 0 ? make_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, b, k, n, ldb, 64, 64)
-                  : cudaSuccess;
-        if (b_map_made != cudaSuccess) {
-            return b_map_made;
-        }
-        const cudaError_t allowed = cudaFuncSetAttribute(
-            wgmma_64x64_s8_split2, cudaFuncAttributeMaxDynamicSharedMemorySize, 131200);
-        if (allowed != cudaSuccess) {
-            return allowed;
-        }
-        const dim3 grid((m + 63) / 64 * ((n + 63) / 64) * 2, 1);
-        const dim3 block(4, 40);
-        // It may begin while the kernel before ends, which it awaits.
-        cudaLaunchAttribute early = {};
-        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        early.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t config = {};
-        config.gridDim = grid;
-        config.blockDim = block;
-        config.dynamicSmemBytes = 131200;
-        config.stream = stream;
-        config.attrs = &early;
-        config.numAttrs = 1;
-        const cudaError_t launched = cudaLaunchKernelEx(&config, wgmma_64x64_s8_split2,
-            m, n, k, alpha, a_map, b_map, workspace);
-        if (launched != cudaSuccess) {
-            return launched;
-        }
+    CUtensorMap a_map = {};
+    const cudaError_t a_map_made =
+        k > 0 ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 64, 64)
+              : cudaSuccess;
+    if (a_map_made != cudaSuccess) {
+        return a_map_made;
     }
-    {
-        const dim3 grid(m * ((n + 255) / 256), 1);
-        const dim3 block(256, 1);
-        // It may begin while the kernel before ends, which it awaits.
-        cudaLaunchAttribute early = {};
-        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        early.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t config = {};
-        config.gridDim = grid;
-        config.blockDim = block;
-        config.dynamicSmemBytes = 0;
-        config.stream = stream;
-        config.attrs = &early;
-        config.numAttrs = 1;
-        return cudaLaunchKernelEx(&config, wgmma_64x64_s8_split2_total,
-            m, n, workspace, beta, c, ldc);
+    CUtensorMap b_map = {};
+    const cudaError_t b_map_made =
+        k > 0 ? make_map(&b_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, b, k, n, ldb, 64, 64)
+              : cudaSuccess;
+    if (b_map_made != cudaSuccess) {
+        return b_map_made;
     }
+    const cudaError_t allowed = cudaFuncSetAttribute(
+        wgmma_64x64_s8_joined2, cudaFuncAttributeMaxDynamicSharedMemorySize, 149632);
+    if (allowed != cudaSuccess) {
+        return allowed;
+    }
+    const dim3 grid((m + 63) / 64 * ((n + 63) / 64) * 2, 1);
+    const dim3 block(4, 40);
+    // It may begin while the kernel before ends, which it awaits.
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = 149632;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, wgmma_64x64_s8_joined2,
+        m, n, k, alpha, a_map, b_map, beta, c, ldc);
 }
 #endif

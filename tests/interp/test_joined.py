@@ -1,0 +1,150 @@
+"""Parts of K that the groups of a cluster add up in local memory: any order and size; one thing wrong shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import BF16, F32
+from gemmgen.ir.expr import Const
+from gemmgen.ir.fault import KernelFault
+from gemmgen.ir.meetings import Barrier, Handover
+from gemmgen.ir.stmt import Body, Move, Stmt
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.verify import verify
+from gemmgen.ir.visit import map_body, walk
+from gemmgen.methods import defaults
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec, Order
+from tests.support.problems import Problem, interpret
+
+SM_90A = TARGETS["sm_90a"]
+SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
+
+
+def joined(swapped: bool = False, **changes: object) -> Schedule:
+    """64x64 of C a block, or 16x64 by swapped operands; K in two parts, one for each group of a cluster."""
+    tile, group = ((4, 2), (4, 32)) if swapped else ((2, 16), (32, 4))
+    base = replace(defaults("wgmma", tile, group), stages=2, producers=32, registers=(0, 0), c_width=4)
+    return replace(base, **{"split": 2, "joined": 2, **changes})  # type: ignore[arg-type]
+
+
+def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: tuple[int, int, int]) -> None:
+    program = driver.lower_program(spec, schedule, SM_90A)
+    for m, n, k in sizes:
+        problem = Problem.of(rng, spec, m, n, k, -2.0, 3.0)
+        problem.check(interpret(program, spec, problem, 8))
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_any_size_and_order(order: Order, swapped: bool, rng: np.random.Generator) -> None:
+    """C that ends within a block; K that is less than a part, or ends within one."""
+    check(replace(SPEC, c_order=order), joined(swapped, c_width=2), rng, (9, 70, 30), (66, 65, 200), (20, 64, 0))
+
+
+@pytest.mark.parametrize(
+    ("swapped", "changes"),
+    [(False, {"split": 8, "joined": 4}), (True, {"split": 6}), (True, {"group": (4, 64), "tile": (8, 2), "raster": 2})],
+    ids=["two clusters of four", "three clusters, swapped", "two warpgroups"],
+)
+def test_more_parts_and_groups(swapped: bool, changes: dict[str, object], rng: np.random.Generator) -> None:
+    """Where there are more parts than groups in a cluster, a second kernel adds up the rest."""
+    program = driver.lower_program(SPEC, joined(swapped, **changes), SM_90A)
+    assert len(program.kernels) == (2 if "split" in changes else 1)
+    # Who adds up lets the next kernel in before it waits itself: that one waits, too.
+    handed = [s.verb for kernel in program.kernels[1:] for s in walk(kernel.body) if isinstance(s, Handover)]
+    assert handed == ["release", "await"][: 2 * (len(program.kernels) - 1)]
+    check(SPEC, joined(swapped, **changes), rng, (30, 130, 500))
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_functions_on_elements(order: Order, swapped: bool, rng: np.random.Generator) -> None:
+    """Of C's own rows and columns, by vectors and singly where C ends."""
+    steps = ("bias", "row_scale", "expr: acc + 3 * row + col", "residual")
+    spec = replace(SPEC, c_order=order, c_dtype=F32, epilogue=steps)
+    m, n = 18, 67
+    problem = Problem.of(rng, spec, m, n, 100, 1.0, 2.0)
+    bias, scale = (rng.standard_normal(x).astype(np.float32) for x in (n, m))
+    residual = rng.standard_normal((m, n)).astype(np.float32)
+    lines = np.ascontiguousarray(residual if order == "row" else residual.T)
+    given = {"bias": bias, "row_scale": scale, "residual": lines.reshape(-1), "ldr": lines.shape[1]}
+    found = interpret(driver.lower(spec, joined(swapped), SM_90A), spec, problem, 8, given)
+    rows, cols = np.indices((m, n))
+    a, b, c = (x.astype(np.float64) for x in (problem.a, problem.b, problem.c))
+    expected = (a @ b + 2 * c + bias) * scale[:, None] + 3 * rows + cols + residual
+    assert np.allclose(found, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_factors_that_are_folded(rng: np.random.Generator) -> None:
+    """Where alpha is zero nobody copies, and all meet all the same."""
+    spec = replace(SPEC, k=150, beta=1.0)
+    kernel = driver.lower(spec, joined(), SM_90A)
+    for alpha in (0.0, 2.0):
+        problem = Problem.of(rng, spec, 20, 70, 150, alpha, 1.0)
+        problem.check(interpret(kernel, spec, problem, 8))
+
+
+# --- one thing wrong ------------------------------------------------------------------------------
+
+
+def meeting(part: str, instead: Body) -> Callable[[Stmt], Body]:
+    """Other statements for one of the cluster's meetings."""
+
+    def rewrite(stmt: Stmt) -> Body:
+        return instead if isinstance(stmt, Barrier) and stmt.groups > 1 and stmt.part == part else (stmt,)
+
+    return rewrite
+
+
+def from_first(stmt: Stmt) -> Body:
+    """Sums that the first group's memory holds."""
+    reads = isinstance(stmt, Move) and stmt.src.spread > 1
+    return (replace(stmt, src_index=(Const(0), *stmt.src_index[1:])),) if isinstance(stmt, Move) and reads else (stmt,)
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "detail"),
+    [
+        (meeting("all", (Barrier(role_items=128),)), "reads what .* wrote"),
+        (meeting("wait", ()), "that group may not have begun"),
+        (meeting("arrive", ()), "nobody has arrived"),
+        (from_first, "another group's plane"),
+    ],
+    ids=["read too soon", "written too soon", "a wait for nothing", "in another's memory"],
+)
+def test_what_is_wrong_shows(rewrite: Callable[[Stmt], Body], detail: str) -> None:
+    kernel = driver.lower(SPEC, joined(swapped=True), SM_90A)
+    broken = replace(kernel, body=map_body(kernel.body, rewrite))
+    assert broken != kernel
+    verify(broken, SM_90A)
+    problem = Problem.random(np.random.default_rng(2), 16, 64, 128, 1.0, 0.0, SPEC)
+    problem.check(interpret(kernel, SPEC, problem, 8))
+    with pytest.raises(KernelFault, match=detail):
+        interpret(broken, SPEC, problem, 8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"split": 3}, "joined = 2 of split = 3 parts"),
+        ({"split": 16, "joined": 16}, "use a divisor of those up to 8"),
+        ({"cluster": (2, 1)}, "joined = 2 makes clusters of parts of K"),
+        ({"c_stages": 1}, "c_stages = 1 stores boxes of C"),
+        ({"c_width": 8, "split": 8, "joined": 8}, "64 lines of 64 for 8 groups of a cluster, in runs of 8 to 128"),
+    ],
+)
+def test_refusals(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ScheduleError, match=said):
+        driver.lower(SPEC, joined(False, **changes), SM_90A)
+
+
+def test_other_methods_have_none() -> None:
+    with pytest.raises(ScheduleError, match="joined = 2 adds up parts of K within clusters"):
+        driver.lower(GemmSpec(), replace(defaults("slm"), split=2, joined=2), TARGETS["sm_90"])

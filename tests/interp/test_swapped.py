@@ -1,0 +1,126 @@
+"""Products with operands swapped, C^T = B^T A^T, for C with few rows: any order and size, in C's own words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.dtypes import BF16, F16, F32, I8
+from gemmgen.ir.target import TARGETS
+from gemmgen.methods import defaults
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec, Order
+from tests.support.problems import Problem, interpret, layouts
+
+SM_90A = TARGETS["sm_90a"]
+SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
+
+
+def small(**changes: object) -> Schedule:
+    """16x64 of C a block, by one warpgroup."""
+    base = replace(defaults("wgmma", (4, 2), (4, 32)), stages=3, producers=32, registers=(0, 0))
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: tuple[int, int, int]) -> None:
+    program = driver.lower_program(spec, schedule, SM_90A)
+    for m, n, k in sizes:
+        problem = Problem.of(rng, spec, m, n, k, -2.0, 3.0)
+        problem.check(interpret(program, spec, problem, 8))
+
+
+@pytest.mark.parametrize("spec", list(layouts(SPEC)), ids=lambda s: f"{s.a_order}-{s.b_order}-{s.c_order}")
+def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
+    """Of a column-major C, whose columns the lines of sums then are, pairs are stored as well."""
+    check(spec, small(c_width=2 if spec.c_order == "col" else 1), rng, (1, 70, 130), (17, 64, 64))
+
+
+@pytest.mark.parametrize(
+    ("tile", "group", "changes"),
+    [
+        ((2, 2), (4, 32), {"split": 3}),
+        ((6, 4), (4, 32), {"raster": 2}),
+        ((16, 2), (4, 64), {"producers": 128, "registers": (160, 40)}),
+        ((4, 2), (4, 32), {"split": 2, "c_order": "col"}),
+    ],
+    ids=["8 rows, parts of K", "24 rows, two turns of columns", "64 rows, two warpgroups", "parts of a column-major C"],
+)
+def test_tiles_and_roles(
+    tile: tuple[int, int], group: tuple[int, int], changes: dict[str, object], rng: np.random.Generator
+) -> None:
+    spec = replace(SPEC, c_order=changes.pop("c_order", "row"), dtype=F16)  # type: ignore[arg-type]
+    base = replace(defaults("wgmma", tile, group), stages=2, producers=32, registers=(0, 0))
+    check(spec, replace(base, **changes), rng, (26, 140, 200))  # type: ignore[arg-type]
+
+
+def test_other_types(rng: np.random.Generator) -> None:
+    """Whose lines lie along K, both."""
+    spec = GemmSpec(dtype=I8, ld_multiple=16, b_order="col")
+    base = replace(defaults("wgmma_s8", (4, 2), (4, 32)), stages=2, producers=32, registers=(0, 0))
+    check(spec, base, rng, (9, 70, 150))
+
+
+def test_packed_and_a_prologue(rng: np.random.Generator) -> None:
+    """Kernels before and behind know C alone."""
+    schedule = small(split=2)
+    schedule = replace(schedule, a=replace(schedule.a, packed=True), b=replace(schedule.b, packed=True))
+    spec = replace(SPEC, ld_multiple=1, prologue_b="b * b_scale", c_dtype=F32)
+    problem = Problem.of(rng, spec, 5, 70, 130, 1.0, 0.0)
+    scale = np.float32(2) ** (np.arange(70, dtype=np.float32) % 4)
+    found = interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 3, {"b_scale": scale})
+    expected = problem.a.astype(np.float64) @ (problem.b.astype(np.float64) * scale)
+    assert np.allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_functions_on_elements(order: Order, split: int, rng: np.random.Generator) -> None:
+    """Of C's own rows and columns."""
+    spec = replace(
+        SPEC, c_order=order, c_dtype=F32, epilogue=("bias", "row_scale", "expr: acc + 3 * row + col", "residual")
+    )
+    m, n = 19, 67
+    problem = Problem.of(rng, spec, m, n, 64, 1.0, 2.0)
+    bias, scale = (rng.standard_normal(x).astype(np.float32) for x in (n, m))
+    residual = rng.standard_normal((m, n)).astype(np.float32)
+    lines = np.ascontiguousarray(residual if order == "row" else residual.T)
+    given = {"bias": bias, "row_scale": scale, "residual": lines.reshape(-1), "ldr": lines.shape[1]}
+    found = interpret(driver.lower_program(spec, small(split=split), SM_90A), spec, problem, 8, given)
+    rows, cols = np.indices((m, n))
+    a, b, c = (x.astype(np.float64) for x in (problem.a, problem.b, problem.c))
+    expected = (a @ b + 2 * c + bias) * scale[:, None] + 3 * rows + cols + residual
+    assert np.allclose(found, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_names_are_those_of_c() -> None:
+    kernel = driver.lower(replace(SPEC, epilogue=("bias",)), small(), SM_90A)
+    names = [p.name for p in kernel.params]
+    assert names == ["m", "n", "k", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc", "bias"]
+    shapes = {p.name: [getattr(x, "name", None) for x in p.shape] for p in kernel.params if isinstance(p, Buffer)}
+    assert shapes == {"a": ["m", "k"], "b": ["k", "n"], "c": ["m", "n"], "bias": ["n"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "said"),
+    [
+        (SPEC, {"tile": (3, 2)}, "a block's 12 rows of A, multiplied by 8"),
+        (SPEC, {"tile": (4, 3)}, "tile 4x3 has no pairs of columns"),
+        (SPEC, {"c_width": 2}, "stores neighbouring rows, but C is row-major"),
+        (SPEC, {"c_stages": 1}, "stores boxes of C's columns, but C is row-major"),
+        (
+            replace(SPEC, c_order="col"),
+            {"tile": (2, 2), "c_stages": 1},
+            "a block's 8 rows of C, put down 16 at a time",
+        ),
+        (SPEC, {"group": (8, 32)}, "not made of warpgroups of 32x4: use group 64x4, say, or 4x32, by which operands"),
+        (SPEC, {"stages": 23}, "local memory"),
+    ],
+)
+def test_refusals_speak_of_c(spec: GemmSpec, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ScheduleError, match=said):
+        driver.lower(spec, small(**changes), SM_90A)

@@ -2,6 +2,7 @@
 
     python benchmarks/choose_cpu.py --shapes 30 --seed 31 > chosen.txt
     python benchmarks/choose_cpu.py --sizes 1x1000000x3,8192x1x8192,1000 --others 40
+    python benchmarks/choose_cpu.py --thin --b-order col
 
 Beside the chosen schedule: the presets `cpu_*` that the device can run, and the `--others` that the model likes best,
 no two of one tile, depth, way to B and sharing out. All in rounds of shuffled order, on NumPy's arrays, by the clock
@@ -40,6 +41,17 @@ ROUNDS = 7
 TURN = 0.012
 
 
+def thin_shapes(count: int, seed: int) -> list[Shape]:
+    """C of up to 16 rows, and of up to 16 columns, in turn; the other sizes from 100 to 6000."""
+    rng = random.Random(seed)
+    shapes: list[Shape] = []
+    for index in range(count):
+        thin = int(math.exp(rng.uniform(0, math.log(17))))
+        wide, k = (int(math.exp(rng.uniform(math.log(100), math.log(6000)))) for _ in "mk")
+        shapes.append((thin, wide, k) if index % 2 else (wide, thin, k))
+    return shapes
+
+
 def random_shapes(count: int, seed: int) -> list[Shape]:
     """Sizes from 60 to 2600 whose logarithms are even."""
     rng = random.Random(seed)
@@ -61,6 +73,7 @@ def timed(kernels: list[CompiledKernel], spec: GemmSpec, shape: Shape) -> list[f
     m, n, k = shape
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(size).astype(spec.dtype.name) for size in ((m, k), (k, n)))
+    b = np.asfortranarray(b) if spec.b_order == "col" else b
     c, right = np.empty((m, n), spec.dtype.name), a.astype(np.float64) @ b
     once: list[float] = []
     for kernel in kernels:
@@ -111,14 +124,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=31)
     parser.add_argument("--sizes", default="", help="these, MxNxK, in place of random ones")
     parser.add_argument("--others", type=int, default=9)
+    parser.add_argument("--thin", action="store_true", help="random ones of few rows or columns of C")
+    parser.add_argument("--b-order", default="row", choices=("row", "col"))
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--platform", default="Intel")
     parser.add_argument("--show", action="store_true", help="every schedule's time")
     arguments = parser.parse_args()
     device = pick(platform=arguments.platform, type="cpu")
-    spec = replace(GemmSpec(), dtype=parse_dtype(arguments.dtype))
+    spec = replace(GemmSpec(), dtype=parse_dtype(arguments.dtype), b_order=arguments.b_order)
     given = parse_sizes(arguments.sizes) if arguments.sizes else ()
-    shapes = [(s.m, s.n, s.k) for s in given] or random_shapes(arguments.shapes, arguments.seed)
+    at_random = thin_shapes if arguments.thin else random_shapes
+    shapes = [(s.m, s.n, s.k) for s in given] or at_random(arguments.shapes, arguments.seed)
     ratios = [check(shape, spec, device, arguments.others, arguments.show) for shape in shapes]
     good = sum(ratio >= 0.97 for ratio in ratios)
     print(

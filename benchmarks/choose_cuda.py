@@ -167,6 +167,7 @@ def main() -> None:
     if arguments.jobs:
         with get_context("spawn").Pool(arguments.jobs) as pool:
             pool.map(build, requests(spec, plan), chunksize=1)
+        print(f"# compiled within {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     ratios, kept = [], []
     for shape, schedules in plan:
         if time.perf_counter() - begin > arguments.seconds:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is checked and measured on a GPU of NVIDIA, by parts; results go to a folder, for benchmarks/results.
 #
-#     benchmarks/gpu.sh FOLDER PART...        parts: tests wgmma matrices fp32 choose repeats sanitizer
+#     benchmarks/gpu.sh FOLDER PART...        parts: tests wgmma matrices tables fp32 choose repeats sanitizer
 #
 # Each part is bounded, so that a kernel that hangs costs no more than its part. CuPy, torch and pytest-xdist are needed.
 # TOOLS, NAMES (of presets) and SECONDS_EACH narrow down what the sanitizer does, the last of them the repeats, too.
@@ -23,7 +23,7 @@ tests() {
 wgmma() {
     # What waits for a copy that never comes hangs: nothing is timed before all is right.
     checked 200 -x -p no:xdist tests/device/test_cuda_{wgmma,box_stores}.py | tail -20 || return
-    bench --preset wgmma_64x64_s8,wgmma_64x128_s4,wgmma_64x128_s4_2x1,wgmma_192x96_s5,wgmma_192x192_s4,wgmma_128x256_s4,wgmma_256x192_s3 --sizes 512,1000,1024,1536,2048,3072,4096,8192,16384 \
+    bench --preset wgmma_64x64_s8,wgmma_64x128_s4,wgmma_64x128_s4_2x1,wgmma_128x144_s4,wgmma_192x192_s4,wgmma_128x256_s4,wgmma_256x192_s3 --sizes 512,1000,1024,1536,2048,3072,4096,8192,16384 \
         --json "$out/wgmma_bf16.json"
 }
 
@@ -31,6 +31,10 @@ matrices() {
     bench --preset mma_f64_4x8_16x8 --sizes 1024,2048,4096,8192 --json "$out/mma_f64.json"
     bench --preset mma_s8_8x16_16x8 --sizes 1024,4096,8192 --json "$out/mma_s8.json"
     bench --preset mma_3xtf32_8x8_16x16 --sizes 1024,2048,4096 --json "$out/mma_3xtf32.json"
+}
+
+tables() {
+    timeout 300 python3 benchmarks/tables_cuda.py "$out" 2>/dev/null
 }
 
 fp32() {
@@ -46,8 +50,8 @@ fp32() {
 }
 
 choose() {
-    timeout 250 python3 benchmarks/choose_cuda.py --shapes 40 --seed 7
-    timeout 150 python3 benchmarks/choose_cuda.py --shapes 20 --seed 8 --dtype bfloat16
+    timeout 150 python3 benchmarks/choose_cuda.py --shapes 40 --seed 7 --jobs 15
+    timeout 150 python3 benchmarks/choose_cuda.py --shapes 40 --seed 8 --jobs 15 --dtype bfloat16
 }
 
 # Eight processes, each with every eighth preset: compiling is most of the work. side_by_side SECONDS COMMAND...

@@ -64,6 +64,10 @@ def emit_program(
     """The source of a product, and the kernels that it was printed from. Raises: as `emit`."""
     language = find_backend(backend)
     form = _form(language, form)
+    given: object = schedule  # from Python, it may be anything
+    if not isinstance(given, Schedule):
+        own = "gemmgen.presets.load('naive').schedule"
+        raise ScheduleError(f"schedule is of type {type(given).__name__}: pass a Schedule, such as {own}")
     target = _target(language, target) if target else default_target(spec, schedule, backend)
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)

@@ -15,6 +15,7 @@ from gemmgen.ir.atoms import Spread
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.live import live
 from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multiply, Stage, Stmt, TileMma, Update
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes, walk
@@ -24,6 +25,8 @@ from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 _MOST_OWNERS = 12
+#: Bytes of a register.
+REGISTER = 4
 #: The private copy of a block of B.
 COPY = "b_block"
 _ATOMS = {
@@ -82,7 +85,7 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     head = f"{kernel.name}: {spec.formula()} ({spec.label()}) on {target.name}"
     parts = (
         [head],
-        _boxes(schedule),
+        _boxes(spec, schedule),
         _owners(kernel, schedule),
         _ways(costs, schedule),
         _way_out(kernel),
@@ -99,7 +102,7 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
 # --- tiles ----------------------------------------------------------------------------------------
 
 
-def _boxes(schedule: Schedule) -> list[str]:
+def _boxes(spec: GemmSpec, schedule: Schedule) -> list[str]:
     """Group, sub-group and work-item, each drawn in the one before."""
     rows, cols = schedule.tile
     work_items = schedule.group[0] * schedule.group[1]
@@ -120,7 +123,8 @@ def _boxes(schedule: Schedule) -> list[str]:
         tall, wide = max(1, lanes // schedule.group[1]), min(lanes, schedule.group[1])
         block = f"{rows * tall}x{cols * wide}"
         titles.append(f"{_one_of(-(-work_items // lanes), 'sub-group')}: {block} of C by {_count(lanes, 'lane')}")
-    titles.append(f"{_one_of(work_items, 'work-item')}: {_x(schedule.tile)} of C in {_count(rows * cols, 'register')}")
+    held = _count(rows * cols * spec.accumulator.size // REGISTER, "register")
+    titles.append(f"{_one_of(work_items, 'work-item')}: {_x(schedule.tile)} of C in {held}")
     inner = ["".join(" ▪" for _ in range(min(cols, 16))) + (" …" if cols > 16 else "")] * min(rows, 4)
     inner += [" ⋮"] if rows > 4 else []
     width = max(len(title) + 5 + 4 * i for i, title in enumerate(titles))
@@ -254,12 +258,12 @@ def _buffers(kernel: Kernel, space: Space) -> tuple[Buffer, ...]:
 
 
 def _registers(kernel: Kernel, schedule: Schedule, target: Target) -> list[str]:
-    buffers = [b for b in _buffers(kernel, Space.PRIVATE) if b.name != COPY]
-    passing = {b.name for b in buffers if schedule.by_blocks and not schedule.b_step and b.name == "a_frag"}
-    held = [b for b in buffers if b.name not in passing]
-    total = sum(buffer.elements for buffer in held)
-    lines = [f"registers per work-item: {total} = " + " + ".join(f"{b.elements} {b.name}" for b in held)]
-    lines += ["  and a_frag in passing: a row is used up before the next has to be there"] if passing else []
+    in_passing = {"a_frag"} if schedule.by_blocks and not schedule.b_step else set()
+    held = live(kernel.body, {COPY, *in_passing})
+    counts = [(-(-buffer.bytes // REGISTER), buffer.name) for buffer in held]
+    total = sum(count for count, _ in counts)
+    lines = [f"registers per work-item: {total} = " + " + ".join(f"{count} {name}" for count, name in counts)]
+    lines += ["  and a_frag in passing: a row is used up before the next has to be there"] if in_passing else []
     used, limit, whose = sum(buffer.bytes for buffer in held), target.register_bytes, "a work-item"
     if schedule.sub_group is not None:
         used, limit, whose = used * schedule.sub_group, sub_group_registers(schedule, target), "a sub-group"

@@ -230,7 +230,9 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         large_registers=bool(flat["large_registers"]),
         c_width=_int(flat["c_width"]),
         c_stages=_int(flat["c_stages"]),
+        c_turns=bool(flat["c_turns"]),
         vector=_int(flat["vector"]),
+        along_k=bool(flat["along_k"]),
         sweep=_pair(flat["sweep"]),
         even=_pair(flat["even"]),
         k_block=_int(flat["k_block"]),
@@ -239,6 +241,7 @@ def unflatten(flat: Mapping[str, Value], name: str | None = None) -> Schedule:
         registers=_pair(flat["registers"]),
         persistent=bool(flat["persistent"]),
         cluster=_pair(flat["cluster"]),
+        late=bool(flat["late"]),
         name=name,
     )
 

@@ -142,11 +142,17 @@ class Schedule:
             after the other, so that the first tiles of the next are on their way while C is stored.
         cluster: rows and columns of groups that run together and copy for one another: each brings a part of the tiles
             of B that those above one another have in common, or of the tiles of A that those beside one another have.
+        late: whether its kernels begin when those before them are over, on devices where they would begin early: groups
+            that wait on idle multiprocessors cost what waits for memory more than a launch does.
         c_width: elements of C that one store writes, where they are inside and work-items store them.
         c_stages: slots of local memory from which C is stored by boxes, a warp's lines at a time, where warpgroups
             multiply; 0 where work-items store it.
+        c_turns: whether the warpgroups of a group store their rows one after the other, so that the first of them
+            multiplies for the next block while the others still store.
         vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
             CPU; 1 where it computes single elements.
+        along_k: whether such a vector is of neighbours along K instead, each of which sums a part of an element of C:
+            where C has few columns or B has its columns in lines, vectors of columns would be mostly empty or gathered.
         sweep: tiles (rows, columns) that a work-item with vectors computes at most, one after the other: the caches
             then serve them all, and a core has few work-items.
         even: groups along rows and columns come in multiples of these, so that each core has as many.
@@ -185,7 +191,9 @@ class Schedule:
     large_registers: bool = False
     c_width: int = 1
     c_stages: int = 0
+    c_turns: bool = False
     vector: int = 1
+    along_k: bool = False
     sweep: tuple[int, int] = (1, 1)
     even: tuple[int, int] = (1, 1)
     k_block: int = 0
@@ -194,6 +202,7 @@ class Schedule:
     registers: tuple[int, int] = (0, 0)
     persistent: bool = False
     cluster: tuple[int, int] = (1, 1)
+    late: bool = False
     name: str | None = None
 
     def __post_init__(self) -> None:

@@ -158,6 +158,8 @@ class GemmSpec:
                 continue
             if type(value) is complex and sums.real is None:
                 problems.append(f"{name} = {value:g} is complex, but sums are {sums}: use a real one, or complex64")
+            elif value != value:
+                problems.append(f"{name} = {value} cannot be folded: leave it out and pass it at run time")
             elif not all(abs(part) <= sums.largest for part in (value.real, value.imag)):
                 problems.append(
                     f"{name} = {value} cannot be folded, as it exceeds {sums}'s {sums.largest:g}: "

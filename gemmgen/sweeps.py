@@ -33,6 +33,15 @@ MANY_REGISTERS = 64
 DOWN, ACROSS = (4, 11, 22, 43, 86, 171, 342, 683), (1, 2, 4)
 #: The same where tiles go down in blocks of so many, for sweeps much longer than those.
 M_BLOCKS, DOWN_IN_BLOCKS, ACROSS_IN_BLOCKS = (8, 16), (86, 171, 342, 683), (4,)
+#: The same where vectors lie along K, (rows, columns).
+TILES_ALONG_K = {
+    32: ((8, 1), (8, 2), (4, 3), (4, 4), (4, 6), (2, 8), (1, 8)),
+    16: ((8, 1), (4, 2), (3, 3), (2, 4), (1, 6)),
+}
+#: How deep blocks of K are there, and up to how many columns B is turned for it.
+DEPTHS_ALONG_K, TURNED = (1024, 4096, 16384), 16
+#: Rows of C up to which a tile has no more; B then comes from memory a few lines at a time, which hardware follows.
+FEW_ROWS, FEW_LINES, MOST_VECTORS = 5, 32, 8
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be turned.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
@@ -61,10 +70,18 @@ class Costs:
     group: float
     kernel: float
     wait: float
+    turned_line: float
+    apart_line: float
+    passing_line: float
+    element: float
+    single: float
+    short_tile: float
+    move: float
     page_bytes: int
     panel_share: float
     near_share: float
     first_level: int
+    all_first_level: int
     rows_in_place: int
     rows_apart: int
     second_level: int
@@ -97,15 +114,22 @@ class _Way(NamedTuple):
     even: tuple[int, int] = (1, 1)
     k_block: int = 1
     m_block: int = 0
+    along_k: bool = False
 
     @classmethod
     def of(cls, s: Schedule) -> _Way:
-        return cls(s.tile, s.vector, s.b.memory == "private", s.split, s.sweep, s.even, s.k_block, s.m_block)
+        copied = s.b.memory == "private"
+        return cls(s.tile, s.vector, copied, s.split, s.sweep, s.even, s.k_block, s.m_block, s.along_k)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What the order of sums depends on."""
+        return self.k_block, self.vector if self.along_k else 1
 
     def schedule(self) -> Schedule:
         b = Operand(memory="private") if self.copied else Operand()
         plain = Schedule(self.tile, (1, 1), vector=self.vector, split=self.split, sweep=self.sweep, even=self.even, b=b)
-        return replace(plain, k_block=self.k_block, m_block=self.m_block)
+        return replace(plain, k_block=self.k_block, m_block=self.m_block, along_k=self.along_k)
 
 
 @lru_cache(maxsize=256)
@@ -116,8 +140,8 @@ def _choose(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
     one_core = list(_candidates(spec, shape, target, 1))
     if not one_core:
         return None
-    depth = min(one_core, key=lambda way: cost(way, 1)).k_block
-    all_cores = (way for way in _candidates(spec, shape, target, target.cores) if way.k_block == depth)
+    order = min(one_core, key=lambda way: cost(way, 1)).order
+    all_cores = (way for way in _candidates(spec, shape, target, target.cores) if way.order == order)
     return min(all_cores, key=lambda way: cost(way, target.cores)).schedule()
 
 
@@ -125,7 +149,7 @@ def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Sche
     """The cheapest by the model, of each tile, depth, way to B and sharing out the cheapest alone."""
     kinds: dict[tuple[object, ...], tuple[float, _Way]] = {}
     for way in _candidates(spec, shape, target, target.cores):
-        kind = way.tile, way.copied, way.k_block, way.even
+        kind = way.tile, way.along_k, way.copied, way.k_block, way.even
         cost = sum(_account(spec, way, shape, target.cores, target).values())
         kinds[kind] = min(kinds.get(kind, (cost, way)), (cost, way))
     return [way.schedule() for _, way in sorted(kinds.values())[:count]]
@@ -133,31 +157,65 @@ def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Sche
 
 def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Iterator[_Way]:
     """All that are worth a thought, and that the target can run."""
+    for plain, depths in (*_of_columns(spec, shape, target), *_along_k(spec, shape, target)):
+        if not _is_possible(spec, plain.schedule(), target):
+            continue
+        tiles = tuple(map(_up, shape[:2], plain.tile))
+        sweeps = [(0, *sweep) for sweep in product(_useful(DOWN, tiles[0]), _useful(ACROSS, tiles[1]))]
+        if plain.along_k and min(tiles) > 1:
+            sweeps += [(1, down, across) for _, down, across in sweeps]
+        elif plain.copied and tiles[0] > DOWN_IN_BLOCKS[0]:
+            long = _useful(DOWN_IN_BLOCKS, tiles[0]), _useful(ACROSS_IN_BLOCKS, tiles[1])
+            sweeps += product(M_BLOCKS, *long)
+        for (m_block, down, across), even, depth in product(sweeps, _evens(cores), depths):
+            fits = not plain.copied or depth * across * plain.tile[1] * spec.dtype.size <= target.private_bytes
+            if fits and (depth if plain.copied else depth < max(1, shape[2])):
+                yield plain._replace(sweep=(down, across), even=even, k_block=depth, m_block=m_block)
+
+
+def _of_columns(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[_Way, tuple[int, ...]]]:
+    """Vectors of neighbouring columns: tiles, ways to B, and how deep blocks of K can be."""
     m, n, k = shape
-    lanes = _lanes(spec, n, target)
-    registers = 32 if target.vector_bytes >= MANY_REGISTERS else 16
-    split = _parts(shape)
     by_lines = spec.b_order == "row"
     # Deeper than K is needless, but a copy has to say how deep it is at most.
     enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
     depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
-    for (rows, vectors), copied in product(TILES[registers], (False, True)):
+    widest, fitting = target.vector_bytes // spec.dtype.size, _lanes(spec, n, target)
+    for (rows, vectors), copied, lanes in product(_tiles(m, target), (False, True), {fitting: 0, widest: 0}):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
         most = _up(n, lanes) if copied else n // lanes
+        if lanes > fitting and not copied:
+            continue
         if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines) or vectors > max(1, most):
             continue
-        plain = _Way((rows, vectors * lanes), lanes, copied, split)
-        if not _is_possible(spec, plain.schedule(), target):
-            continue
-        tiles = _up(m, rows), _up(n, plain.tile[1])
-        sweeps = [(0, *sweep) for sweep in product(_useful(DOWN, tiles[0]), _useful(ACROSS, tiles[1]))]
-        if copied and tiles[0] > DOWN_IN_BLOCKS[0]:
-            long = _useful(DOWN_IN_BLOCKS, tiles[0]), _useful(ACROSS_IN_BLOCKS, tiles[1])
-            sweeps += product(M_BLOCKS, *long)
-        for (m_block, down, across), even, depth in product(sweeps, _evens(cores), depths):
-            fits = not copied or depth * across * plain.tile[1] * spec.dtype.size <= target.private_bytes
-            if fits and (depth if copied else depth < max(1, k)):
-                yield plain._replace(sweep=(down, across), even=even, k_block=depth, m_block=m_block)
+        few = (FEW_LINES,) if m <= FEW_ROWS and not copied else ()
+        yield _Way((rows, vectors * lanes), lanes, copied, _parts(shape)), (*few, *depths)
+
+
+def _along_k(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[_Way, tuple[int, ...]]]:
+    """The same of vectors along K, for which B that has lines is turned by a copy."""
+    m, n, k = shape
+    lanes, turned = target.vector_bytes // spec.dtype.size, spec.b_order == "row"
+    if k < lanes or (turned and n > TURNED):
+        return
+    enough = next((depth for depth in DEPTHS_ALONG_K if depth >= k), DEPTHS_ALONG_K[-1])
+    depths = tuple(depth for depth in DEPTHS_ALONG_K if depth <= enough)
+    for rows, cols in TILES_ALONG_K[_registers(target)]:
+        tile = min(m, rows), min(n, cols)
+        yield _Way(tile, lanes, turned, _parts(shape), k_block=lanes, along_k=True), depths if turned else (0, *depths)
+
+
+def _registers(target: Target) -> int:
+    return 32 if target.vector_bytes >= MANY_REGISTERS else 16
+
+
+def _tiles(m: int, target: Target) -> tuple[tuple[int, int], ...]:
+    """Rows and vectors of tiles; where C has few rows a tile has as many, and vectors instead."""
+    registers = _registers(target)
+    if m > FEW_ROWS:
+        return TILES[registers]
+    vectors = min(MOST_VECTORS, (registers - 1) // (m + 1))
+    return (*TILES[registers], *((m, width) for width in (MOST_VECTORS, 6, 4, 2) if width <= vectors))
 
 
 def _useful(lengths: tuple[int, ...], tiles: int) -> list[int]:
@@ -213,17 +271,6 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     blocks = max(1, _up(depth, block))
     lines = cols * size / 64
     cached = min(c.second_level, target.cache_bytes or c.second_level)
-    fmas, loads = rows * cols / s.vector / c.fma_per_cycle, (rows + cols / s.vector) / c.loads_per_cycle
-    # In place, a step's line of B may lie on a page of its own; a panel that the cache can't hold comes anew each time.
-    panel = block * cols * size
-    slow = lines * (c.far_line * (panel > c.panel_share * cached) + c.near_line * (panel > c.first_level))
-    if not s.copied:
-        # Lines of B that begin at the same places of their pages are kept in the same few places of the cache.
-        slow += lines * c.same_place * (block * gcd(n * size, c.page_bytes) > cached)
-        slow += c.page * min(1, n * size / c.page_bytes)
-    a_row = _row_cost(rows, k * size * (spec.a_order == "row"))
-    if s.copied and rows > c.rows_in_place:
-        a_row += c.copied_row
     # A comes from afar for each column of tiles, unless all of its rows stay, or a block's: then B's panels come again.
     stay = min(rows_each, s.m_block or rows_each)
     a_times = 1 if stay * rows * block * size <= c.near_share * cached else cols_each
@@ -234,22 +281,62 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     # Cores take groups as they come: all are busy until the last few.
     even_share = _up(m, rows) * _up(n, cols) * s.split / cores / tiles
     rounds = min(_up(groups, cores), even_share + 1 - 1 / cores)
+    tile = _tile_along_k(s, size, depth, block) if s.along_k else _tile(spec, s, shape, depth, block, cached)
+    moves = max(0, 64 // (s.vector * size) - 1)
+    is_turned = s.along_k == (spec.b_order == "row")
     parts = {
-        "multiply-adds and loads": tiles * depth * max(fmas, loads),
-        "B where it is slow to read": tiles * depth * slow,
-        "A's rows": tiles * depth * rows * a_row,
+        **{name: tiles * cost for name, cost in tile.items()},
         "A and B from afar": (a_lines + b_lines) * first
         + a_lines * (a_times - 1) * again
         + b_lines * (b_times - 1) * c.panel_line,
-        "copies of B": b_lines * c.copy_line * s.copied,
+        "copies of B": b_lines * (c.turned_line if is_turned else c.copy_line + moves * c.move) * s.copied,
         "C": tiles * rows * lines * (2 * blocks - 1) * c.update_line,
-        "beginnings of tiles": tiles * blocks * c.tile,
+        "beginnings of tiles": tiles * blocks * (c.short_tile if s.along_k else c.tile),
     }
     total = {name: rounds * part for name, part in parts.items()}
     return total | {
         "beginnings of work-items": c.group * _up(groups, cores),
         "the sum of K's parts": c.kernel * (s.split > 1),
         "waiting for the last": c.wait * sum(parts.values()),
+    }
+
+
+def _tile(spec: GemmSpec, s: _Way, shape: Shape, depth: int, block: int, cached: int) -> dict[str, float]:
+    """What a tile takes along K, in vectors of columns."""
+    c, (_, n, k), (rows, cols), size = costs(), shape, s.tile, spec.dtype.size
+    lines = cols * size / 64
+    fmas, loads = rows * cols / s.vector / c.fma_per_cycle, (rows + cols / s.vector) / c.loads_per_cycle
+    # In place, a step's line of B may lie on a page of its own; a panel that the cache can't hold comes anew each time.
+    panel = block * cols * size
+    slow = lines * (c.far_line * (panel > c.panel_share * cached) + c.near_line * (panel > c.first_level))
+    if not s.copied:
+        # Lines of B that begin at the same places of their pages are kept in the same few places of the cache.
+        slow += lines * c.same_place * (block * gcd(n * size, c.page_bytes) > cached)
+        slow += c.page * min(1, n * size / c.page_bytes)
+        slow += lines * c.apart_line * (n * k * size > c.third_level and block > FEW_LINES)
+    a_row = _row_cost(rows, k * size * (spec.a_order == "row"))
+    if s.copied and rows > c.rows_in_place:
+        a_row += c.copied_row
+    costs_of_a_step = {
+        "multiply-adds and loads": max(fmas, loads),
+        "B where it is slow to read": slow,
+        "A's rows": rows * a_row,
+    }
+    return {name: depth * cost for name, cost in costs_of_a_step.items()}
+
+
+def _tile_along_k(s: _Way, size: int, depth: int, block: int) -> dict[str, float]:
+    """The same in vectors along K, whose elements are added up at the end of each block."""
+    c, (rows, cols) = costs(), s.tile
+    steps, rest = divmod(block, s.vector)
+    blocks = _up(depth, block)
+    # What goes by while the other stays comes from the second level; both do where the first can't hold one.
+    passing, staying = (cols, rows) if s.m_block == 1 else (rows, cols)
+    near = passing + staying * ((rows + cols) * block * size > c.all_first_level)
+    step = max(rows * cols / c.fma_per_cycle, (rows + cols) / c.loads_per_cycle, near * c.passing_line)
+    return {
+        "multiply-adds and loads": blocks * steps * step,
+        "elements of vectors, and what is left of K": blocks * rows * cols * (c.element + rest * c.single),
     }
 
 

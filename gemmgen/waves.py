@@ -68,7 +68,7 @@ class Costs:
     lone: float
     unhidden: float
     bytes_per_us: float
-    packed_per_us: float
+    packed_bytes_per_us: float
     tiles: tuple[Tile, ...]
 
 
@@ -139,26 +139,29 @@ def _deals(s: Schedule) -> bool:
 @cache
 def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool, stream: int = 0, joined: int = 1) -> Schedule:
     """A tile's preset with K in parts, or dealt out, and with packed operands; named as a preset would be. Parts are no
-    C, and where operands are packed C's lines may begin anywhere, too: neither can be stored by boxes.
+    C, and where operands are packed C's lines may begin anywhere, too: neither can be stored by boxes, and so by blocks
+    that stay.
     """
     plain = presets.load(tile.preset).schedule
-    name = tile.preset.partition("_split")[0].partition("_joined")[0]
+    name = tile.preset.partition("_split")[0].partition("_joined")[0].partition("_packed")[0]
     name += (f"_split{parts}" if parts > joined else "") + (f"_joined{joined}" if joined > 1 else "")
     which = "" if a_packed and b_packed else "_a" if a_packed else "_b"
     name += f"_packed{which}" if a_packed or b_packed else ""
     name += f"_stream{stream}" if stream else ""
-    a, b = (replace(o, packed=True, pad=0) if p else o for o, p in ((plain.a, a_packed), (plain.b, b_packed)))
+    pairs = (plain.a, a_packed), (plain.b, b_packed)
+    a, b = (replace(o, packed=p, pad=0 if p else o.pad) for o, p in pairs)
     boxes = plain.c_stages if parts == 1 and not (a_packed or b_packed) else 0
     width = plain.c_width if joined == plain.joined else 4 if joined > 1 else 1
-    plain = replace(plain, a=a, b=b, c_stages=boxes, c_width=width, name=name)
-    return replace(plain, split=parts, joined=joined, stream=stream)
+    stays = plain.persistent and boxes > 0
+    stores = replace(plain, c_stages=boxes, c_width=width, persistent=stays, c_turns=plain.c_turns and stays)
+    return replace(stores, split=parts, joined=joined, stream=stream, a=a, b=b, name=name)
 
 
 def tile_of(schedule: Schedule) -> Tile | None:
     """The constants for a schedule, from the preset with the same tiles; None where there are none."""
 
     def same(known: Schedule) -> bool:
-        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "atom")
+        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "boxes", "cluster", "atom")
         return all(getattr(known, key) == getattr(schedule, key) for key in keys)
 
     return next((tile for tile in costs().tiles if same(tile.schedule)), None)
@@ -182,7 +185,7 @@ def account(
     read = products * (m * k + k * n) * size
     parts = products * m * n * of_sums * s.planes if s.planes > 1 else 0
     written = parts or products * m * n * spec.result.size
-    laid = _whole(k, s.k_step) * (_whole(m, rows) * s.a.packed + _whole(n, cols) * s.b.packed)
+    laid = _whole(k, s.k_step) * (_whole(m, rows) * s.a.packed + _whole(n, cols) * s.b.packed) * size
     if s.stream:
         # Two planes of sums for each group at most; of a block a share of its batches.
         parts = 2 * min(s.stream, blocks) * rows * cols * of_sums
@@ -197,7 +200,7 @@ def account(
         "copies to shared memory": copied,
         "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
         "beginnings and ends of blocks": begun * of_block / together / c.cycles_per_us,
-        "packing": (c.another + products * laid / c.packed_per_us) * (s.a.packed or s.b.packed),
+        "packing": (c.another + products * laid / c.packed_bytes_per_us) * (s.a.packed or s.b.packed),
         "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.planes > 1 or s.stream > 0),
         "the meeting of clusters": c.meeting * (s.joined > 1),
         "the launch": c.launch,

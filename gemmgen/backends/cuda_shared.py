@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from gemmgen.backends.clike import CLike
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
@@ -63,15 +65,19 @@ def _init_for_copies(step: Mbarrier, which: str, kernel: Kernel) -> list[str]:
     alike = [other for other in _mbarriers(kernel) if other.arrivals]
     if step != alike[-1]:
         return []
-    if {other.count for other in alike} != {step.count}:
-        raise LoweringError("slots have not as many mbarriers of each kind")
+    loops: list[str] = []
+    for count, arrays in groupby(alike, lambda other: other.count):
+        var = "slot" if not loops else "i"
+        loops += [
+            "    #pragma unroll",
+            f"    for (int {var} = 0; {var} < {count}; ++{var}) {{",
+            *(f"        mbarrier_init(&{other.name}[{var}], {other.arrivals});" for other in arrays),
+            "    }",
+        ]
     return [
         f"if ({which} == 0) {{",
         *(f"    fetch_map(&{tensor_map.name});" for tensor_map in tensor_maps(kernel)),
-        "    #pragma unroll",
-        f"    for (int slot = 0; slot < {step.count}; ++slot) {{",
-        *(f"        mbarrier_init(&{other.name}[slot], {other.arrivals});" for other in alike),
-        "    }",
+        *loops,
         "    mbarriers_ready();",
         "}",
     ]

@@ -10,8 +10,8 @@ from gemmgen.backends.expressions import POSTFIX, UNARY
 from gemmgen.backends.files import section
 from gemmgen.backends.language import Words
 from gemmgen.backends.lines import wrapped
-from gemmgen.backends.opencl_vectors import vector_element, vector_loop, vector_move
 from gemmgen.backends.pairs import Pairs
+from gemmgen.backends.vectors import VectorWords, vector_element, vector_loop, vector_move
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
@@ -47,6 +47,15 @@ MULTIPLY = "multiply"
 BLOCK_READ, IMAGE_BLOCK_READ = "block_read", "image_block_read"
 SPACES = {Space.GLOBAL: "__global ", Space.LOCAL: "__local ", Space.PRIVATE: "", Space.VIEW: "__local "}
 KHR_NAMES = {"broadcast": "sub_group_shuffle", "shuffle_xor": "sub_group_shuffle_xor"}
+#: Vectors of a work-item's own: `float16` and its like.
+VECTORS = VectorWords(
+    load="vload{width}(0, {place})",
+    store="vstore{width}({value}, 0, {place});",
+    splat="({type})({value})",
+    half="{vector}.{half}",
+    single="{vector}.s{number:x}",
+    element="(({type} *){address})[{place}]",
+)
 
 
 class OpenCL(CLike):
@@ -296,7 +305,7 @@ class OpenCL(CLike):
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"{_between(move)}({to}, {source});"
             case "vector" if max(move.dst.vector, move.src.vector) > 1:
-                return vector_move(self, move)
+                return vector_move(self, VECTORS, move)
             case "vector":
                 to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
                 return f"{way(move).upper()}{width}({to}, {source});"
@@ -320,13 +329,13 @@ class OpenCL(CLike):
         return f"vstore{width}({value}, 0, {self.address(move.dst, move.dst_index)});"
 
     def vector_loop(self, loop: For) -> Iterator[str]:
-        return vector_loop(self, loop)
+        return vector_loop(self, VECTORS, loop)
 
     def vector_type(self, dtype: DType, width: int) -> str:
         return f"{self.types[dtype.name]}{width}"
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
-        return vector_element(self, buffer, index) if buffer.vector > 1 else super().element(buffer, index)
+        return vector_element(self, VECTORS, buffer, index) if buffer.vector > 1 else super().element(buffer, index)
 
     def multiply(self, stmt: Multiply) -> str:
         acc, a, b = (

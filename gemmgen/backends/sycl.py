@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import INDENT, CLike, rounds
@@ -13,7 +13,8 @@ from gemmgen.backends.language import Words
 from gemmgen.backends.lines import fold_line, wrapped
 from gemmgen.backends.sycl_headers import LANES, block_loads, headers, local_arrays, shares_lanes
 from gemmgen.backends.sycl_main import program
-from gemmgen.backends.sycl_types import INTRINSICS, OWN, PAIRS, Elements, functions
+from gemmgen.backends.sycl_types import INTRINSICS, OWN, PAIRS, Elements, functions, vector_functions
+from gemmgen.backends.vectors import VectorWords, vector_element, vector_loop, vector_move
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
@@ -25,7 +26,16 @@ from gemmgen.ir.stmt import For, Move
 IDS = {"group_id": "get_group", "local_id": "get_local_id"}
 BLOCK_LOAD = "block_load"
 #: Moves of neighbours: what they promise of addresses makes no difference here.
-VECTORS = ("vector", "aligned_vector")
+MOVES = ("vector", "aligned_vector")
+#: Vectors of a work-item's own: `sycl::float16` and its like.
+VECTORS = VectorWords(
+    load="load{width}({place})",
+    store="store({value}, {place});",
+    splat="{type}({value})",
+    half="{vector}.{half}()",
+    single="{vector}[{number}]",
+    element="{vector}[{inside}]",
+)
 
 
 class Sycl(CLike):
@@ -34,7 +44,7 @@ class Sycl(CLike):
     name: ClassVar[str] = "sycl"
     suffix: ClassVar[str] = ".hpp"
     words: ClassVar[Words] = Words("work-item", "group", "USM", "local memory", "sub-group")
-    targets: ClassVar[tuple[str, ...]] = ("sycl", "xe_hpc", "khr", "portable")
+    targets: ClassVar[tuple[str, ...]] = ("sycl", "xe_hpc", "khr", "portable", "cpu")
     lacks: ClassVar[frozenset[str]] = frozenset({"intel_sub_groups", "image_block_read"})
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
     elements: ClassVar[Elements] = OWN
@@ -108,10 +118,11 @@ class Sycl(CLike):
 
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses."""
-        lines = functions(self.kernel, VECTORS, self.elements)
+        lines = functions(self.kernel, MOVES, self.elements)
         loads = block_loads(self.kernel)
         named = {"at": "at", "load": "load_element", "atomic_add": "atomic_add"}
         lines += sections(INTRINSICS, {named[word] for word in named.keys() & self._words()})
+        lines += vector_functions(self.kernel, self._words(), self.elements)
         for width in sorted({m.width for m in loads}):
             template, element = environment().get_template("sycl/block_load.j2"), self.types[loads[0].src.dtype.name]
             lines += template.render(width=width, element=element).splitlines()
@@ -243,6 +254,8 @@ class Sycl(CLike):
         return f"{self.elements.converter(value.dtype, dtype)}({self.expr(value)})", POSTFIX
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+        if buffer.vector > 1:
+            return vector_element(self, VECTORS, buffer, index)
         if buffer.space is Space.GLOBAL and not buffer.writable and self._in_bytes():
             return f"load({buffer.name}, {self.expr(buffer.layout.offset(index))})"
         return super().element(buffer, index)
@@ -250,10 +263,18 @@ class Sycl(CLike):
     def address(self, buffer: Buffer, index: tuple[Expr, ...]) -> str:
         return f"&{super().element(buffer, index)}" if buffer.space is Space.GLOBAL else super().address(buffer, index)
 
+    def vector_loop(self, loop: For) -> Iterator[str]:
+        return vector_loop(self, VECTORS, loop)
+
+    def vector_type(self, dtype: DType, width: int) -> str:
+        return f"sycl::{self.types[dtype.name]}{width}"
+
     def barrier(self) -> str:
         return "sycl::group_barrier(item.get_group());"
 
     def wide_move(self, move: Move) -> str:
+        if max(move.dst.vector, move.src.vector) > 1:
+            return vector_move(self, VECTORS, move)
         to, source = self.address(move.dst, move.dst_index), self.address(move.src, move.src_index)
         if move.byte_place is not None:
             start = "" if move.from_element is None else f" + {self.expr(move.from_element)}"

@@ -47,5 +47,7 @@ def headers(kernel: Kernel, words: Collection[str], elements: Elements) -> list[
     if block_loads(kernel):
         experimental = "ext/oneapi/experimental"
         found += [f"{experimental}/address_cast.hpp", f"{experimental}/group_load_store.hpp"]
+    if any(isinstance(s, Alloc) and s.buffer.vector > 1 for s in walk(kernel.body)):
+        found.append("vector.hpp")
     found += [header for p in kernel.matrices for header in elements.headers.get(p.dtype.name, ())]
     return sorted(set(found))

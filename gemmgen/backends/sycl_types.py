@@ -11,7 +11,7 @@ from gemmgen.backends.files import section, sections
 from gemmgen.backends.pairs import Pairs
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Move
+from gemmgen.ir.stmt import Alloc, Move
 from gemmgen.ir.visit import conversions, walk
 
 TYPES = {
@@ -96,6 +96,7 @@ def functions(kernel: Kernel, vectors: Collection[str], elements: Elements) -> l
     lines = PAIRS.functions(kernel, types, INTRINSICS)
     lines += sections(INTRINSICS, {known[change] for change in changes & set(known)})
     moves = [s for s in walk(kernel.body) if isinstance(s, Move) and s.atom.name in vectors]
+    moves = [move for move in moves if move.src.vector == move.dst.vector == 1]
     found = {(way(m), m.width, m.src.dtype, m.dst.dtype) for m in moves}
     # A copy that converts has one that doesn't inside.
     found |= {("copy", width, t, t) for key, width, *types in found for t in types[key == "store" :][:1]}
@@ -113,4 +114,18 @@ def functions(kernel: Kernel, vectors: Collection[str], elements: Elements) -> l
             to=types[to.name],
             convert=elements.converter(source, to),
         )
+    return lines
+
+
+def vector_functions(kernel: Kernel, words: Collection[str], elements: Elements) -> list[str]:
+    """What moves whole vectors of a work-item's own; `words` are all names in its body."""
+    held = {s.buffer for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.vector > 1}
+    lines: list[str] = []
+    for name in ("load_vector", "store_vector"):
+        # Stores have one name for all widths.
+        verb = name.partition("_")[0]
+        for width, dtype in sorted({(x.vector, x.dtype) for x in held}, key=lambda x: x[0]):
+            if verb in words or f"{verb}{width}" in words:
+                element = elements.types[dtype.name]
+                lines += section(INTRINSICS, name, width=width, element=element, vector=f"sycl::{element}{width}")
     return lines

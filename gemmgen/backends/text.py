@@ -12,10 +12,12 @@ from gemmgen.backends.files import environment
 from gemmgen.backends.language import Words
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.atoms import ALIGNED_VECTOR
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes
+from gemmgen.ir.warp_matrix import warp_atom
+from gemmgen.ir.warpgroup_matrix import warpgroup_atom
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -112,7 +114,7 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         f"({block_rows}x{block_cols} of C), {schedule.k_step} along K per iteration"
     )
     if schedule.vector > 1:
-        text = f"{rows}x{cols} of C at a time, in vectors of {schedule.vector}"
+        text = f"{rows}x{cols} of C at a time, in vectors of {schedule.vector}" + " along K" * schedule.along_k
     text += "".join(f", {said}" for holds, said in _ways_of(spec, schedule, words) if holds)
     if schedule.atom == "dpas":
         how = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then reads of 8 words a lane"
@@ -123,9 +125,11 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         ways = [("A", _by_boxes(schedule.a, words)), ("B", _by_boxes(schedule.b, words))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
-    by_lines = schedule.vector > 1 and spec.b_order == "row"
     a, read = schedule.staged("a", spec.a_order), schedule.staged("b", spec.b_order)
-    read = replace(read, width=schedule.vector) if by_lines else read
+    if schedule.along_k:
+        a = replace(a, width=schedule.vector)
+    if schedule.vector > 1 and spec.b_order == ("col" if schedule.along_k else "row"):
+        read = replace(read, width=schedule.vector)
     return [
         ("Schedule", wrap(text, WIDTH)),
         ("A", wrap(_way(a, schedule, spec.a_order, spec.read("a", a.packed), target, words), WIDTH)),
@@ -157,14 +161,8 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.k_block, f"{s.k_block} along K at a time"
     yield s.m_block, f"{s.m_block} of those downwards before the next to the right come"
     yield s.b_step, f"{s.b_step} of B at a time"
-    matrix = f"by matrix instructions of the {words.sub_group}"
-    yield s.atom in ("dpas", "mma", "mma_s8", "mma_f8", "mma_f64"), matrix
-    yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
+    yield from _instructions_of(spec, s, words)
     yield s.swapped, "operands swapped: C^T = B^T * A^T"
-    yield s.atom == "wgmma_tf32", "A and B cut to TF32"
-    yield s.atom == "wgmma_3xtf32", "three of TF32 for each product, added up as float32 after each step of K"
-    yield s.atom == "mma_tf32", f"{matrix}, A and B rounded to TF32"
-    yield s.atom == "mma_3xtf32", f"{matrix}, three of TF32 for each product"
     loaded = "A" if s.b_step else "B"
     alone = s.sub_group == s.all_work_items[0] * s.all_work_items[1]
     kept = f"its reads out of the arithmetic, for the {words.group} is one {words.sub_group}"
@@ -194,8 +192,20 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.raster, f"{words.group}s in bands of {s.raster} {'columns' if s.swapped else 'rows'}"
     slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
     yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"
+    yield s.c_turns, f"four {words.sub_group}s after the other, while others multiply"
     yield s.c_width > 1 and not s.c_stages, f"stores of {ALIGNED_VECTOR.widest(s.c_width, spec.result.size)} elements"
     yield s.snake, "every other row of the arithmetic backwards"
+
+
+def _instructions_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object, str]]:
+    """What multiplies, where it is no plain arithmetic, and what it makes of float32."""
+    yield s.by_warps or s.atom == "dpas", f"by matrix instructions of the {words.sub_group}"
+    yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
+    atom = (warpgroup_atom if s.by_warpgroups else warp_atom)(s.atom, spec.dtype)
+    if atom is not None and atom.dtype == F32:
+        added = ", added up as float32 after each step of K" if s.by_warpgroups else ""
+        yield atom.products > 1, f"three of TF32 for each product{added}"
+        yield atom.products == 1, f"A and B {'cut' if s.by_warpgroups else 'rounded'} to TF32"
 
 
 def _by_boxes(operand: Operand, words: Words) -> list[str]:

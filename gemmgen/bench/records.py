@@ -187,7 +187,7 @@ def parse_sizes(text: str) -> tuple[Size, ...]:
     problems = []
     sizes = []
     for part in (part.strip() for part in text.split(",")):
-        if not re.fullmatch(r"([0-9]{1,9}:)?[0-9]{1,9}(x[0-9]{1,9}x[0-9]{1,9})?", part):
+        if not re.fullmatch(r"([0-9]{1,99}:)?[0-9]{1,99}(x[0-9]{1,99}x[0-9]{1,99})?", part):
             problems.append(f"size {part!r} is not like 4096, 128x14336x4096 (M x N x K) or 256:64 (a batch)")
             continue
         count, _, one = part.rpartition(":")
@@ -196,7 +196,7 @@ def parse_sizes(text: str) -> tuple[Size, ...]:
         if not all(0 < extent < 2**31 - 1024 for extent in (m, n, k, int(count or 1))):
             problems.append(f"size {part}: give whole numbers from 1 to {2**31 - 1025}")
             continue
-        too_long = [f"{x} x {y}" for x, y in ((m, k), (k, n), (m, n)) if x * y >= 2**31]
+        too_long = dict.fromkeys(f"{x} x {y}" for x, y in ((m, k), (k, n), (m, n)) if x * y >= 2**31)
         problems += (f"size {part} has a matrix of {what} >= 2^31 elements: give a smaller one" for what in too_long)
         sizes.append(Size(m, n, k, int(count or 0)))
     if problems:

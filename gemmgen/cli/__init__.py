@@ -77,6 +77,9 @@ def main() -> None:
     except LoweringError as error:
         complain([f"{error} (a bug of gemmgen: please report it with this command line)"])
         sys.exit(1)
+    except MemoryError as error:
+        complain([f"{str(error) or 'out of memory'}: there is not so much here: give smaller sizes, or fewer products"])
+        sys.exit(2)
     except OSError as error:
         complain([f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")])
         sys.exit(2)

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -127,11 +128,15 @@ def bench(
 
 
 def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
-    return [
+    problems = [
         problem.replace("-o ", f"{option} ", 1)
         for option, path in files.items()
         for problem in path_problems(path, "bench.png" if option == "--plot" else f"bench.{option[2:]}")
     ]
+    for (option, path), (other, again) in combinations(files.items(), 2):
+        if path is not None and again is not None and path.resolve() == again.resolve():
+            problems.append(f"{option} and {other} both go to {path}: name two files")
+    return problems
 
 
 def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list[str]:

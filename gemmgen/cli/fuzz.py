@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from platformdirs import user_cache_path
 
 from gemmgen.cli.output import say, write
 from gemmgen.cli.request import attempt
@@ -74,10 +76,11 @@ def fuzz(
     most = None if examples is None else int(_number("examples", examples, 10**9, problems, whole=True))
     start = int(_number("seed", seed, 10**9, problems, whole=True))
     found = attempt(problems, places, backend or "interp", *chosen)
-    if save.exists() and not save.is_dir():
-        problems.append(f"--save {save} is no folder: name one, it is created where it is missing")
+    problems += _folder_problems(save)
     if problems or found is None:
         raise UserError(problems)
+    # What it keeps for itself would else lie where the command was run.
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache_path("gemmgen") / "hypothesis"))
     from gemmgen.fuzz.search import Search
 
     failures = _look(Search(found, start, seconds, most))
@@ -85,6 +88,15 @@ def fuzz(
         _tell(failure, save)
     if failures:
         raise typer.Exit(1)
+
+
+def _folder_problems(folder: Path) -> list[str]:
+    """What keeps cases from being saved there, told before any time is spent on finding them."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        whose = "" if there == folder else f", as {there} is a file"
+        return [f"--save {folder} is no folder{whose}: name one, it is created where it is missing"]
+    return [] if os.access(there, os.W_OK) else [f"--save {folder}: {there} can't be written to: choose another"]
 
 
 def _number(name: str, text: str, most: float, problems: list[str], whole: bool = False) -> float:

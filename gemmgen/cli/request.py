@@ -302,7 +302,8 @@ class Request:
 
         if self.target is None and backend in BACKENDS and spec is not None and schedule is not None:
             return driver.default_target(spec, schedule, backend)
-        name = self.target or (BACKENDS[backend].targets[0] if backend in BACKENDS else "intel")
+        meant = BACKENDS[backend].targets[0] if backend in BACKENDS else "intel"
+        name = meant if self.target is None else self.target
         if name not in TARGETS:
             raise UserError(f"target {name!r} does not exist: {suggest(name, TARGETS)}")
         return TARGETS[name]

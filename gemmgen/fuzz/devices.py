@@ -26,7 +26,6 @@ INTERPRETED = (
     ("sycl", "sycl"),
     *(("cuda", name) for name in ("sm_75", "sm_80", "sm_90")),
 )
-BACKENDS = ("interp", "opencl", "sycl", "cuda")
 
 
 def places(
@@ -41,23 +40,32 @@ def places(
         raise DeviceError(problems)
     if backend == "interp":
         return tuple(Place.named(*pair) for pair in INTERPRETED)
-    found = _device(backend, platform, device, type_)
+    found = FINDERS[backend](platform, device, type_)
     return (Place(found.backend, OF_DEVICE, found.target, found),)
 
 
-def _device(backend: str, platform: str | None, device: str | None, type_: str | None) -> Device:
-    if backend == "opencl":
-        from gemmgen.runtime import devices, require_pyopencl
+def _opencl(platform: str | None, device: str | None, type_: str | None) -> Device:
+    from gemmgen.runtime import devices, require_pyopencl
 
-        require_pyopencl()
-        return OpenclDevice(devices.pick(platform, device, type_))
-    if backend == "sycl":
-        from gemmgen.runtime import sycl_devices
+    require_pyopencl()
+    return OpenclDevice(devices.pick(platform, device, type_))
 
-        return SyclDevice(sycl_devices.pick(device))
+
+def _sycl(_platform: str | None, device: str | None, _type: str | None) -> Device:
+    from gemmgen.runtime import sycl_devices
+
+    return SyclDevice(sycl_devices.pick(device))
+
+
+def _cuda(_platform: str | None, device: str | None, _type: str | None) -> Device:
     from gemmgen.runtime import cuda_devices
 
     return CudaDevice(cuda_devices.pick(device))
+
+
+#: How a backend's device is found.
+FINDERS = {"opencl": _opencl, "sycl": _sycl, "cuda": _cuda}
+BACKENDS = ("interp", *FINDERS)
 
 
 def _factors(case: Case) -> dict[str, complex]:

@@ -219,8 +219,8 @@ def cases(draw: st.DrawFn, places: Sequence[Place], with_rings: bool = True) -> 
     factors: list[complex] = [x for x in (*POWERS_OF_TWO, 1.5) if data == "normal" or x in POWERS_OF_TWO]
     factors += [] if spec.dtype.real is None else TURNS
     factors = factors if spec.accumulator.is_float else [1.0, -2.0]
-    # CUDA's vectors begin where memory does.
-    later = st.just(0) if place.backend == "cuda" else st.sampled_from([0, 0, 1, 3, 8])
+    # Vectors that must be aligned begin where memory does.
+    later = st.sampled_from([0, 0, 1, 3, 8]) if "unaligned_vectors" in place.target.features else st.just(0)
     return Case(
         spec,
         schedule,

@@ -272,3 +272,5 @@ FMA_SNAKE = MmaAtom("fma", ("k", "i", "j"), snake=True)
 BROADCAST_FMA = MmaAtom("broadcast_fma", ("i", "k", "j"), frozenset({"sub_groups"}))
 #: One multiply-add a vector of a work-item's own: an element of A by a vector of B, all columns of which it has.
 VECTOR_FMA = MmaAtom("vector_fma", ("k", "i", "j"), frozenset({"vectors"}))
+#: The same of neighbours along K: part of a row of A by part of a column of B, each element to a sum of its own.
+VECTOR_FMA_ALONG_K = MmaAtom("vector_fma_along_k", ("i", "j"), frozenset({"vectors"}))

@@ -114,12 +114,14 @@ class Roles:
         rows: of the group, that they are.
         registers: that each of them has, and each of the others; zeros where the compiler's own stay.
         cluster: groups that copy for one another, so that each waits until none of them reads a slot.
+        storing: warpgroups that store one after the other, in turns; 0 where each does when it is done.
     """
 
     consumers: int
     rows: int
     registers: tuple[int, int]
     cluster: int = 1
+    storing: int = 0
 
 
 @dataclass(frozen=True, slots=True)

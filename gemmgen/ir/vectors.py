@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.ir.buffer import Space
-from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, mod
+from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, as_int, mod
 from gemmgen.ir.stmt import For, Store
 from gemmgen.ir.visit import map_expr, substitute, walk_expr
 
@@ -25,7 +25,10 @@ def loop_problem(loop: For) -> str | None:
                 return f"a round needs what another makes of {load.buffer.name}"
             if loop.var not in walk_expr(load):
                 continue
-            if load.buffer.space is Space.IMAGE or not _is_vector(load.buffer.vector, load.index, loop.var, width):
+            # Half of a vector can be read as well.
+            held = load.buffer.vector
+            held = width if held == 2 * width else held
+            if load.buffer.space is Space.IMAGE or not _is_vector(held, load.index, loop.var, width):
                 return f"{load.buffer.name} is not read by whole vectors of {width}"
     return None
 
@@ -40,4 +43,12 @@ def _is_vector(held: int, index: tuple[Expr, ...], var: Var, width: int) -> bool
     if any(var in walk_expr(place) for place in outer):
         return False
     first = map_expr(last, substitute({var: Const(0)}))
-    return last == first + var and (held == 1 or (held == width and as_int(mod(first, width)) == 0))
+    return last == first + var and (held == 1 or (held == width and place_in(first, width) == 0))
+
+
+def place_in(index: Expr, width: int) -> int | None:
+    """How far an index is into the vector of `width` elements that it lies in; None where that isn't known."""
+    match index:
+        case Bin("+", first, Const(int(further))) if as_int(mod(first, width)) == 0:
+            return further % width
+    return as_int(mod(index, width))

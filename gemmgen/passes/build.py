@@ -14,6 +14,7 @@ from gemmgen.ir.pipe import PipeOp
 from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Mma, Registers, Stage, Stmt, Tile, Update
 from gemmgen.ir.target import Target
 from gemmgen.passes import epilogue, prologue
+from gemmgen.passes.along_k import AlongK
 from gemmgen.passes.dpas import build_dpas
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, instead_of_nan, part_of
@@ -33,7 +34,7 @@ from gemmgen.passes.positions import (
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.shares import build_shares, whole_or_share
 from gemmgen.passes.stream import BLOCK, SEGMENT, SEGMENTS
-from gemmgen.passes.sweep import build_sweep
+from gemmgen.passes.sweep import Sweep, build_sweep
 from gemmgen.passes.total import build_scale, build_start, build_total
 from gemmgen.passes.warpgroups import build_warpgroups
 from gemmgen.schedule import Schedule
@@ -53,7 +54,7 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     if schedule.by_warpgroups:
         return build_warpgroups(spec, schedule, target)
     if schedule.vector > 1:
-        return build_sweep(spec, schedule, target)
+        return build_sweep((AlongK if schedule.along_k else Sweep)(spec, schedule, target))
     gemm = _Gemm(spec, schedule, target)
     before = (build_pack(gemm),) if gemm.packed else ()
     count = BATCH_COUNT if spec.batched else Const(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gemmgen.ir.matrix import LANES
 from gemmgen.ir.target import Target
@@ -15,7 +16,9 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
     """What a schedule takes more of than the target has."""
     local = local_bytes(spec, s, target)
     if local > target.local_bytes:
-        fewer = f"{s.stages - 1} stages instead of {s.stages}, or " if s.stages > 1 else ""
+        rings = (n for n in range(s.stages - 1, 0, -1) if not n % (s.mbarrier or 1))
+        enough = next((n for n in rings if local_bytes(spec, replace(s, stages=n), target) <= target.local_bytes), None)
+        fewer = f"{enough} stages instead of {s.stages}, or " if enough else ""
         yield (
             f"local memory {local:,} B > {target.local_bytes:,} B on this target: use {fewer}k_step "
             f"{max(1, s.k_step // 2)} instead of {s.k_step}, or a smaller tile"

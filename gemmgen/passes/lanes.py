@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gemmgen.ir.atoms import MmaAtom
+from gemmgen.ir.atoms import VECTOR_FMA_ALONG_K, MmaAtom
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, compare, is_const, minimum, number, select
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Mma, Move, Store, Update
@@ -29,11 +29,13 @@ def fill_vectors(fill: Fill) -> Body:
 
 
 def multiply_vectors(mma: Mma, atom: MmaAtom) -> Body:
-    """An element of A times a vector of B, for all rows and vectors of the tile."""
+    """An element of A times a vector of B, or vectors of both along K, for all rows and vectors of the tile."""
     acc, a, b, width = mma.acc, mma.a, mma.b, mma.acc.buffer.vector
     column = COL * width + ELEMENT
     at, dtype = acc.at(ROW, column), acc.buffer.dtype
     factors = Load(a.buffer, a.at(ROW, mma.a_k + DEPTH)), Load(b.buffer, b.at(mma.b_k + DEPTH, column))
+    if atom is VECTOR_FMA_ALONG_K:
+        factors = Load(a.buffer, a.at(ROW, mma.a_k + ELEMENT)), Load(b.buffer, b.at(mma.b_k + ELEMENT, COL))
     body: Body = (at_once(width, Store(acc.buffer, at, Call("fma", (*factors, Load(acc.buffer, at)), dtype))),)
     fragment = acc.fragment
     counts = {"i": (ROW, fragment.rows.values), "j": (COL, fragment.cols.values // width), "k": (DEPTH, mma.depth)}

@@ -300,11 +300,16 @@ class Plan(Between):
 
     def awaited(self, *buffers: Buffer) -> Body:
         """Waits for the kernels before, which have written these, on devices where a kernel begins before they end."""
-        return (Handover("await", buffers),) if buffers and "dependent_launch" in self.target.features else ()
+        return (Handover("await", buffers),) if buffers and self._hands_over else ()
 
     def released(self) -> Body:
         """Lets the next kernel begin."""
-        return (Handover("release"),) if "dependent_launch" in self.target.features else ()
+        return (Handover("release"),) if self._hands_over else ()
+
+    @property
+    def _hands_over(self) -> bool:
+        """Whether a kernel of the device may begin before the one before it ends, and those of this product do."""
+        return "dependent_launch" in self.target.features and not self.schedule.late
 
     @property
     def name(self) -> str:

@@ -28,6 +28,7 @@ from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stage, Stmt, Til
 from gemmgen.ir.visit import exprs, map_body, walk, walk_expr
 from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
 from gemmgen.passes.slots import Parts, in_slot, pipe_of, split
+from gemmgen.passes.store_turns import in_turns, turns_ready
 
 SLOT = Var("slot")
 #: Steps of K of each block, where a group has several; and which step it is, counted over all of them.
@@ -56,6 +57,7 @@ def part_ways(body: Body, pipe: Pipe) -> Body:
     ready = (
         replace(_mbarrier("init", "full", pipe), index=LOCAL_INDEX, arrivals=1),
         replace(_mbarrier("init", "empty", pipe), index=LOCAL_INDEX, arrivals=roles.consumers // WARP * roles.cluster),
+        *turns_ready(roles),
         Barrier(groups=roles.cluster),
         # Mbarriers are made ready while the kernel before ends.
         *handover,
@@ -147,10 +149,11 @@ def _bytes(stage: Stage) -> int:
 def _multiplying(body: Body, pipe: Pipe, before: Expr) -> Body:
     """All that is not about copies."""
     out: list[Stmt] = []
-    for stmt in body:
+    for i, stmt in enumerate(body):
         if isinstance(stmt, For) and pipe_of(stmt.body) == pipe:
-            out += _multiply_steps(stmt, pipe, split(stmt.body, pipe), before)
-        elif isinstance(stmt, For) and role_pipe((stmt,)) == pipe:
+            steps = _multiply_steps(stmt, pipe, split(stmt.body, pipe), before)
+            return (*out, *steps, *in_turns(body[i + 1 :], pipe.roles))
+        if isinstance(stmt, For) and role_pipe((stmt,)) == pipe:
             out.append(replace(stmt, body=_multiplying(stmt.body, pipe, before)))
         else:
             out.append(stmt)

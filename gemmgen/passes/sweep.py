@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from gemmgen.ir.atoms import SCALAR, VECTOR, VECTOR_FMA, Fragment, Spread
+from gemmgen.ir.atoms import SCALAR, VECTOR, VECTOR_FMA, CopyAtom, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, Let, Mma, Move, Registers, Stmt, Tile, Update
-from gemmgen.ir.target import Target
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.loops import loop
 from gemmgen.passes.plan import Plan, update_comment
@@ -36,8 +35,6 @@ from gemmgen.passes.positions import (
     call,
 )
 from gemmgen.passes.total import build_total
-from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
 
 #: A work-item's block of C, and how many rows and columns each has.
 ROW_BEGIN, ROW_END, ROWS_EACH = Var("row_begin"), Var("row_end"), Var("rows_each")
@@ -50,16 +47,15 @@ K_BLOCK, K_STOP, K_DEPTH = Var("k_block"), Var("k_stop"), Var("k_depth")
 M_BLOCK, M_STOP = Var("m_block"), Var("m_stop")
 
 
-def build_sweep(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
+def build_sweep(plan: Sweep) -> Program:
     """The kernels of a validated request."""
-    plan = _Sweep(spec, schedule, target)
-    count = BATCH_COUNT if spec.batched else Const(1)
+    count = BATCH_COUNT if plan.spec.batched else Const(1)
     between = tuple(Workspace(x.name, x.dtype, size * count, x.reach) for x, size in plan.workspaces())
-    after = (build_total(plan),) if schedule.split > 1 else ()
+    after = (build_total(plan),) if plan.schedule.split > 1 else ()
     return Program((plan.kernel(), *after), between)
 
 
-class _Sweep(Plan):
+class Sweep(Plan):
     """The kernel: block of C, block of K, tile, step of K, from the outside in."""
 
     # --- registers --------------------------------------------------------------------------------
@@ -67,9 +63,10 @@ class _Sweep(Plan):
     @cached_property
     def acc(self) -> Registers:
         """C's tile."""
-        return self._vectors("acc", self.schedule.tile[0])
+        return self.vectors("acc", self.schedule.tile[0])
 
-    def _vectors(self, name: str, rows: int) -> Registers:
+    def vectors(self, name: str, rows: int) -> Registers:
+        """Lines of a tile."""
         cols = self.schedule.tile[1]
         buffer = Buffer(name, self.sums, Space.PRIVATE, Layout.packed(rows, cols), vector=self.schedule.vector)
         return Registers(buffer, Fragment(Spread(rows), Spread(cols)))
@@ -82,7 +79,7 @@ class _Sweep(Plan):
         return Registers(buffer, Fragment(Spread(rows), Spread(1)))
 
     @property
-    def _copy(self) -> Buffer | None:
+    def copy(self) -> Buffer | None:
         """The private copy of a block of B: panel after panel as wide as a tile, so that it is read in order."""
         s = self.schedule
         if s.b.memory != "private":
@@ -134,9 +131,10 @@ class _Sweep(Plan):
                 Let(end, minimum(size, begin + each)),
             ]
         if self.schedule.split > 1:
+            whole = self.schedule.vector if self.schedule.along_k else 1
             lets += [
-                Let(K_PART, ceil_div(self.k, self.schedule.split)),
-                Let(K_BEGIN, PART * K_PART),
+                Let(K_PART, ceil_div(self.k, self.schedule.split * whole) * whole),
+                Let(K_BEGIN, minimum(self.k, PART * K_PART)),
                 Let(K_END, self.end_unless_zero(K_BEGIN, minimum(self.k, K_BEGIN + K_PART))),
             ]
         elif self.asks_alpha:
@@ -158,13 +156,13 @@ class _Sweep(Plan):
             *self._fill_copy(),
             Comment("Sums wait in C from one block of K to the next."),
             Let(beta, self._beta_of(first)),
-            *(self._tiles(K_BLOCK, K_STOP, beta) if self._copy is None else self._tiles(Const(0), K_DEPTH, beta)),
+            *(self._tiles(K_BLOCK, K_STOP, beta) if self.copy is None else self._tiles(Const(0), K_DEPTH, beta)),
         )
         return (For(K_BLOCK, self.k_start, stop, depth, body),)
 
     def _bounds(self, depth: int) -> Body:
         """Of a block of K: where it ends, or of a copy, whose steps are counted from its first, how deep it is."""
-        if self._copy is None:
+        if self.copy is None:
             return (Let(K_STOP, minimum(self.k_end, K_BLOCK + depth)),)
         return (Let(K_DEPTH, minimum(Const(depth), self.k_end - K_BLOCK)),)
 
@@ -175,36 +173,40 @@ class _Sweep(Plan):
         return first
 
     def _fill_copy(self) -> Body:
-        """B's block to private memory, a panel at a time; past the last column whatever the edge holds."""
-        block, s = self._copy, self.schedule
+        """B's block to private memory; past the last column whatever the edge holds."""
+        block, s = self.copy, self.schedule
         if block is None:
             return ()
-        by_lines = self.spec.b_order == "row"
-        width = s.vector if by_lines else 1
-        col = COL0 + J * width
-        place = (K_BLOCK + K0, col) if by_lines else (col, K_BLOCK + K0)
-        at = (PANEL, K0, J * width)
-        move = Move(block, at, self.given("b"), place, VECTOR if by_lines else SCALAR, width)
-        count = s.tile[1] // width
-        line = loop(J, count, (move,)) if by_lines else (For(J, Const(0), Const(count), 1, (move,), exact=True),)
-        lines = For(K0, Const(0), K_DEPTH, 1, self._panels(line))
-        return Comment(f"A block of B, up to {s.k_block} deep, in the order that it is read in."), lines
+        say = Comment(f"A block of B, up to {s.k_block} deep, in the order that it is read in.")
+        by_rows = self.spec.b_order == "row"
+        if by_rows and not s.along_k:
+            place, at = (K_BLOCK + K0, COL0 + J * s.vector), (PANEL, K0, J * s.vector)
+            move = Move(block, at, self.given("b"), place, VECTOR, s.vector)
+            line = loop(J, s.tile[1] // s.vector, (move,))
+            return say, For(K0, Const(0), K_DEPTH, 1, self._panels(line))
+        # A column after the other, whose lines would else drive each other from the cache. Intel's compiler (2026.2)
+        # crashes where panels stand inside and there is but one.
+        place = (K_BLOCK + K0, COL0 + J) if by_rows else (COL0 + J, K_BLOCK + K0)
+        at = (PANEL, J, K0) if s.along_k else (PANEL, K0, J)
+        move = Move(block, at, self.given("b"), place, SCALAR, 1)
+        column = For(K0, Const(0), K_DEPTH, 1, (move,))
+        return say, *self._panels((For(J, Const(0), Const(s.tile[1]), 1, (column,), exact=True),))
 
     def _tiles(self, start: Expr, stop: Expr, beta: Expr) -> Body:
         """All tiles of the block, a column of them at a time: its part of B stays in the cache."""
         rows, cols = self.schedule.tile
         exact = self._known(0) % rows == 0
-        tile = self._tile(start, stop, beta)
+        tile = self.tile(start, stop, beta)
         down = For(ROW0, ROW_BEGIN, ROW_END, rows, tile, exact=exact)
+        if self.schedule.m_block == 1:
+            return Comment("Some rows of A pass all panels of B."), replace(down, body=self._panels(tile))
         if many := self.schedule.m_block * rows:
             some = self._panels((replace(down, start=M_BLOCK, stop=M_STOP),))
             end = Let(M_STOP, minimum(ROW_END, M_BLOCK + many))
             comment = Comment("Some rows of A after the others, which stay in the cache while B's panels pass.")
             return comment, For(M_BLOCK, ROW_BEGIN, ROW_END, many, (end, *some))
-        if self._copy is not None:
+        if not self._begins_earlier:
             return self._panels((down,))
-        if self._whole_columns:
-            return (For(COL0, COL_BEGIN, COL_END, cols, (down,), exact=True),)
         fits = compare("<=", Const(cols), self.n)
         shifted = select(fits, minimum(OWN_COL, self.n - cols), OWN_COL)
         main = self.k_main(start, stop)
@@ -221,6 +223,11 @@ class _Sweep(Plan):
         return (self.spec.m, self.spec.n)[axis] or self.spec.multiple_of[axis]
 
     @property
+    def _begins_earlier(self) -> bool:
+        """Whether the last tile of a line does, so that its vectors of B end inside."""
+        return self.copy is None and not self._whole_columns and not self.schedule.along_k
+
+    @property
     def _whole_columns(self) -> bool:
         """Whether no tile ends past the last column."""
         return self._known(1) % self.schedule.tile[1] == 0
@@ -229,23 +236,23 @@ class _Sweep(Plan):
         """Where vectors of B don't fit, C being narrower than a tile, all of K is left to single loads."""
         return (Let(K_MAIN, select(COL0 + self.schedule.tile[1] <= self.n, stop, start)),)
 
-    def _tile(self, start: Expr, stop: Expr, beta: Expr) -> Body:
+    def tile(self, start: Expr, stop: Expr, beta: Expr) -> Body:
         """One tile: its sum, and C."""
-        in_place = self._copy is None and not self._whole_columns
+        in_place = self._begins_earlier
         body: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
         body.append(For(K0, start, K_MAIN if in_place else stop, 1, self._step()))
         if in_place:
             body.append(For(K0, K_MAIN, stop, 1, self._step(by_vectors=False)))
-        return (*body, *self._store(beta))
+        return (*body, *self.store(self.acc, beta, VECTOR, self.schedule.vector))
 
     def _step(self, by_vectors: bool = True) -> Body:
         """One step of K: a line of B in vectors, each times every row's element of A. Where C is narrower than a tile,
         B is loaded by a loop over elements, which is short for the compiler.
         """
         rows, cols = self.schedule.tile
-        b, a = self._vectors("b_frag", 1), self._column
+        b, a = self.vectors("b_frag", 1), self._column
         transposed = self.is_transposed("a")
-        matrix, block = self.given("a"), self._copy
+        matrix, block = self.given("a"), self.copy
         step = K0 if block is None else K_BLOCK + K0
         column = Tile(matrix, (step, ROW0) if transposed else (ROW0, step), rows, 1, transposed)
         line = Tile(self.given("b"), (K0, COL0), 1, cols)
@@ -263,22 +270,23 @@ class _Sweep(Plan):
             Mma(self.acc, a, b, Const(0), Const(0), 1, VECTOR_FMA),
         )
 
-    def _store(self, beta: Expr) -> Body:
+    def store(self, acc: Registers, beta: Expr, atom: CopyAtom, width: int) -> Body:
+        """C from a tile of sums."""
         rows, cols = self.schedule.tile
-        tile = Tile(self.c, (ROW0, COL0), rows, cols)
+        by_columns = self.spec.c_order == "col"
+        tile = Tile(self.c, (COL0, ROW0) if by_columns else (ROW0, COL0), rows, cols, by_columns)
         comment = update_comment(self.spec)
         if self.schedule.split > 1:
             tile = Tile(self.workspace(writable=True), (PART, ROW0, COL0), rows, cols)
             comment, beta = "This part's share of C.", beta if self.schedule.k_block else number(0, self.sums)
-        shifted = self._copy is None and not self._whole_columns
-        update = Update(tile, self.acc, self.alpha, beta, VECTOR, self.schedule.vector)
-        return (Comment(comment), replace(update, first=OWN_COL) if shifted else update)
+        first = OWN_COL if self._begins_earlier else None
+        return Comment(comment), Update(tile, acc, self.alpha, beta, atom, width, first=first)
 
     # --- the kernel ---------------------------------------------------------------------------------
 
     def kernel(self) -> Kernel:
         """All of it."""
-        split, block = self.schedule.split > 1, self._copy
+        split, block = self.schedule.split > 1, self.copy
         result = self.workspace(writable=True) if split else self.c
         a, b = self.given("a"), self.given("b")
         order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, *self.per_matrix(a, b)]

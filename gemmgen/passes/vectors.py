@@ -13,7 +13,7 @@ from gemmgen.spec import GemmSpec
 #: Elements that a vector can have.
 WIDTHS = (2, 4, 8, 16)
 #: Fields that only such schedules have.
-OWN = ("vector", "sweep", "even", "k_block", "m_block")
+OWN = ("vector", "along_k", "sweep", "even", "k_block", "m_block")
 #: Fields that may be as they like there, beside the tile.
 FREE = (*OWN, "split", "b.memory")
 
@@ -23,7 +23,8 @@ def without_vectors(s: Schedule) -> Iterator[str]:
     flat, plain = flatten(s), flatten(Schedule())
     for key in OWN:
         if flat[key] != plain[key]:
-            yield f"{key} {text_of(flat[key])} is for work-items with vectors: set vector to 16, say, or leave it out"
+            value = "" if flat[key] is True else f" {text_of(flat[key])}"
+            yield f"{key}{value} is for work-items with vectors: set vector to 16, say, or leave it out"
     for name, operand in (("a", s.a), ("b", s.b)):
         if operand.memory == "private":
             yield f"{name}.memory = 'private' is for work-items with vectors: set vector to 16, say, or use 'local'"
@@ -33,8 +34,8 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     """What is wrong with a schedule that has vectors, each with a remedy."""
     if "vectors" not in target.features:
         yield (
-            f"vector = {s.vector}, but target {target.name!r} has none ({FEATURES['vectors']}): use --target cpu of "
-            f"backend opencl, or method slm"
+            f"vector = {s.vector}, but target {target.name!r} has none ({FEATURES['vectors']}): use --target cpu, "
+            f"or method slm"
         )
     elif s.vector not in WIDTHS:
         yield f"vector = {s.vector} is no vector of OpenCL C: use one of {', '.join(map(str, WIDTHS))}"
@@ -44,8 +45,11 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
             f"vector = {s.vector} of {spec.dtype} is {width} B > {target.vector_bytes} B on target {target.name!r}: "
             f"use vector {fits}"
         )
-    if s.tile[1] % s.vector:
-        yield f"the tile's {s.tile[1]} columns are no whole vectors of {s.vector}: use {s.vector} or {4 * s.vector}"
+    if s.tile[1] % s.vector and not s.along_k:
+        yield (
+            f"the tile's {s.tile[1]} columns are no whole vectors of {s.vector}: use {s.vector} or {4 * s.vector}, or "
+            f"along_k = true, for vectors along K"
+        )
     if spec.dtype not in (F32, F64):
         yield f"vectors hold float32 or float64, not {spec.dtype}: use one of them, or vector 1"
     elif spec.dtype.needs is not None and spec.dtype.needs not in target.features:
@@ -53,14 +57,19 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     yield from _as_they_are(spec)
     if spec.epilogue:
         yield "an epilogue, but work-items with vectors leave sums in C between blocks of K: use method slm, or naive"
-    if spec.c_order == "col":
-        yield "C is column-major, but vectors are of neighbouring columns: compute its transpose, B^T A^T, or vector 1"
+    if spec.c_order == "col" and not s.along_k:
+        yield (
+            "C is column-major, but vectors are of neighbouring columns: compute its transpose, B^T A^T, or use "
+            "vector 1, or along_k = true"
+        )
     if s.group != (1, 1):
         yield f"group {text_of(s.group)}, but a work-item with vectors is alone on its core: use group 1x1, and sweep"
     plain = flatten(defaults("vector", s.tile, (1, 1)))
     for key, value in flatten(s).items():
         if key not in FREE and key != "group" and value != plain[key]:
             yield f"{key} = {text_of(value)} means nothing to a work-item with vectors: leave it out"
+    if s.along_k and spec.a_order == "col":
+        yield "A is column-major, but along_k takes neighbours along K: leave along_k out, or pass a copy of A by rows"
     yield from _private(spec, s, target)
     yield from _registers(spec, s, target)
 
@@ -85,18 +94,22 @@ def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         yield f"b.memory = {s.b.memory!r} is shared by a group, but a work-item with vectors is alone: use 'private'"
         return
     if s.b.memory == "global":
-        if s.m_block:
+        if s.m_block and not s.along_k:
             yield (
                 f"m_block = {s.m_block} is for a copy of B, which serves many rows: set b.memory = 'private', or use "
                 f"sweep {s.m_block}x{s.sweep[1]}, whose work-items have so many rows"
             )
-        if spec.b_order == "col":
+        if s.along_k and spec.b_order == "row":
+            yield "B is row-major, but along_k takes neighbours along K: set b.memory = 'private', which turns it"
+        elif spec.b_order == "col" and not s.along_k:
             yield "B is column-major, but vectors are of neighbouring columns: set b.memory = 'private', which turns it"
         return
     if "cached_private" not in target.features:
         yield f"b.memory = 'private', but target {target.name!r} has no caches for it: use --target cpu, or 'global'"
     if not s.k_block:
         yield "b.memory = 'private' copies a block of B, but k_block = 0 leaves open how deep: use k_block 256, say"
+    elif s.along_k and s.k_block % s.vector:
+        yield f"k_block = {s.k_block} cuts columns of B into no whole vectors of {s.vector}: use a multiple of it"
     elif (used := block_bytes(spec, s)) > target.private_bytes:
         yield (
             f"the block of B, {s.k_block} x {s.sweep[1] * s.tile[1]}, takes {used:,} B > {target.private_bytes:,} B of "
@@ -106,7 +119,11 @@ def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
 
 
 def _registers(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
-    """C and a line of B; elements of A are read where they are used."""
-    used = (s.tile[0] + 1) * s.tile[1] * spec.accumulator.size
+    """C and a line of B; elements of A are read where they are used. Along K, a vector for each of C and of B, and one
+    of A.
+    """
+    rows, cols = s.tile
+    used = (rows * cols + cols + 1) * s.vector if s.along_k else (rows + 1) * cols
+    used *= spec.accumulator.size
     if used > target.register_bytes:
         yield f"registers {used:,} B per work-item > {target.register_bytes:,} B on this target: use a smaller tile"

@@ -24,6 +24,8 @@ from gemmgen.passes.swap import turned
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Bytes of an mbarrier.
+MBARRIER_BYTES = 8
 #: What lines of a matrix, and its first one, begin on multiples of.
 ALIGNMENT = 16
 #: Lines of a box at most.
@@ -43,7 +45,7 @@ STREAMED = ("a.streamed", "b.streamed")
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
     {"tile", "group", "k_step", "stages", "raster", "split", "joined", "c_width", "c_stages", "producers", "registers"}
-    | {"persistent", "cluster", *PACKED, *STREAMED}
+    | {"persistent", "cluster", "c_turns", "late", *PACKED, *STREAMED}
 )
 
 
@@ -105,8 +107,10 @@ def without_roles(s: Schedule) -> Iterator[str]:
         ("registers", s.registers != (0, 0)),
         ("persistent", s.persistent),
         ("cluster", s.cluster != (1, 1)),
+        ("late", s.late),
         ("c_stages", s.c_stages),
         *zip(STREAMED, (s.a.streamed, s.b.streamed), strict=True),
+        ("c_turns", s.c_turns),
     ):
         if given:
             yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
@@ -142,6 +146,11 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield f"persistent, but split = {s.split} makes groups of parts of K: leave one of the two out"
     if s.raster < 0:
         yield f"raster = {s.raster} < 0: give a number of rows of groups, or 0 for none"
+    if s.c_turns and not (s.persistent and s.c_stages and high * wide > LANES):
+        yield (
+            "c_turns lets a warpgroup multiply for the next block while another stores boxes: use it with persistent, "
+            "c_stages 2 and group 64x4, say, or leave it out"
+        )
     if s.joined == 1:
         yield from _boxes(spec, s, lines, across) if s.c_stages else _stores(spec, s, across)
 
@@ -277,6 +286,14 @@ def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"{whose}, {runs}, do not come out even: use another c_width or joined"
 
 
+def _fewer(s: Schedule, over: int, stage: int, slots: int) -> str:
+    """What takes so many bytes less, of stages so large and of slots for boxes of C."""
+    enough = s.stages - -(-over // stage), slots - -(-over // (2 * s.group[0] * LINE_BYTES))
+    ways = [f"{enough[1]} c_stages instead of {s.c_stages}"] * (enough[1] > 0)
+    ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
+    return ", or ".join([*ways, "a smaller tile"])
+
+
 def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> Iterator[str]:
     """Local memory and registers. Of a row-major B whole boxes are held."""
     spec, s = turned(spec, s) if s.swapped else (spec, s)
@@ -287,11 +304,11 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
     by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
-    used = (tiles + slots + sums if s.persistent or s.joined > 1 else max(tiles + slots, sums)) + 16 * s.stages
+    apart = s.persistent or s.joined > 1
+    used = (tiles + slots + sums if apart else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages
+    used += MBARRIER_BYTES * (s.group[0] * s.group[1] // LANES) * s.c_turns
     if used > target.local_bytes:
-        fewer = f"{s.stages - 1} stages instead of {s.stages}, or a smaller tile"
-        if s.c_stages > 1:
-            fewer = f"{s.c_stages - 1} c_stages instead of {s.c_stages}, or {fewer}"
+        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, min(boxes, s.c_stages))
         whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
         remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"

@@ -73,7 +73,8 @@ class _Warpgroups(Plan):
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(spec, schedule, target)
         high, wide = schedule.group
-        roles = Roles(high * wide, high, schedule.registers, self.clustered // schedule.joined)
+        storing = high * wide // LANES if schedule.c_turns else 0
+        roles = Roles(high * wide, high, schedule.registers, self.clustered // schedule.joined, storing)
         self.pipe = Pipe("tiles", schedule.stages, "roles", roles=roles)
 
     @cached_property

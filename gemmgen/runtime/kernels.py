@@ -68,6 +68,8 @@ def kernel_for(
         raise DeviceError(
             f"device is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices)"
         )
+    if not isinstance(schedule, Schedule | str | None):
+        raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
     if isinstance(schedule, str):
         schedule = presets.load(schedule).schedule
     named, kept = schedule, replace(spec, ld_multiple=ld_multiple)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from gemmgen.errors import DeviceError
-from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target
+from gemmgen.runtime import limits
 from gemmgen.runtime.icd import intel_cpu_library
 from gemmgen.runtime.sycl_library import ICDS, INSTALL, helper
 
@@ -29,6 +30,9 @@ class SyclDeviceInfo:
         compiles: whether kernels can be compiled for it at run time.
         standard: whether SYCL's default selector chooses it.
         fp16, fp64: whether it computes in those types.
+        units: how many groups run at a time.
+        vector_width: floats of a vector that a work-item computes on.
+        cache_bytes: of its cache, as it says; 0 where it says nothing.
     """
 
     number: int
@@ -47,6 +51,9 @@ class SyclDeviceInfo:
     standard: bool
     fp16: bool
     fp64: bool
+    units: int
+    vector_width: int
+    cache_bytes: int
 
     def __str__(self) -> str:
         return f"{self.number}: {self.name} ({self.type}, {self.platform})"
@@ -76,11 +83,13 @@ def _remedy(everything: tuple[SyclDeviceInfo, ...]) -> str:
 
 
 def _parsed(number: int, fields: list[str]) -> SyclDeviceInfo:
-    name, kind, platform, backend, driver, vendor, sizes, local, group, *flags = fields
+    name, kind, platform, backend, driver, vendor, sizes, local, group, *rest = fields
     lanes = tuple(sorted(int(size) for size in sizes.split(",") if size))
-    usm, system, compiles, standard, fp16, fp64 = (flag == "1" for flag in flags)
+    usm, system, compiles, standard, fp16, fp64 = (flag == "1" for flag in rest[:6])
+    units, width, cache = map(int, rest[6:])
     texts = (name.strip(), kind, platform.strip(), backend, driver.strip(), vendor.strip())
-    return SyclDeviceInfo(number, *texts, lanes, int(local), int(group), usm, system, compiles, standard, fp16, fp64)
+    flags = (usm, system, compiles, standard, fp16, fp64)
+    return SyclDeviceInfo(number, *texts, lanes, int(local), int(group), *flags, units, width, cache)
 
 
 def target_of(info: SyclDeviceInfo) -> Target:
@@ -95,7 +104,16 @@ def target_of(info: SyclDeviceInfo) -> Target:
     target = Target(info.name, TARGETS["sycl"].features & features, sizes, info.max_group, info.local_bytes)
     if info.type != "cpu":
         return target
-    return replace(target, register_bytes=CPU_REGISTER_BYTES, sub_group_register_bytes=CPU_REGISTER_BYTES)
+    return replace(
+        target,
+        features=target.features | CPU_FEATURES,
+        register_bytes=CPU_REGISTER_BYTES,
+        sub_group_register_bytes=CPU_REGISTER_BYTES,
+        private_bytes=min(CPU_PRIVATE_BYTES, limits.stack_bytes() // 2),
+        vector_bytes=min(64, 4 * max(4, info.vector_width)),
+        cores=min(max(1, info.units), limits.processors()),
+        cache_bytes=info.cache_bytes,
+    )
 
 
 def pick(device: SyclDeviceLike = None, requires: frozenset[str] = frozenset()) -> SyclDeviceInfo:

@@ -80,7 +80,10 @@ void describe(sycl::device device, bool standard, std::ostream &out)
         << device.has(sycl::aspect::usm_shared_allocations) << '\t'
         << device.has(sycl::aspect::usm_system_allocations) << '\t'
         << device.ext_oneapi_can_build(syclex::source_language::sycl) << '\t' << standard << '\t'
-        << device.has(sycl::aspect::fp16) << '\t' << device.has(sycl::aspect::fp64) << '\n';
+        << device.has(sycl::aspect::fp16) << '\t' << device.has(sycl::aspect::fp64) << '\t'
+        << device.get_info<sycl::info::device::max_compute_units>() << '\t'
+        << device.get_info<sycl::info::device::native_vector_width_float>() << '\t'
+        << device.get_info<sycl::info::device::global_mem_cache_size>() << '\n';
 }
 
 struct Kernels {

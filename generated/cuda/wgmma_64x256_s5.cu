@@ -5,7 +5,8 @@
 //            one of 32 more threads, which have nothing else to do, blocks in bands of 8 rows,
 //            stores of boxes, by way of a slot in shared memory
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
-// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
+// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared
+//            memory; read once, as caches are told
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
@@ -72,18 +73,6 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long *barrier, int p
     } while (!over);
 }
 
-// Lets the next kernel's blocks begin, once every block of this one has come here.
-__device__ __forceinline__ void kernels_release()
-{
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
-// Waits until the kernel before is over; what it has written is there.
-__device__ __forceinline__ void kernels_await()
-{
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
 // This thread has come, and so many bytes are to come by copies of boxes.
 __device__ __forceinline__ void mbarrier_expect(unsigned long long *barrier, int bytes)
 {
@@ -113,6 +102,22 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
     const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+}
+
+// Begins a copy of a box of a matrix to shared memory, zeros for what lies outside, and tells caches
+// that nobody reads it again: they let go of it first. The barrier counts its bytes.
+__device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *matrix, int along,
+                                              int line, unsigned long long *barrier)
+{
+    const unsigned address = unsigned(__cvta_generic_to_shared(to));
+    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
+    asm volatile("{\n"
+                 ".reg .b64 once;\n"
+                 "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
+                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
+                 "}"
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
@@ -242,7 +247,7 @@ __device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *u
 extern "C" __global__ void __launch_bounds__(160)
 wgmma_64x256_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
                 const __grid_constant__ CUtensorMap b_map, float beta,
-                const __grid_constant__ CUtensorMap c_map, __nv_bfloat16 *c, int ldc)
+                const __grid_constant__ CUtensorMap c_map, __nv_bfloat16 *__restrict__ c, int ldc)
 {
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
@@ -277,8 +282,6 @@ wgmma_64x256_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
         mbarriers_ready();
     }
     __syncthreads();
-    kernels_await();
-    kernels_release();
     if (local_row < 32) {
         // Those that multiply, and store C.
         __align__(16) float acc[2][64];
@@ -392,7 +395,8 @@ wgmma_64x256_s5(int m, int n, int k, float alpha, const __grid_constant__ CUtens
                 copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    copy_box(b_shared[slot][i][0], &b_map, col0 + i * 64, k0, &tiles_full[slot]);
+                    copy_box_once(b_shared[slot][i][0], &b_map, col0 + i * 64, k0,
+                        &tiles_full[slot]);
                 }
             }
         }
@@ -471,18 +475,8 @@ extern "C" cudaError_t wgmma_64x256_s5_launch(int m, int n, int k, float alpha,
     }
     const dim3 grid((m + 63) / 64 * ((n + 255) / 256), 1);
     const dim3 block(4, 40);
-    // It may begin while the kernel before ends, which it awaits.
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.dynamicSmemBytes = 213072;
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, wgmma_64x256_s5,
+    wgmma_64x256_s5<<<grid, block, 213072, stream>>>(
         m, n, k, alpha, a_map, b_map, beta, c_map, c, ldc);
+    return cudaGetLastError();
 }
 #endif

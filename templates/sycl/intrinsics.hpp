@@ -118,6 +118,22 @@ inline void copyWIDTH(TO *to, const SOURCE *from)
     copyWIDTH(to, elements);
 }
 
+//: load_vector
+// A vector from memory, at any alignment.
+inline VECTOR loadWIDTH(const ELEMENT *from)
+{
+    VECTOR vector;
+    __builtin_memcpy(static_cast<void *>(&vector), from, sizeof(vector));
+    return vector;
+}
+
+//: store_vector
+// A vector to memory, at any alignment.
+inline void store(const VECTOR &vector, ELEMENT *to)
+{
+    __builtin_memcpy(to, &vector, sizeof(vector));
+}
+
 //: at
 // So many bytes into a matrix.
 inline const float *at(const float *matrix, int bytes)

@@ -32,6 +32,7 @@ CASES = {
     "cpu_6x64_copied": ("skx", "zmm", 24, 0.45),
     "cpu_6x32_f64_k256": ("skx", "zmm", 24, 0.5),
     "cpu_6x16_v8_copied": ("core-avx2", "ymm", 12, 0.28),
+    "cpu_4x4_along_k": ("skx", "zmm", 16, 0.44),
 }
 
 

@@ -191,6 +191,7 @@ Q = cast(float, "x")
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), backend="cuda"), ValueError, "cupy.asarray"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), device=[1]), gemmgen.DeviceError, "device is of type list"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), schedule="nain"), gemmgen.ScheduleError, "naive"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), schedule=3), gemmgen.ScheduleError, "schedule is of type int"),  # type: ignore[arg-type]
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), Z((3, 2)), beta=1, out=Z((2, 2))), ValueError, "c of 3x2"),
     ],
 )  # fmt: skip

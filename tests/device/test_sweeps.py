@@ -19,15 +19,20 @@ from gemmgen.ir.target import CPU_FEATURES
 from gemmgen.runtime import limits
 from gemmgen.runtime.devices import DeviceInfo, target_of
 from gemmgen.runtime.programs import workspace_bytes
-from gemmgen.schedule import Schedule
+from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import choose_sweep
 from tests.device.naive import DEVICES
 from tests.support.cli import printed
 from tests.support.problems import Problem
 
-#: Short and ragged; K in blocks; K in parts.
-SIZES = ((3, 200, 70), (67, 70, 1000), (6, 64, 17000))
+#: Short and ragged; K in blocks; K in parts; vectors along K.
+SIZES = ((3, 200, 70), (67, 70, 1000), (6, 64, 17000), (67, 3, 1003))
+#: A turned copy of which a sweep has one panel: with panels inside its lines it ends the process by a fault in Intel's
+#: compiler.
+ONE_PANEL = Schedule(
+    (4, 3), (1, 1), vector=16, along_k=True, sweep=(64, 1), k_block=512, b=Operand(memory="private"), name="one_panel"
+)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -45,6 +50,9 @@ def test_what_is_chosen_is_right(device: DeviceInfo, rng: np.random.Generator) -
         assert gemm.source.name == chosen.slug()
         problem = Problem.random(rng, m, n, k, 1.5, -0.5)
         problem.check(gemm(problem.a, problem.b, problem.c.copy(), alpha=1.5, beta=-0.5))
+    if target.vector_bytes == 64:
+        problem, one_panel = Problem.random(rng, 9, 3, 1003), gemmgen.compile(GemmSpec(), ONE_PANEL, device=device)
+        problem.check(one_panel(problem.a, problem.b, problem.c.copy()))
 
 
 @pytest.mark.parametrize("device", DEVICES[:1])

@@ -33,6 +33,17 @@ def staying(**changes: object) -> Schedule:
     return replace(base, **{"stages": 3, "raster": 2, "c_width": 2, **changes})  # type: ignore[arg-type]
 
 
+#: Two warpgroups that store one after the other.
+TURNS: dict[str, object] = {
+    "group": (64, 4),
+    "producers": 128,
+    "registers": (232, 40),
+    "tile": (2, 32),
+    "c_stages": 1,
+    "c_turns": True,
+}
+
+
 @pytest.mark.parametrize("resident", [1, 2, 3, 20])
 @pytest.mark.parametrize("stages", [2, 3, 5])
 def test_every_ring_and_number_of_groups(stages: int, resident: int, rng: np.random.Generator) -> None:
@@ -50,8 +61,10 @@ def test_every_ring_and_number_of_groups(stages: int, resident: int, rng: np.ran
         ({"c_width": 8, "stages": 2}, 2),
         ({"group": (64, 4), "producers": 128, "registers": (232, 40)}, 2),
         ({"tile": (4, 16)}, 1),
+        ({**TURNS, "cluster": (2, 1)}, 1),
+        ({**TURNS, "group": (96, 4), "registers": (160, 32)}, 2),
     ],
-    ids=["sums put down", "in eights", "two warpgroups", "two turns of rows"],
+    ids=["sums put down", "in eights", "two warpgroups", "two turns of rows", "one after the other", "three so"],
 )
 def test_sums_and_roles(changes: dict[str, object], resident: int, rng: np.random.Generator) -> None:
     kernel = driver.lower(SPEC, staying(**changes), SM_90A)
@@ -112,6 +125,13 @@ def arrives_after_all_steps(stmt: Stmt) -> bool:
 
 def test_the_last_slot_of_a_block_is_never_given_back() -> None:
     expect(without(arrives_after_all_steps), "pipe", "waits for a phase of tiles_empty.* that never ends")
+
+
+def test_a_turn_that_nobody_passes_on() -> None:
+    def passes_on(stmt: Stmt) -> bool:
+        return isinstance(stmt, If) and any(isinstance(s, Mbarrier) and s.name == "may_store" for s in stmt.then[-1:])
+
+    expect(without(passes_on), "pipe", "waits for a phase of may_store.* that never ends", k=64, **TURNS)
 
 
 @pytest.mark.parametrize("role", [0, 1], ids=["those that multiply", "the one that copies"])

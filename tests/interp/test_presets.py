@@ -178,7 +178,7 @@ def test_promised_multiples_leave_no_guard(name: str) -> None:
     assert not [line for line in lines if "min(" in line and not line.startswith(named)]
     # Which way a row of multiply-adds goes, and around the ring.
     turns = r"const int turn = i % 2 == 0 \? j : |slot = last \? 0 : slot \+ 1;|[ab]_tile \+= last \? "
-    turns += r"|for \(int k_block = |const (float|double) beta_now = k_block == "
+    turns += r"|for \(int k_block = |const (float|double) beta_now = k_block == |beta_now == 0\.0f \? "
     if preset.schedule.k_step == 1 and any(line.startswith("if (local_index < ") for line in lines):
         # That a share of half the group ends within a step of one is not seen.
         turns += r"|b_shared\[b_col\] = k0 \+ b_k < k \? "

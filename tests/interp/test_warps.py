@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gemmgen import driver, presets
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8
-from gemmgen.ir.expr import Var
+from gemmgen.ir.expr import Call, Var
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier
@@ -185,6 +185,20 @@ def test_what_is_not_finite_goes_through_three_products(rng: np.random.Generator
     finite = np.isfinite(expected)
     assert np.array_equal(result[~finite], expected[~finite], equal_nan=True)
     assert np.allclose(result[finite], expected[finite], rtol=1e-5, atol=1e-4)
+
+
+def test_all_of_a_group_ask_whether_any_has_nan(rng: np.random.Generator) -> None:
+    """Who does not come would leave the others waiting."""
+
+    def guard(stmt: Stmt) -> Body:
+        asks = isinstance(stmt, If) and isinstance(stmt.condition, Call) and stmt.condition.function == "any_in_group"
+        return (If(Var("lane") < 16, (stmt,)),) if asks else (stmt,)
+
+    kernel = driver.lower(GemmSpec(), THREE, SM_80)
+    broken = replace(kernel, body=map_body(kernel.body, guard))
+    assert broken != kernel
+    with pytest.raises(KernelFault, match="does not come"):
+        interpret(broken, GemmSpec(), Problem.random(rng, 32, 32, 32), 8)
 
 
 @pytest.mark.parametrize("name", [name for name in presets.names() if presets.load(name).schedule.atom in COARSE])

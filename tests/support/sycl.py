@@ -48,9 +48,19 @@ def expressible(schedule: Schedule, target: Target | None = None) -> bool:
     return not driver.refusals(GemmSpec(), schedule, "sycl", target)
 
 
+#: Of the presets with vectors of a work-item's own those that are kept; others have other sizes.
+FOR_CPUS = ("cpu_4x4_along_k", "cpu_6x64")
+
+
 def names() -> list[str]:
     """Presets that SYCL can express."""
-    return [name for name in presets.names() if expressible(presets.load(name).schedule)]
+    return [*names_for_any(), *FOR_CPUS]
+
+
+def names_for_any() -> list[str]:
+    """Those of them that are not for CPUs alone."""
+    schedules = {name: presets.load(name).schedule for name in presets.names()}
+    return [name for name, schedule in schedules.items() if schedule.vector == 1 and expressible(schedule)]
 
 
 def emit(name: str, form: str) -> Source:

@@ -93,9 +93,10 @@ def test_what_is_wrong_with_one_option_hides_nothing_of_the_others() -> None:
         *("emit", "--backend", "cuda", "--target", "sm_86", "--preset", "async_8x8_16x16", "--set", "stages=8"),
         *("--epilogue", "gello", "--prologue-a", "b * 2", "--prologue-b", "b *", "-M", "70", "--multiple-of", "32"),
     )
-    for part in ("no function 'gello'", "prologue_a 'b * 2'", "prologue_b 'b *'", "not the multiple of 32", "7 stages"):
+    for part in ("no function 'gello'", "prologue_a 'b * 2'", "prologue_b 'b *'", "not the multiple of 32", "3 stages"):
         assert part in text, part
-    text = refused("emit", "--dtype", "float31", "--c-dtype", "float33", "--b-dtype", "float9")
+    text = refused("emit", "--dtype", "float31", "--c-dtype", "float33", "--b-dtype", "float9", "--target", "")
+    assert "target '' does not exist: give one of intel" in text
     assert [f"{key} '" in text for key in ("dtype", "c_dtype", "b_dtype")] == [True] * 3
     # Types that may go together are not said to do so or not.
     assert "no type of C" not in refused("emit", "--dtype", "float31", "--c-dtype", "float64")
@@ -114,7 +115,7 @@ def test_what_is_wrong_with_one_option_hides_nothing_of_the_others() -> None:
         (["--python", "--stop-after", "build"], "exclude"),
         (
             "--backend cuda --preset async_8x8_16x16 --set stages=8 --target sm_86".split(),
-            "local memory 266,240 B > 101,376 B on this target: use 7 stages instead of 8",
+            "local memory 266,240 B > 101,376 B on this target: use 3 stages instead of 8",
         ),
         ("--backend cuda --preset async_8x8_16x16 --target sm_75".split(), "use sm_80 or later"),
         (["-o", "/no/such/folder/x.cl"], "mkdir -p"),

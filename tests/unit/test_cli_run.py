@@ -52,6 +52,8 @@ def test_bad_runs(tmp_path: Path) -> None:
     ):
         assert part in text, part
     assert "-i 0" not in text
+    text = refused("run", "-k", "naive", "-M", "2000000", "-K", "2000000")
+    assert "Unable to allocate" in text and "give smaller sizes" in text
     text = refused("run", "-k", "naive", "--a", tmp_path / "a.npy", "--b", tmp_path / "b.npy", "-M", "7")
     for part in ("float64", "astype('float32')", "7 by -M", "3 by the rows of --a"):
         assert part in text, part
@@ -172,7 +174,14 @@ def test_bad_benches(tmp_path: Path) -> None:
     assert "ends in .png or .svg" in text
     assert f"--plot {tmp_path}/no/x.pdf: the folder {tmp_path}/no does not exist" in text
     assert f"--json {tmp_path} is a folder" in text
-    text = refused("bench", "--backend", "opencl", "--preset", "naive", "--strict", "--ld-multiple", "x", "--vs", "")
+    file = tmp_path / "x"
+    text = refused(
+        *("bench", "--backend", "opencl", "--preset", "naive", "--strict", "--ld-multiple", "x", "--vs", ""),
+        *("--sizes", "99999999999,100000", "--json", file, "--csv", file),
+    )
+    assert "size 99999999999: give whole numbers from 1 to 2147482623" in text
+    assert text.count("size 100000 has a matrix of 100000 x 100000 >= 2^31 elements") == 1
+    assert f"--json and --csv both go to {file}: name two files" in text
     assert "--strict asks ptxas, which knows nothing of opencl" in text
     assert text.count("'x'") == 1
 

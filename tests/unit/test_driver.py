@@ -54,6 +54,24 @@ def test_memory_decides_as_features_do() -> None:
     assert driver.refusals(SPEC, big, "cuda", TARGETS["sm_80"])[0].startswith("local memory")
 
 
+def test_a_name_is_no_schedule() -> None:
+    with pytest.raises(ScheduleError, match=r"schedule is of type str: pass a Schedule, such as .*load\('naive'\)"):
+        driver.emit(GemmSpec(), "naive")  # type: ignore[arg-type]
+
+
+def test_fewer_stages_are_advised_where_they_help() -> None:
+    spec, sm_90a = presets.load("wgmma_128x256_s4").spec, TARGETS["sm_90a"]
+    schedule = replace(presets.load("wgmma_128x256_s4").schedule, stages=64)
+    (problem,) = driver.refusals(spec, schedule, "cuda", sm_90a)
+    assert problem.endswith("use 4 stages instead of 64, or a smaller tile")
+    assert not driver.refusals(spec, replace(schedule, stages=4), "cuda", sm_90a)
+    ring = replace(presets.load("async_8x8_16x16").schedule, stages=64)
+    (problem,) = driver.refusals(GemmSpec(), ring, "cuda", sm_90a)
+    assert problem.endswith("use 6 stages instead of 64, or k_step 16 instead of 32, or a smaller tile")
+    assert not driver.refusals(GemmSpec(), replace(ring, stages=6), "cuda", sm_90a)
+    assert driver.refusals(GemmSpec(), replace(ring, stages=7), "cuda", sm_90a)
+
+
 def test_what_is_named_is_not_replaced() -> None:
     with pytest.raises(ScheduleError, match="sm_90 or later"):
         driver.emit(SPEC, RINGS[0], "cuda", TARGETS["sm_80"])

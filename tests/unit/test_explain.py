@@ -58,6 +58,22 @@ def test_flops_per_byte_by_hand() -> None:
     assert levels == {"memory": "4.00", "global": "0.25", "register": "0.25"}
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        # The sum over parts of K is read after the accumulators were stored.
+        ("wgmma_64x64_s8_split2", "registers per work-item: 32 = 32 acc\n  128 of 1,020 bytes"),
+        ("wgmma_3xtf32_128x128_s3", "registers per work-item: 128 = 64 acc + 64 part\n"),
+        # Four elements of A or B in a register; two for one of float64.
+        ("mma_f8_8x16_16x8", "registers per work-item: 192 = 32 a_frag + 32 b_frag + 128 acc\n  768 of 1,020 bytes"),
+        ("mma_f64_4x8_16x8", "4x8 of C in 64 registers"),
+    ],
+)
+def test_registers_that_are_there_at_once(name: str, said: str) -> None:
+    preset = presets.load(name)
+    assert said in explain(preset.spec, preset.schedule, driver.default_target(preset.spec, preset.schedule, "cuda"))
+
+
 def test_what_cannot_run_is_not_drawn() -> None:
     with pytest.raises(ScheduleError):
         explain(GemmSpec(), build_schedule(tile="256x256"), INTEL)

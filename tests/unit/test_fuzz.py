@@ -212,6 +212,10 @@ def test_replay(tmp_path: Path) -> None:
 
 
 def test_every_problem_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    text = refused("fuzz", "--save", file / "cases", "--minutes", "x")
+    assert f"--save {file}/cases is no folder, as {file} is a file" in text and "minutes 'x'" in text
     said = refused("fuzz", "--minutes", "soon", "--seed", "1.5", "--backend", "metal", "--examples", "-1")
     for problem in ("minutes 'soon'", "seed '1.5'", "backend 'metal' does not exist", "examples '-1'"):
         assert problem in said

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from gemmgen import driver, presets
-from gemmgen.errors import LoweringError
+from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.expr import Load
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.stmt import Body, BoxCopy, Move, Stmt, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import exprs, walk, walk_expr
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
 
 SEVERAL = [
     name
@@ -83,6 +85,7 @@ def test_text_and_launch(name: str) -> None:
 
 WITH_ROLES = [x for x in presets.names() if presets.load(x).schedule.by_warpgroups]
 PACKED = [x for x in WITH_ROLES if presets.load(x).schedule.a.packed]
+LATE = [x for x in WITH_ROLES if presets.load(x).schedule.late]
 
 
 @pytest.mark.parametrize("name", PACKED)
@@ -93,7 +96,17 @@ def test_what_packs_begins_when_all_before_is_over(name: str) -> None:
     assert [entry.early for entry in source.entry_points] == [False, True]
 
 
-@pytest.mark.parametrize("name", sorted({*WITH_ROLES} - {*PACKED}))
+@pytest.mark.parametrize("name", LATE)
+def test_late_ones_follow_the_kernel_before(name: str) -> None:
+    preset = presets.load(name)
+    source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
+    assert not any(entry.early for entry in source.entry_points)
+    assert "kernels_" not in source.text
+    with pytest.raises(ScheduleError, match="late means something to atom wgmma alone"):
+        driver.emit(GemmSpec(), Schedule(late=True))
+
+
+@pytest.mark.parametrize("name", sorted({*WITH_ROLES} - {*PACKED, *LATE}))
 def test_kernels_with_roles_await_whatever_ran_before(name: str) -> None:
     """Also alone: with two calls behind one another, the second begins while the first ends."""
     preset = presets.load(name)

@@ -30,27 +30,27 @@ LAYERS = {
     "methods": 3,
     "passes": 4,
     "backends": 4,
-    "oracle": 5,
     "reference": 4,
+    "options": 4,
     "presets": 5,
-    "options": 5,
-    "choose": 5,
-    "driver": 5,
-    "runtime": 5,
+    "oracle": 5,
     "sweeps": 5,
-    "waves": 5,
-    "bench": 5,
-    "module": 5,
-    "explain": 5,
-    "export": 5,
-    "inspect": 5,
-    "fuzz": 5,
-    "cli": 6,
+    "driver": 6,
+    "waves": 6,
+    "choose": 7,
+    "explain": 7,
+    "runtime": 8,
+    "module": 9,
+    "bench": 9,
+    "inspect": 9,
+    "export": 10,
+    "fuzz": 10,
+    "cli": 11,
 }
-#: Layers whose parts may import one another (cycles are then Python's to refuse). Passes and backends may not.
-PEERS = {3, 5}
+#: The layer whose parts may import one another: a schedule, a spec and what they are written in.
+PEERS = {3}
 #: They choose a backend; all others ask the target's features.
-MAY_NAME_BACKENDS = {"backends", "bench", "cli", "driver", "fuzz", "inspect", "runtime"}
+MAY_NAME_BACKENDS = {"backends", "bench", "cli", "driver", "inspect", "runtime"}
 BACKENDS = {"opencl", "sycl", "cuda"}
 
 

@@ -31,6 +31,10 @@ STAYING = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=
             replace(defaults("mma"), persistent=True),
             "persistent means something to atom wgmma alone, whose work-items have roles: leave it out",
         ),
+        (
+            replace(STAYING, c_turns=True),
+            "c_turns lets a warpgroup multiply for the next block while another stores boxes: use it with persistent",
+        ),
         (replace(STAYING, cluster=(2, 2)), "cluster 2x2 has 4 groups: use 2x1 or 1x2, or 1x1 for none"),
         (
             replace(STAYING, persistent=False, cluster=(2, 1), split=2),
@@ -54,6 +58,7 @@ STAYING = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=
         "parts of K",
         "room for sums",
         "no roles",
+        "turns of stores that nobody begins",
         "four groups",
         "parts of K in clusters",
         "lines",

@@ -102,6 +102,32 @@ def test_what_is_shallow_is_copied_only_to_be_turned(k: int) -> None:
         assert chosen.b.memory == ("private" if order == "col" else "global")
 
 
+ALONG_K: tuple[tuple[GemmSpec, Shape, bool], ...] = (
+    (GemmSpec(), (4000, 1, 4000), True),
+    (GemmSpec(c_order="col"), (4000, 3, 300), True),
+    (GemmSpec(b_order="col"), (1, 4000, 4000), True),
+    (GemmSpec(b_order="col"), (12, 4000, 1000), True),
+    (GemmSpec(b_order="col"), (1000, 1000, 1000), False),
+    (GemmSpec(), (1, 4000, 4000), False),
+    (GemmSpec(a_order="col"), (4000, 1, 4000), False),
+    (GemmSpec(), (4000, 1, 12), False),
+)
+
+
+@pytest.mark.parametrize(("spec", "shape", "along_k"), ALONG_K, ids=str)
+def test_few_columns_and_columns_in_lines_go_along_k(spec: GemmSpec, shape: Shape, along_k: bool) -> None:
+    """The same order of sums on any number of cores there, too."""
+    chosen = [choose_sweep(spec, shape, replace(CPU, cores=cores)) for cores in (1, 2, 16)]
+    assert [s is not None and s.along_k for s in chosen] == [along_k] * 3
+    assert len({(s.k_block, s.vector, s.split) for s in chosen if s is not None}) == 1
+
+
+def test_few_rows_have_tiles_of_as_many_and_b_in_few_lines_at_a_time() -> None:
+    chosen = choose_sweep(GemmSpec(), (2, 8192, 8192), CPU)
+    assert chosen is not None
+    assert (chosen.tile[0], chosen.k_block) == (2, 32)
+
+
 @pytest.mark.parametrize("spec", [GemmSpec(c_order="col"), GemmSpec(dtype=F16)])
 def test_what_vectors_cannot_do_is_left_to_others(spec: GemmSpec) -> None:
     assert choose_sweep(spec, (1000, 1000, 1000), CPU) is None

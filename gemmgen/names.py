@@ -53,7 +53,7 @@ _RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_OWN} {_MATH}".split())
 _FAMILIES = re.compile(
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|cuda\w+"
-    r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+(_from_anywhere)?|async_(commit|wait|copy\w*)|at|load"
+    r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+(_from_anywhere)?|async_(commit|wait|copy\w*)|at|(load|store)\d*"
     r"|conjugate|c(add|mul|fma)|(GLOBAL|LOCAL|PRIVATE)_TO_\w+"
     r"|b?float(16)?_(bits_)?to_\w+"
     r"|mbarrier_(init|wait|expect|arrive\w*)|mbarriers_ready|wgmma_(fence|commit|wait|m64n\d+k\d+)|role_barrier|(INT_)?SUMS"

@@ -10,8 +10,8 @@ from gemmgen.fields import field_problems
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image", "private"]
-Atom = Literal[
-    "fma",
+#: Matrix instructions; each is a method of its own, too.
+MatrixAtom = Literal[
     "dpas",
     "mma",
     "mma_s8",
@@ -25,25 +25,8 @@ Atom = Literal[
     "wgmma_tf32",
     "wgmma_3xtf32",
 ]
-Method = Literal[
-    "naive",
-    "slm",
-    "simd",
-    "block_read",
-    "dpas",
-    "mma",
-    "mma_s8",
-    "mma_f8",
-    "mma_f64",
-    "mma_tf32",
-    "mma_3xtf32",
-    "wgmma",
-    "wgmma_s8",
-    "wgmma_f8",
-    "wgmma_tf32",
-    "wgmma_3xtf32",
-    "vector",
-]
+Atom = Literal["fma", MatrixAtom]
+Method = Literal["naive", "slm", "simd", "block_read", MatrixAtom, "vector"]
 
 
 @dataclass(frozen=True, slots=True)

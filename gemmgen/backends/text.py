@@ -201,6 +201,7 @@ def _instructions_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tupl
     """What multiplies, where it is no plain arithmetic, and what it makes of float32."""
     yield s.by_warps or s.atom == "dpas", f"by matrix instructions of the {words.sub_group}"
     yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
+    yield s.swapped, "operands swapped: C^T = B^T * A^T"
     atom = (warpgroup_atom if s.by_warpgroups else warp_atom)(s.atom, spec.dtype)
     if atom is not None and atom.dtype == F32:
         added = ", added up as float32 after each step of K" if s.by_warpgroups else ""

@@ -3,17 +3,18 @@
 All of a group would come to the end of a block at the same time, and leave the matrix units idle while they store. In
 turns the first is through sooner, and from then on ahead of the next by as much: it stores while that one still
 multiplies, and multiplies for the next block while that one stores. Each waits for the one before it; the first for
-the last one's turn at the block before, so that none is ahead by more than a block.
+the last one's turn at the block before, so that none is ahead by more than a block. Behind the last block nothing is
+multiplied, so that all store at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmgen.ir.expr import Const, Expr, Var, compare, select
+from gemmgen.ir.expr import Const, Expr, Var, both, compare, select
 from gemmgen.ir.meetings import Mbarrier, MbarrierVerb, Roles
 from gemmgen.ir.stmt import Body, Comment, For, If
-from gemmgen.passes.positions import LOCAL_INDEX, WARPGROUP, WAVE
+from gemmgen.passes.positions import LOCAL_INDEX, WARPGROUP, WAVE, WAVES
 
 #: Whose turn it is.
 WHOSE = Var("whose")
@@ -33,9 +34,11 @@ def in_turns(store: Body, roles: Roles | None) -> Body:
         return store
     # The first may store its first block at once, as if the last had stored one before.
     parity = (WAVE + select(compare("==", WHOSE, 0), Const(1), Const(0))) % 2
+    goes_on = WAVE + 1 < WAVES
     wait = replace(_may_store(roles, "wait", WHOSE), parity=parity)
     following = _may_store(roles, "arrive", (WHOSE + 1) % roles.storing)
-    own = (wait, *store, If(compare("==", LOCAL_INDEX % WARP, 0), (following,)))
+    passed_on = If(both(goes_on, compare("==", LOCAL_INDEX % WARP, 0)), (following,))
+    own = (If(goes_on, (wait,)), *store, passed_on)
     say = Comment("Warpgroups store one after the other, so that another multiplies meanwhile.")
     return (say, For(WHOSE, Const(0), Const(roles.storing), 1, (If(compare("==", WARPGROUP, WHOSE), own),)))
 

@@ -304,8 +304,8 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
     by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
-    apart = s.persistent or s.joined > 1
-    used = (tiles + slots + sums if apart else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages
+    beside = s.persistent or s.joined > 1
+    used = (tiles + slots + sums if beside else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages
     used += MBARRIER_BYTES * (s.group[0] * s.group[1] // LANES) * s.c_turns
     if used > target.local_bytes:
         fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, min(boxes, s.c_stages))

@@ -113,19 +113,8 @@ class HostStage(Stage[Numbers]):
         return event
 
     def _download(self, result: Numbers, view: View, buffer: cl.Buffer, event: cl.Event) -> None:
-        width = view.fast * view.item
-        for number, memory in enumerate(_each(result, view)):
-            cl.enqueue_copy(
-                self.queue,
-                memory,
-                buffer,
-                buffer_origin=(0, number * view.slow),
-                host_origin=(0, 0),
-                region=(width, view.slow),
-                buffer_pitches=(width,),
-                host_pitches=(view.ld * view.item,),
-                wait_for=[event],
-            )
+        for memory, place in _each(result, view):
+            cl.enqueue_copy(self.queue, memory, buffer, **place, wait_for=[event])
 
     def _may_share(self, begin: int, end: int) -> bool:
         """OpenCL leaves two memory objects over one range of host memory undefined, and has none of no length."""
@@ -139,25 +128,17 @@ class HostStage(Stage[Numbers]):
         return buffer
 
     def _upload(self, buffer: cl.Buffer, array: Numbers, view: View) -> None:
-        width = view.fast * view.item
-        for number, memory in enumerate(_each(array, view)):
-            cl.enqueue_copy(
-                self.queue,
-                buffer,
-                memory,
-                buffer_origin=(0, number * view.slow),
-                host_origin=(0, 0),
-                region=(width, view.slow),
-                buffer_pitches=(width,),
-                host_pitches=(view.ld * view.item,),
-                wait_for=self.wait_for,
-            )
+        for memory, place in _each(array, view):
+            cl.enqueue_copy(self.queue, buffer, memory, **place, wait_for=self.wait_for)
 
 
-def _each(array: Numbers, view: View) -> Iterator[Numbers]:
-    """The memory of each matrix of a batch."""
-    memory = line(array, view)
-    return (memory[start : start + one.span] for start, one in view.each())
+def _each(array: Numbers, view: View) -> Iterator[tuple[Numbers, dict[str, tuple[int, ...]]]]:
+    """The memory of each matrix of a batch, and where its lines lie there and, without gaps, in a buffer."""
+    memory, width = line(array, view), view.fast * view.item
+    lines = {"region": (width, view.slow), "buffer_pitches": (width,), "host_pitches": (view.ld * view.item,)}
+    for number, (start, one) in enumerate(view.each()):
+        place = {"buffer_origin": (0, number * view.slow), "host_origin": (0, 0)}
+        yield memory[start : start + one.span], {**place, **lines}
 
 
 def is_reachable(array: Numbers, view: View) -> bool:

@@ -345,7 +345,9 @@ wgmma_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
             // Warpgroups store one after the other, so that another multiplies meanwhile.
             for (int whose = 0; whose < 2; ++whose) {
                 if (warpgroup == whose) {
-                    mbarrier_wait(&may_store[whose], (wave + (whose == 0 ? 1 : 0)) % 2);
+                    if (wave + 1 < waves) {
+                        mbarrier_wait(&may_store[whose], (wave + (whose == 0 ? 1 : 0)) % 2);
+                    }
                     stores_wait<0>();
                     __syncwarp();
 
@@ -423,7 +425,7 @@ wgmma_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
                         }
                         stores_commit();
                     }
-                    if (local_index % 32 == 0) {
+                    if (wave + 1 < waves && local_index % 32 == 0) {
                         mbarrier_arrive(&may_store[(whose + 1) % 2]);
                     }
                 }

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import gemmgen
 from gemmgen.errors import DtypeError, SpecError
+from gemmgen.runtime import repeated
 from gemmgen.runtime.kept import Kept
 from tests.device.naive import found
 
@@ -326,3 +327,31 @@ def test_what_an_epilogue_lacks(epilogue: str | None, operands: dict[str, Number
         cast("Callable[..., object]", gemmgen.gemm)(a, a, epilogue=epilogue, **operands)
     with pytest.raises(TypeError, match=r"gemm\(\) got an unexpected keyword argument 'biass'"):
         gemmgen.gemm(a, a, epilogue=epilogue, biass=a)
+
+
+def test_calls_that_are_repeated(rng: np.random.Generator) -> None:
+    """The second one goes a shorter way, to the same result; what differs in any way does not."""
+    a, b, c = (whole(rng, shape, np.float32) for shape in ((9, 5), (5, 7), (9, 7)))
+    for old in (None, c):
+        gemmgen.gemm(a, b, None if old is None else old.copy(), alpha=3)
+        key = repeated.key_of(a, b, old, None, None, None)
+        assert key is not None
+        into = None if old is None else old.copy()
+        result = repeated.again(key, a, b, into, -2, 0 if old is None else 3)
+        assert isinstance(result, np.ndarray)
+        assert into is None or result is into
+        assert (result == (-2 * a @ b if old is None else -2 * a @ b + 3 * old)).all()
+    square = whole(rng, (6, 6), np.float32)
+    assert (gemmgen.gemm(square, square.T, square.copy(), beta=1) == square @ square.T + square).all()
+    with pytest.raises(SpecError, match="c overlaps b in memory"):
+        gemmgen.gemm(square.copy(), square.T, square, beta=1)
+    c.flags.writeable = False
+    with pytest.raises(SpecError, match="read-only"):
+        gemmgen.gemm(a, b, c)
+    for left, right in ((a.astype(np.float64), b), (a[:, ::-1], b), (np.asfortranarray(a), b), (a[0], b), (a, b[None])):
+        assert np.array_equal(gemmgen.gemm(left, right), left @ right)
+    for other in (np.ma.array(a), a.astype(">f4"), a[None], [[1.0]]):
+        assert repeated.key_of(other, b, None, None, None, None) is None
+    assert repeated.key_of(a, b, None, None, None, True) is None
+    with pytest.raises(SpecError, match="beta"):
+        gemmgen.gemm(a, b, beta=2)

@@ -164,7 +164,7 @@ def test_int8_is_loaded_as_the_layout_allows() -> None:
         (SPEC, replace(MMA, b=replace(MMA.b, pad=4)), "b.pad = 4"),
         (SPEC, replace(MMA, a=Operand(), b=Operand()), "a.async_copy is not set, but atom mma reads what"),
         (SPEC, replace(MMA, tile=(16, 16), stages=2), "registers"),
-        (SPEC, replace(MMA, stages=12), "local memory 227,328 B > 166,912 B on this target: use 11 stages"),
+        (SPEC, replace(MMA, stages=12), "local memory 227,328 B > 166,912 B on this target: use 8 stages"),
     ],
 )
 def test_refusals(spec: GemmSpec, schedule: Schedule, problem: str) -> None:

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -33,6 +34,7 @@ from gemmgen.bench.records import Size
 from gemmgen.choose import choose
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
+from gemmgen.runtime import variants
 from gemmgen.runtime.api import cuda_kernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, target_of
 from gemmgen.schedule import Schedule
@@ -47,6 +49,9 @@ ROUNDS = 3
 FAR, TELLING = 1.4, 100e-6
 
 Shape = tuple[int, int, int]
+
+# Shapes share most kernels.
+variants.emit = cache(variants.emit)  # type: ignore[assignment]
 
 
 def shapes(count: int, seed: int, most: int) -> list[Shape]:

@@ -32,7 +32,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 #: What of the constants is fitted; the rest is what a preset is.
-SHARED = ("launch", "another", "meeting", "lone", "unhidden", "bytes_per_us", "packed_bytes_per_us")
+SHARED = ("launch", "another", "packing", "meeting", "lone", "unhidden", "bytes_per_us", "packed_bytes_per_us")
 OWN = ("rate", "alone", "block", "line", "single")
 #: A constant's distance from where it was counts like so large an error, for each factor of e.
 TRUST = {"rate": 1.0, "alone": 0.15, "block": 0.15, "line": 0.5, "single": 0.5}
@@ -77,8 +77,8 @@ def chosen() -> dict[str, tuple[str, GemmSpec, Schedule]]:
     for tile in waves.costs().tiles:
         spec = presets.load(tile.preset).spec
         for parts, a, b in product(waves.PARTS, (False, True), (False, True)):
-            for stream in (0, dealt) if parts == 1 else (0,):
-                schedule = waves.changed(tile, parts, a, b, stream)
+            for stream, joined in ((0, 1), (dealt, 1), (0, waves.JOINED)):
+                schedule = waves.changed(tile, parts, a, b, stream if parts == 1 else 0, joined if parts > 1 else 1)
                 found[schedule.slug()] = tile.preset, spec, schedule
     return found
 

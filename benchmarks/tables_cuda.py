@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -27,9 +28,9 @@ from gemmgen import driver, presets
 from gemmgen.cli.bench import bench
 from gemmgen.cli.request import Request
 from gemmgen.errors import GemmgenError
+from gemmgen.runtime import variants
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import pick, target_of
-from gemmgen.runtime.variants import promises
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -41,6 +42,9 @@ WHOLE = (
 LARGE = "1024,2048,4096,8192,16384"
 #: What column-major lines of B say in a preset's table.
 BY_COLUMNS = '\n[spec]\nb_order = "col"\n'
+
+# Sizes share all kernels.
+variants.emit = cache(variants.emit)  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def kernels(table: Table, folder: Path) -> Iterator[tuple[GemmSpec, Schedule]]:
         spec, schedule, *_ = request.resolve()
         yield spec, schedule
         if spec.ld_multiple == 1:
-            for promised in promises(spec, schedule):
+            for promised in variants.promises(spec, schedule):
                 yield promised, schedule
 
 

@@ -64,6 +64,7 @@ class Costs:
     cycles_per_us: float
     launch: float
     another: float
+    packing: float
     meeting: float
     lone: float
     unhidden: float
@@ -200,7 +201,7 @@ def account(
         "copies to shared memory": copied,
         "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
         "beginnings and ends of blocks": begun * of_block / together / c.cycles_per_us,
-        "packing": (c.another + products * laid / c.packed_bytes_per_us) * (s.a.packed or s.b.packed),
+        "packing": (c.packing + products * laid / c.packed_bytes_per_us) * (s.a.packed or s.b.packed),
         "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.planes > 1 or s.stream > 0),
         "the meeting of clusters": c.meeting * (s.joined > 1),
         "the launch": c.launch,
@@ -220,8 +221,9 @@ def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> f
 
 
 def _blocks(s: Schedule, shape: Shape, products: int) -> int:
-    (m, n, _), (rows, cols) = shape, s.block_tile
-    return _up(m, rows) * _up(n, cols) * products
+    """Of C, those of a cluster all or none."""
+    (m, n, _), (rows, cols), (high, wide) = shape, s.block_tile, s.cluster
+    return _whole(_up(m, rows), high) * _whole(_up(n, cols), wide) * products
 
 
 def _whole(extent: int, unit: int) -> int:

@@ -162,7 +162,6 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.m_block, f"{s.m_block} of those downwards before the next to the right come"
     yield s.b_step, f"{s.b_step} of B at a time"
     yield from _instructions_of(spec, s, words)
-    yield s.swapped, "operands swapped: C^T = B^T * A^T"
     loaded = "A" if s.b_step else "B"
     alone = s.sub_group == s.all_work_items[0] * s.all_work_items[1]
     kept = f"its reads out of the arithmetic, for the {words.group} is one {words.sub_group}"

@@ -309,8 +309,8 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     used += MBARRIER_BYTES * (s.group[0] * s.group[1] // LANES) * s.c_turns
     if used > target.local_bytes:
         fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, min(boxes, s.c_stages))
-        whose = f", {sums:,} of them for sums, which no tile makes room for," if s.persistent and sums else ""
-        remedy = "c_width 2" if sums and (s.persistent or sums > tiles) else fewer
+        whose = f", {sums:,} of them for sums, which no tile makes room for," if beside and sums else ""
+        remedy = "c_width 2" if sums and s.joined == 1 and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
     own, has = s.tile[0] * s.tile[1] * atom.terms, s.registers[0] or launched(s)
     if own + OTHERS > has:

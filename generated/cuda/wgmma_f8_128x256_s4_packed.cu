@@ -61,9 +61,9 @@ __device__ __forceinline__ void copy16(__nv_fp8_e4m3 *to, const __nv_fp8_e4m3 *f
     *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
 }
 
-// 16 neighbouring elements that begin anywhere; `to` is a multiple of 16 bytes. They are cut out of the two
-// vectors that do begin on such multiples and have a part of them, which must be there as a whole,
-// and which nobody writes to meanwhile.
+// 16 neighbouring elements that begin anywhere; `to` is a multiple of 16 bytes. They are cut out of
+// the two vectors that do begin on such multiples and have a part of them. Those must be there as a
+// whole, and nobody may write to them meanwhile.
 __device__ __forceinline__ void copy16_from_anywhere(__nv_fp8_e4m3 *to, const __nv_fp8_e4m3 *from)
 {
     const unsigned past = unsigned(reinterpret_cast<unsigned long long>(from) % 16);

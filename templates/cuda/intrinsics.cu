@@ -47,9 +47,9 @@ __device__ __forceinline__ void copyWIDTH(TO *to, const SOURCE *from)
 }
 
 //: copy_from_anywhere
-// ELEMENTS that begin anywhere; `to` is a multiple of BYTES bytes. They are cut out of the two
-// vectors that do begin on such multiples and have a part of them, which must be there as a whole,
-// and which nobody writes to meanwhile.
+// ELEMENTS that begin anywhere; `to` is a multiple of BYTES bytes. They are cut out of
+// the two vectors that do begin on such multiples and have a part of them. Those must be there as a
+// whole, and nobody may write to them meanwhile.
 __device__ __forceinline__ void copyWIDTH_from_anywhere(TO *to, const SOURCE *from)
 {
     const unsigned past = unsigned(reinterpret_cast<unsigned long long>(from) % BYTES);

@@ -32,10 +32,10 @@ from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 #: What of the constants is fitted; the rest is what a preset is.
-SHARED = ("launch", "another", "packing", "meeting", "lone", "unhidden", "bytes_per_us", "packed_bytes_per_us")
-OWN = ("rate", "alone", "block", "line", "single")
+SHARED = ("launch", "another", "packing", "meeting", "unhidden", "bytes_per_us", "packed_bytes_per_us")
+OWN = ("rate", "alone", "block", "line", "single", "lone")
 #: A constant's distance from where it was counts like so large an error, for each factor of e.
-TRUST = {"rate": 1.0, "alone": 0.15, "block": 0.15, "line": 0.5, "single": 0.5}
+TRUST = {"rate": 1.0, "alone": 0.15, "block": 0.15, "line": 0.5, "single": 0.5, "lone": 0.5}
 OF_SHARED = 1.0
 #: Multiply-adds of a cycle and multiprocessor: float32 has no more lanes, and reaches 0.95 of them.
 MOST_F32 = 121.0
@@ -184,7 +184,7 @@ def rounded(key: str, value: float) -> str:
     """As many digits as mean something."""
     if key.endswith("_per_us"):
         return re.sub(r"e\+0*", "e", f"{value:.2e}")
-    return f"{value:.2f}" if key in SHARED else f"{round(value, 1):g}" if key == "line" else f"{value:.0f}"
+    return f"{value:.2f}" if key in (*SHARED, "lone") else f"{round(value, 1):g}" if key == "line" else f"{value:.0f}"
 
 
 def rewritten(text: str, costs: waves.Costs) -> str:

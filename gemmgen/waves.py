@@ -50,6 +50,7 @@ class Tile:
     resident: int
     line: float
     single: float
+    lone: float
 
     @property
     def schedule(self) -> Schedule:
@@ -66,7 +67,6 @@ class Costs:
     another: float
     packing: float
     meeting: float
-    lone: float
     unhidden: float
     bytes_per_us: float
     packed_bytes_per_us: float
@@ -201,7 +201,7 @@ def account(
     even, begun = (blocks / target.cores, each + 1) if s.stream else (each, each)
     multiplied = even * rows * cols * depth / rate / c.cycles_per_us
     copied = even * depth * copies / rate / c.cycles_per_us
-    of_block = tile.block + (c.lone * rows * cols if lone else 0.0)
+    of_block = tile.block + (tile.lone * rows * cols if lone else 0.0)
     busy, memory = multiplied + copied, (read + written) / c.bytes_per_us
     return {
         "multiply-adds": multiplied,

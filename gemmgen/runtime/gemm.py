@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmgen.errors import DtypeError, SpecError
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime import repeated
 from gemmgen.runtime.cuda_arrays import ALIGNMENT, UNALIGNED_PRESET
 from gemmgen.runtime.extras import Extra
 from gemmgen.runtime.gemm_lists import takes_lists
 from gemmgen.runtime.gemm_problems import addend_problems, as_they_are, factor_problems, result_types, target_problems
-from gemmgen.runtime.kernels import kernel_for
+from gemmgen.runtime.kernels import kernel_for, target_for
 from gemmgen.runtime.libraries import Dtype, Library
 from gemmgen.runtime.library_of import library_of
 from gemmgen.runtime.matmul import Call, Operand, Product, calls_of, product_of, scalar_problems
@@ -195,20 +195,23 @@ class _Request:
         a = self._ready(self.a, own_a, self.turned[0], column=False).broadcast(product.batch)
         b = self._ready(self.b, own_b, self.turned[1], column=True).broadcast(product.batch)
         calls = list(calls_of(a, b, stack_of(into, product)))
-        first = calls[0]
-        orders = first.a.order or "row", first.b.order or "row", first.c.order or "row"
-        beside = self.extra.epilogue, self.extra.conj, self.extra.prologues, stored, self.extra.emulate
-        spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, *beside)
         own = library.device(self.a)
         if own is not None and device is not None:
             raise SpecError(
                 f"device = {device!r} says where {library.name} arrays run, which lie on a device: leave it out"
             )
         where = device if own is None else own
+        is_mirrored = schedule is None and calls[0].prefers_mirror and self._has_vectors(backend, where, stored)
+        if is_mirrored:
+            calls = [call.mirrored() for call in calls]
+        first = calls[0]
+        orders = first.a.order or "row", first.b.order or "row", first.c.order or "row"
+        beside = self.extra.epilogue, self.extra.conj, self.extra.prologues, stored, self.extra.emulate
+        spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, *beside)
         if schedule is None and not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c)):
             schedule = UNALIGNED_PRESET
         products = first.c.shape[0] if spec.batched else 1
-        shape = first.a.shape[-2], product.n, product.k
+        shape = first.a.shape[-2], first.b.shape[-1], product.k
         kernel = kernel_for(backend, where, spec, schedule, shape, products, promise_of(library, spec.dtype, calls))
         elements, sums = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(types.sums)
         type_a, type_b = elements
@@ -224,7 +227,16 @@ class _Request:
             )
         as_given = a.array is self.a.array and b.array is self.b.array and into.dtype == types.result
         if self.key is not None and as_given and (self.target is None or into is self.target):
-            repeated.remember(self.key, kernel)
+            repeated.remember(self.key, kernel, is_mirrored)
+
+    def _has_vectors(self, backend: str, device: object, stored: tuple[object, object]) -> bool:
+        """Whether the device computes such a product by vectors."""
+        types, extra = self.types, self.extra
+        if types.kernel not in (F32, F64) or types.sums != types.kernel or stored != (None, None):
+            return False
+        if extra.epilogue or extra.emulate or any(extra.prologues):
+            return False
+        return "vectors" in target_for(backend, device, GemmSpec(dtype=types.kernel)).features
 
     def _on_host(self) -> Operand:
         """By NumPy, for elements that no device has."""

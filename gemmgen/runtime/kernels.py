@@ -64,10 +64,7 @@ def kernel_for(
 
     Raises: ScheduleError, DeviceError with every problem.
     """
-    if not isinstance(device, Hashable):
-        raise DeviceError(
-            f"device is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices)"
-        )
+    device = _named(device)
     if not isinstance(schedule, Schedule | str | None):
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
     if isinstance(schedule, str):
@@ -78,6 +75,20 @@ def kernel_for(
         lambda: choice(kept, named, shape, products, _place(backend, device, spec).target),
     )
     return _kernels.get((backend, device, promised, chosen), lambda: _make(backend, device, promised, chosen))
+
+
+def target_for(backend: str, device: object, spec: GemmSpec) -> Target:
+    """What such a kernel's device can do. Raises: DeviceError."""
+    return _place(backend, _named(device), spec).target
+
+
+def _named(device: object) -> Hashable:
+    """A device as it can be asked for. Raises: DeviceError."""
+    if not isinstance(device, Hashable):
+        raise DeviceError(
+            f"device is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices)"
+        )
+    return device
 
 
 def choice(kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, target: Target) -> Choice:

@@ -130,6 +130,20 @@ class Call:
     b: Operand
     c: Operand
 
+    def mirrored(self) -> Call:
+        """The transpose of C, as a product of transposes."""
+        b, a, c = (x.as_stack(transposed=True, column=False) for x in (self.b, self.a, self.c))
+        return Call(b, a, c)
+
+    @property
+    def prefers_mirror(self) -> bool:
+        """Whether work-items with vectors of columns had better compute the transpose: where C lies by columns, or has
+        one, for A by columns; and what they need lies as they need it then.
+        """
+        by_columns = self.c.order == "col" or (self.c.shape[-1] == 1 and self.a.order == "col")
+        turned = self.mirrored()
+        return by_columns and turned.c.order == "row" and None not in (turned.a.order, turned.b.order)
+
 
 def calls_of(a: Operand, b: Operand, c: Operand) -> Iterator[Call]:
     """The calls that compute a stack of products, as few as strides allow. All have one shape, and are batches or not.

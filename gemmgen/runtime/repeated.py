@@ -20,7 +20,7 @@ Key: TypeAlias = Hashable
 #: Kinds of calls that are remembered; beyond that all are forgotten.
 MOST = 1024
 _TYPES = (np.dtype(np.float32), np.dtype(np.float64))
-_kernels: dict[Key, Kernel] = {}
+_kernels: dict[Key, tuple[Kernel, bool]] = {}
 
 
 def key_of(a: object, b: object, c: object, schedule: object, backend: object, device: object) -> Key | None:
@@ -38,19 +38,19 @@ def key_of(a: object, b: object, c: object, schedule: object, backend: object, d
     return tuple(found)
 
 
-def remember(key: Key, kernel: Kernel) -> None:
-    """That a kernel took such arrays as they are."""
+def remember(key: Key, kernel: Kernel, is_mirrored: bool) -> None:
+    """That a kernel took such arrays as they are, or their transposes, for that of the result."""
     if len(_kernels) >= MOST:
         _kernels.clear()
-    _kernels[key] = kernel
+    _kernels[key] = kernel, is_mirrored
 
 
 def again(key: Key, a: object, b: object, c: object, alpha: object, beta: object) -> object:
     """The result of a call of which one like it was remembered; None where there is none, or something may be wrong
     with this one, which is looked at in full then.
     """
-    kernel = _kernels.get(key)
-    if kernel is None or type(alpha) not in (int, float) or type(beta) not in (int, float):
+    known = _kernels.get(key)
+    if known is None or type(alpha) not in (int, float) or type(beta) not in (int, float):
         return None
     left, right = cast("npt.NDArray[np.generic]", a), cast("npt.NDArray[np.generic]", b)
     if c is None:
@@ -61,5 +61,7 @@ def again(key: Key, a: object, b: object, c: object, alpha: object, beta: object
         into = cast("npt.NDArray[np.generic]", c)
         if not into.flags.writeable or np.may_share_memory(into, left) or np.may_share_memory(into, right):
             return None
-    kernel(left, right, into, alpha=cast("float", alpha), beta=cast("float", beta))
+    kernel, is_mirrored = known
+    arrays = (right.T, left.T, into.T) if is_mirrored else (left, right, into)
+    kernel(*arrays, alpha=cast("float", alpha), beta=cast("float", beta))
     return into

@@ -35,6 +35,8 @@ LARGE = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=2)
         replace(LARGE, tile=(4, 48), stages=3),
         replace(LARGE, group=(96, 4), tile=(2, 48), registers=(160, 32)),
         replace(LARGE, cluster=(2, 1), c_stages=2),
+        replace(LARGE, c_stages=2, c_turns=True),
+        replace(LARGE, group=(96, 4), tile=(2, 48), registers=(160, 32), c_stages=1, c_turns=True),
         replace(LARGE, tile=(4, 48), stages=3, cluster=(1, 2), c_stages=3),
         replace(SMALL, stages=4, cluster=(2, 1)),
     ],

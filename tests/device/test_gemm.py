@@ -20,6 +20,7 @@ import gemmgen
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.runtime import repeated
 from gemmgen.runtime.kept import Kept
+from gemmgen.runtime.matmul import Call, Operand
 from tests.device.naive import found
 
 if not found():
@@ -355,3 +356,25 @@ def test_calls_that_are_repeated(rng: np.random.Generator) -> None:
     assert repeated.key_of(a, b, None, None, None, True) is None
     with pytest.raises(SpecError, match="beta"):
         gemmgen.gemm(a, b, beta=2)
+
+
+def test_what_vectors_compute_as_its_transpose(rng: np.random.Generator) -> None:
+    """C by columns, and one column of it of an A by columns; not where lines of it have gaps, nor a named schedule."""
+    a, b, column = (whole(rng, shape, np.float32) for shape in ((40, 70), (70, 60), (70, 1)))
+    turned = a.copy(order="F")
+    for left, right in ((a, b), (turned, column)):
+        for _ in range(2):
+            into = np.ones((40, right.shape[1]), np.float32, order="F")
+            assert gemmgen.gemm(left, right, into, alpha=2, beta=3) is into
+            assert (into == 2 * left @ right + 3).all()
+    assert (gemmgen.gemm(turned, column[:, 0]) == a @ column[:, 0]).all()
+    wide = np.zeros((40, 2), np.float32)
+    gemmgen.gemm(turned, column, wide[:, :1])
+    assert (wide == np.hstack([a @ column, np.zeros((40, 1), np.float32)])).all()
+    assert (gemmgen.gemm(turned, column, schedule="naive") == a @ column).all()
+    into = np.zeros((60, 40), np.float32).T
+    call = Call(*(Operand(x, x.shape, x.strides, x.dtype) for x in (a, b, into)))
+    assert call.prefers_mirror
+    mirror = call.mirrored()
+    assert not mirror.prefers_mirror
+    assert [x.shape for x in (mirror.a, mirror.b, mirror.c)] == [(60, 70), (70, 40), (60, 40)]

@@ -97,10 +97,10 @@ from gemmgen.runtime.devices import devices, target_of
 for device in devices():
     target = target_of(device.handle)
     assert device.type != "cpu" or target.private_bytes <= 1 << 19, target.private_bytes
-    gemm = gemmgen.compile(gemmgen.GemmSpec(b_order="col"), device=device)
-    a, b = np.ones((40, 900), np.float32), np.ones((300, 900), np.float32)
-    assert (gemm(a, b.T) == 900).all()
-    print(gemm.source.name)
+gemm = gemmgen.compile(gemmgen.GemmSpec(b_order="col"), device=device)
+a, b = np.ones((40, 900), np.float32), np.ones((300, 900), np.float32)
+assert (gemm(a, b.T) == 900).all()
+print(gemm.source.name)
 """
 
 

@@ -123,7 +123,8 @@ def _boxes(spec: GemmSpec, schedule: Schedule) -> list[str]:
         tall, wide = max(1, lanes // schedule.group[1]), min(lanes, schedule.group[1])
         block = f"{rows * tall}x{cols * wide}"
         titles.append(f"{_one_of(-(-work_items // lanes), 'sub-group')}: {block} of C by {_count(lanes, 'lane')}")
-    held = _count(rows * cols * spec.accumulator.size // REGISTER, "register")
+    sums = schedule.vector if schedule.along_k else 1
+    held = _count(rows * cols * sums * spec.accumulator.size // REGISTER, "register")
     titles.append(f"{_one_of(work_items, 'work-item')}: {_x(schedule.tile)} of C in {held}")
     inner = ["".join(" ▪" for _ in range(min(cols, 16))) + (" …" if cols > 16 else "")] * min(rows, 4)
     inner += [" ⋮"] if rows > 4 else []
@@ -292,16 +293,21 @@ def _local(kernel: Kernel, target: Target) -> list[str]:
 
 def _work(costs: _Costs, schedule: Schedule) -> list[str]:
     loads = sum(hop.loads for hop in costs.hops)
-    lines = [f"per step of K ({schedule.k_step} deep) and work-item:"]
+    lines = [f"per step of K ({_depth(schedule)} deep) and work-item:"]
     if not loads:
         return [*lines, f"  no loads, {costs.fmas} fmas, by matrix instructions that read local memory"]
     return [*lines, f"  {_number(loads)} loads, {costs.fmas} fmas ({costs.fmas / loads:.1f} per load)"]
 
 
+def _depth(schedule: Schedule) -> int:
+    """Of a step of K."""
+    return schedule.vector if schedule.along_k else schedule.k_step
+
+
 def _intensity(costs: _Costs, spec: GemmSpec, schedule: Schedule) -> list[str]:
     """Flops per byte at each level, a group's loads against a group's arithmetic."""
     rows, cols = (extent * spec.element(x).size for x, extent in zip("ab", schedule.block_tile, strict=True))
-    once = (rows + cols) * schedule.k_step / (schedule.group[0] * schedule.group[1])
+    once = (rows + cols) * _depth(schedule) / (schedule.group[0] * schedule.group[1])
     lines = ["flops per byte"]
     levels = (
         ("memory", once, "each element once: if caches serve all repeats"),

@@ -40,8 +40,8 @@ TILES_ALONG_K = {
 }
 #: How deep blocks of K are there, and up to how many columns B is turned for it.
 DEPTHS_ALONG_K, TURNED = (1024, 4096, 16384), 16
-#: Rows of C up to which a tile has no more; B then comes from memory a few lines at a time, which hardware follows.
-FEW_ROWS, FEW_LINES, MOST_VECTORS = 5, 32, 8
+#: Rows of C up to which a tile has no more, with what vectors; B then comes from memory a few lines at a time.
+FEW_ROWS, WIDE, FEW_LINES = 5, (16, 8, 6, 4, 2), (8, 32)
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be turned.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
@@ -76,6 +76,7 @@ class Costs:
     element: float
     single: float
     short_tile: float
+    rows_line: float
     move: float
     page_bytes: int
     panel_share: float
@@ -84,6 +85,7 @@ class Costs:
     all_first_level: int
     rows_in_place: int
     rows_apart: int
+    lines_apart: int
     second_level: int
     third_level: int
 
@@ -161,7 +163,8 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Ite
         if not _is_possible(spec, plain.schedule(), target):
             continue
         tiles = tuple(map(_up, shape[:2], plain.tile))
-        sweeps = [(0, *sweep) for sweep in product(_useful(DOWN, tiles[0]), _useful(ACROSS, tiles[1]))]
+        wide = _useful(ACROSS if tiles[0] > 1 else DOWN, tiles[1])
+        sweeps = [(0, *sweep) for sweep in product(_useful(DOWN, tiles[0]), wide)]
         if plain.along_k and min(tiles) > 1:
             sweeps += [(1, down, across) for _, down, across in sweeps]
         elif plain.copied and tiles[0] > DOWN_IN_BLOCKS[0]:
@@ -188,7 +191,7 @@ def _of_columns(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[
             continue
         if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines) or vectors > max(1, most):
             continue
-        few = (FEW_LINES,) if m <= FEW_ROWS and not copied else ()
+        few = FEW_LINES if m <= FEW_ROWS and not copied else ()
         yield _Way((rows, vectors * lanes), lanes, copied, _parts(shape)), (*few, *depths)
 
 
@@ -214,8 +217,8 @@ def _tiles(m: int, target: Target) -> tuple[tuple[int, int], ...]:
     registers = _registers(target)
     if m > FEW_ROWS:
         return TILES[registers]
-    vectors = min(MOST_VECTORS, (registers - 1) // (m + 1))
-    return (*TILES[registers], *((m, width) for width in (MOST_VECTORS, 6, 4, 2) if width <= vectors))
+    # With a single row each vector of B is used once, and needs no register.
+    return (*TILES[registers], *((m, width) for width in WIDE if width * (m + (m > 1)) < registers))
 
 
 def _useful(lengths: tuple[int, ...], tiles: int) -> list[int]:
@@ -282,16 +285,20 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     even_share = _up(m, rows) * _up(n, cols) * s.split / cores / tiles
     rounds = min(_up(groups, cores), even_share + 1 - 1 / cores)
     tile = _tile_along_k(s, size, depth, block) if s.along_k else _tile(spec, s, shape, depth, block, cached)
+    # Memory gives a row after the other fastest, and whole rows.
+    is_scattered = rows > 1 >= cols - 1 or block * size <= c.page_bytes
+    begin = c.short_tile if s.along_k else c.tile * min(1, rows / (FEW_ROWS + 1))
     moves = max(0, 64 // (s.vector * size) - 1)
     is_turned = s.along_k == (spec.b_order == "row")
     parts = {
         **{name: tiles * cost for name, cost in tile.items()},
         "A and B from afar": (a_lines + b_lines) * first
+        + a_lines * c.rows_line * (s.along_k and first == c.memory_line and is_scattered)
         + a_lines * (a_times - 1) * again
         + b_lines * (b_times - 1) * c.panel_line,
         "copies of B": b_lines * (c.turned_line if is_turned else c.copy_line + moves * c.move) * s.copied,
         "C": tiles * rows * lines * (2 * blocks - 1) * c.update_line,
-        "beginnings of tiles": tiles * blocks * (c.short_tile if s.along_k else c.tile),
+        "beginnings of tiles": tiles * blocks * begin,
     }
     total = {name: rounds * part for name, part in parts.items()}
     return total | {
@@ -313,7 +320,9 @@ def _tile(spec: GemmSpec, s: _Way, shape: Shape, depth: int, block: int, cached:
         # Lines of B that begin at the same places of their pages are kept in the same few places of the cache.
         slow += lines * c.same_place * (block * gcd(n * size, c.page_bytes) > cached)
         slow += c.page * min(1, n * size / c.page_bytes)
-        slow += lines * c.apart_line * (n * k * size > c.third_level and block > FEW_LINES)
+        # From memory it comes in runs of whole pages, of few lines at a time, or slowly.
+        apart = 1 if s.sweep[1] * cols * size < c.page_bytes else min(1, block / c.lines_apart)
+        slow += lines * c.apart_line * apart * (n * k * size > c.third_level)
     a_row = _row_cost(rows, k * size * (spec.a_order == "row"))
     if s.copied and rows > c.rows_in_place:
         a_row += c.copied_row

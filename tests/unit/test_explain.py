@@ -79,3 +79,9 @@ def test_what_cannot_run_is_not_drawn() -> None:
         explain(GemmSpec(), build_schedule(tile="256x256"), INTEL)
     with pytest.raises(ScheduleError):
         explain(GemmSpec(), build_schedule(), TARGETS["portable"])
+
+
+def test_vectors_along_k_are_as_deep_as_they_are_wide() -> None:
+    text = explain(GemmSpec(), presets.load("cpu_4x4_along_k").schedule, TARGETS["cpu"])
+    assert "the only work-item: 4x4 of C in 256 registers" in text
+    assert "per step of K (16 deep) and work-item:\n  8 loads, 256 fmas" in text

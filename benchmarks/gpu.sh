@@ -34,7 +34,7 @@ matrices() {
 }
 
 tables() {
-    timeout 300 python3 benchmarks/tables_cuda.py "$out" 2>/dev/null
+    timeout 300 python3 benchmarks/tables_cuda.py "$out"
 }
 
 fp32() {

@@ -169,7 +169,7 @@ def tile_of(schedule: Schedule) -> Tile | None:
     """The constants for a schedule, from the preset with the same tiles; None where there are none."""
 
     def same(known: Schedule) -> bool:
-        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "boxes", "cluster", "atom")
+        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "boxes", "cluster", "c_turns", "atom")
         return all(getattr(known, key) == getattr(schedule, key) for key in keys)
 
     return next((tile for tile in costs().tiles if same(tile.schedule)), None)

@@ -3,13 +3,15 @@
     python benchmarks/tables_cuda.py FOLDER                     # all of them; FOLDER/NAME.json
     python benchmarks/tables_cuda.py FOLDER float16 columns     # some
 
-Each is a call of `gemmgen bench --best`, whose command line stands in its file. They share a process, and all kernels
-are compiled beforehand, by processes side by side: compiling is most of the work. CuPy and torch are needed.
+Each row is a call of `gemmgen bench --best`, whose command line stands in its file, of the presets that the chooser's
+model puts first (all, where it knows none). They share a process, and all kernels are compiled beforehand, by processes
+side by side: compiling is most of the work. CuPy and torch are needed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -24,7 +26,8 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemmgen import driver, presets
+from gemmgen import driver, presets, waves
+from gemmgen.bench.records import Size, parse_sizes
 from gemmgen.cli.bench import bench
 from gemmgen.cli.request import Request
 from gemmgen.errors import GemmgenError
@@ -39,6 +42,8 @@ WHOLE = (
     "512,1000,1024,1536,2048,3072,4096,8192,16384,4095,4096x14336x4096,128x14336x4096,64x4096x14336,16x4096x4096,"
     "64x64x65536"
 )
+#: Presets that are tried at a size, of those that the model knows.
+TRIED = 5
 LARGE = "1024,2048,4096,8192,16384"
 #: What column-major lines of B say in a preset's table.
 BY_COLUMNS = '\n[spec]\nb_order = "col"\n'
@@ -109,22 +114,57 @@ def kernels(table: Table, folder: Path) -> Iterator[tuple[GemmSpec, Schedule]]:
 def build(kernel: tuple[GemmSpec, Schedule]) -> None:
     """Compile it, which stays on disk."""
     gpu = pick()
-    with suppress(GemmgenError):  # said when it would be timed
+    with suppress(Exception):  # said when it would be timed
         CudaKernel.from_source(driver.emit(*kernel, "cuda", target_of(gpu)), gpu)
+
+
+def likely(table: Table, size: Size) -> list[str]:
+    """The presets that can be fastest at a size, and that its lines allow."""
+    ranked = []
+    for name in table.names:
+        preset = presets.load(name)
+        spec, tile = preset.spec, waves.tile_of(preset.schedule)
+        if size.n % spec.ld_multiple == size.k % spec.ld_multiple == 0:
+            known = tile is not None and spec.dtype in waves.TYPES
+            cost = (
+                waves.account(spec, tile, preset.schedule, (size.m, size.n, size.k), target_of(pick()))
+                if tile and known
+                else {}
+            )
+            ranked.append((sum(cost.values()), name))
+    return [name for cost, name in sorted(ranked) if not cost] + [name for cost, name in sorted(ranked) if cost][:TRIED]
 
 
 def measure(table: Table, path: Path, folder: Path) -> None:
     """One table; its figures to a file."""
-    files = [by_columns(name, folder) for name in table.names] if table.columns else []
-    named = [f"--schedule {file.name}" for file in files] or ["--preset " + ",".join(table.names)]
-    kind = ["--dtype", table.dtype] if table.dtype else []
-    sys.argv[1:] = ["bench", "--best", *" ".join(named).split(), *kind, "--sizes", table.sizes, "--vs", table.peer]
-    try:
-        chosen = [] if files else table.names
-        bench(preset=chosen, schedule=files, best=True, sizes=table.sizes, vs=table.peer, dtype=table.dtype, json=path)
-    except typer.Exit as end:
-        if end.exit_code:
-            print(f"{path.stem}: a result is wrong")
+    found: dict[str, list[object]] = {"about": [], "rows": []}
+    for size in parse_sizes(table.sizes):
+        names = likely(table, size)
+        files = [by_columns(name, folder) for name in names] if table.columns else []
+        named = [f"--schedule {file.name}" for file in files] or ["--preset " + ",".join(names)]
+        kind = ["--dtype", table.dtype] if table.dtype else []
+        sys.argv[1:] = ["bench", "--best", *" ".join(named).split(), *kind, "--sizes", str(size), "--vs", table.peer]
+        one = folder / "one.json"
+        chosen = [] if files else names
+        try:
+            bench(
+                preset=chosen,
+                schedule=files,
+                best=True,
+                sizes=str(size),
+                vs=table.peer,
+                dtype=table.dtype,
+                json=one,
+            )
+        except typer.Exit as end:
+            if end.exit_code:
+                print(f"{path.stem} {size}: a result is wrong", flush=True)
+            told = json.loads(one.read_text(encoding="utf-8"))
+            found["about"].append(told["about"])
+            found["rows"] += told["rows"]
+            path.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        except GemmgenError as error:
+            print(f"{path.stem} {size}: {error}", flush=True)
 
 
 def main() -> None:

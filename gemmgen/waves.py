@@ -112,13 +112,13 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target, products: int) -> 
         blocks = _blocks(plain, shape, products)
         for parts, a_packed, b_packed in product(PARTS, (False, True), (False, True)):
             wanted = blocks * (parts - 1) < WAVES * target.cores * tile.resident
-            deep = parts == 1 or k >= parts * ROUNDS * plain.round_depth
+            deep = _ends(plain) if parts == 1 else k >= parts * ROUNDS * plain.round_depth
             sums = parts * m * n * products if parts > 1 else 0
             laid = _whole(m, plain.block_tile[0]) * _whole(k, plain.k_step) * a_packed
             laid = max(laid, _whole(n, plain.block_tile[1]) * _whole(k, plain.k_step) * b_packed)
             if wanted and deep and max(sums, laid) < REACHED:
                 yield tile, changed(tile, parts, a_packed, b_packed)
-                if plain.by_warpgroups and parts % JOINED == 0:
+                if plain.by_warpgroups and parts % JOINED == 0 and _ends(plain):
                     yield tile, changed(tile, parts, a_packed, b_packed, joined=JOINED)
                 if parts == 1 and _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:
                     yield tile, changed(tile, parts, a_packed, b_packed, target.cores)
@@ -130,6 +130,13 @@ def _runs(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
     except ScheduleError:
         return False
     return True
+
+
+def _ends(s: Schedule) -> bool:
+    """Whether it is as good as others at what ends in C itself; not where warpgroups leave to work-items what they
+    could store by boxes, as a preset for a second kernel does.
+    """
+    return not s.by_warpgroups or s.swapped or s.c_stages > 0
 
 
 def _deals(s: Schedule) -> bool:
@@ -162,7 +169,7 @@ def tile_of(schedule: Schedule) -> Tile | None:
     """The constants for a schedule, from the preset with the same tiles; None where there are none."""
 
     def same(known: Schedule) -> bool:
-        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "boxes", "cluster", "atom")
+        keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "boxes", "cluster", "c_turns", "atom")
         return all(getattr(known, key) == getattr(schedule, key) for key in keys)
 
     return next((tile for tile in costs().tiles if same(tile.schedule)), None)

@@ -8,8 +8,9 @@ facts known to be >= 0, until only non-negative terms remain.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import gcd
 
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, all_of, as_int
 
@@ -41,6 +42,7 @@ class Scope:
     Attributes:
         lets: values of names, to look through them.
         upper: the largest value of a loop variable, as an expression.
+        multiples: what a loop variable is always a multiple of.
         facts: forms that are >= 0.
         held: conditions that hold, to be recognised as they are written; what is not linear is known by these alone.
         group: work-items of a group (rows, columns).
@@ -53,12 +55,28 @@ class Scope:
     group: tuple[int, int]
     sub_group: int | None
     held: tuple[Expr, ...] = ()
+    multiples: Mapping[Expr, int] = field(default_factory=dict)
 
     def with_let(self, var: Var, value: Expr) -> Scope:
         return replace(self, lets={**self.lets, var: value})
 
     def with_upper(self, var: Var, value: Expr) -> Scope:
         return replace(self, upper={**self.upper, var: value})
+
+    def with_loop(self, var: Var, start: Expr, step: int, last: Expr) -> Scope:
+        """The scope inside a loop."""
+        unit = gcd(step, self._unit(self.affine(start)))
+        return replace(self.with_upper(var, last), multiples={**self.multiples, var: unit})
+
+    def _unit(self, form: Affine) -> int:
+        """What a form is always a multiple of."""
+        return gcd(form.constant, *(c * self._unit_of(atom) for atom, c in form.terms))
+
+    def _unit_of(self, atom: Expr) -> int:
+        match atom:
+            case Bin("*", a, b):
+                return self._unit(self.affine(a)) * self._unit(self.affine(b))
+        return self.multiples.get(atom, 1)
 
     def with_condition(self, condition: Expr) -> Scope:
         """The scope inside an `If` on it."""
@@ -152,10 +170,30 @@ class Scope:
             rest = form.plus(Affine(((atom, 1),), 0), -coefficient)
             if isinstance(atom, Bin) and atom.op == "min":
                 # Not above either of the two: one that proves it is enough.
-                return any(self._proved(rest.plus(self.affine(side), coefficient)) for side in (atom.a, atom.b))
-            if (top := self._greatest(atom)) is not None:
-                return self._proved(rest.plus(top, coefficient))
-        return False
+                tops = [self.affine(side) for side in (atom.a, atom.b)]
+            elif (top := self._greatest(atom)) is not None:
+                tops = [top]
+            else:
+                continue
+            if any(self._proved(rest.plus(top, coefficient)) for top in tops):
+                return True
+            break
+        return any(self._proved_in_wholes(form, atom, c) for atom, c in form.terms if c > 1)
+
+    def _proved_in_wholes(self, form: Affine, whole: Expr, unit: int) -> bool:
+        """Whether a form in which x is rounded up to whole units is >= 0: with e of whole units and less than x, what
+        x is rounded up to is e and a unit at least.
+        """
+        match whole:
+            case Bin("/", a, Const(int(divisor))) if divisor == unit:
+                size = self.affine(a).plus(Affine((), 1 - unit))
+            case _:
+                return False
+        others = [(atom, c) for atom, c in form.terms if atom != whole]
+        even = tuple((atom, c) for atom, c in others if not c * self._unit_of(atom) % unit)
+        constant = (form.constant + unit) // unit * unit
+        rest = Affine(tuple(term for term in others if term not in even), form.constant - constant + unit)
+        return self._proved(rest) and self._proved(size.plus(Affine(even, constant - 1)))
 
     def _last(self, term: tuple[Expr, int]) -> int:
         """Loop variables without a constant bound last, since facts are told in terms of them: from the inside out."""

@@ -17,7 +17,7 @@ from gemmgen.passes.loops import loop
 
 def part_of(acc: Registers) -> Registers:
     """What instructions add to in the meantime."""
-    return replace(acc, buffer=replace(acc.buffer, name="part"))
+    return replace(acc, buffer=replace(acc.buffer, name="step_sums"))
 
 
 def add_part(acc: Registers) -> Body:

@@ -67,7 +67,7 @@ class _Guard:
                         # It runs only where the condition holds.
                         stop, inner = whole, scope.with_condition(condition)
                 last = stop - stmt.step if stmt.exact else stop - 1
-                inner = inner.with_upper(stmt.var, last)
+                inner = inner.with_loop(stmt.var, stmt.start, stmt.step, last)
                 return (replace(stmt, body=self.body(stmt.body, inner)),)
             case If(condition, then, orelse):
                 inside = self.body(then, scope.with_condition(condition))

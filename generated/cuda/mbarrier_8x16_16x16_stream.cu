@@ -240,13 +240,11 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
                 }
             } else {
                 for (int t = 0; t < 4; ++t) {
-                    const int a_packed_inside =
-                        k_batch + t * 8 + a_packed_k < (k + 31) / 32 * 32 ? 4 : 0;
-                    async_copy4_inside(
+                    async_copy4(
                         &a_shared[(before * 4 + (k_batch - k_begin) / 8) % 16
                             + t][a_packed_k][a_packed_row],
                             &a_packed[(k_batch + t * 8 + a_packed_k) * m_whole + row0
-                                + a_packed_row], a_packed_inside);
+                                + a_packed_row]);
                     #pragma unroll
                     for (int i = 0; i < 8; ++i) {
                         const int b_inside = k_batch + t * 8 + i < k ? 1 : 0;
@@ -302,13 +300,11 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
                     }
                 } else {
                     for (int t = 0; t < 4; ++t) {
-                        const int a_packed_inside =
-                            k_batch + t * 8 + a_packed_k + 64 < (k + 31) / 32 * 32 ? 4 : 0;
-                        async_copy4_inside(
+                        async_copy4(
                             &a_shared[(before * 4 + (k_batch + 64 - k_begin) / 8) % 16
                                 + t][a_packed_k][a_packed_row],
                                 &a_packed[(k_batch + t * 8 + a_packed_k + 64) * m_whole + row0
-                                    + a_packed_row], a_packed_inside);
+                                    + a_packed_row]);
                         #pragma unroll
                         for (int i = 0; i < 8; ++i) {
                             const int b_inside = k_batch + t * 8 + i + 64 < k ? 1 : 0;

@@ -140,12 +140,12 @@ mma_3xtf32_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ 
             acc[i][j] = 0.0f;
         }
     }
-    float part[8][8];
+    float step_sums[8][8];
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            part[i][j] = 0.0f;
+            step_sums[i][j] = 0.0f;
         }
     }
 
@@ -294,17 +294,17 @@ mma_3xtf32_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ 
             for (int j = 0; j < 4; ++j) {
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_rest[i * 2],
-                        a_rest[i * 2 + 1], b_frag[kk / 8 % 2][j]);
+                    mma_m16n8k8(&step_sums[i * 2][j * 2], &step_sums[i * 2 + 1][j * 2],
+                        a_rest[i * 2], a_rest[i * 2 + 1], b_frag[kk / 8 % 2][j]);
                 }
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2],
+                    mma_m16n8k8(&step_sums[i * 2][j * 2], &step_sums[i * 2 + 1][j * 2],
                         a_frag[kk / 8 % 2][i * 2], a_frag[kk / 8 % 2][i * 2 + 1], b_rest[j]);
                 }
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2],
+                    mma_m16n8k8(&step_sums[i * 2][j * 2], &step_sums[i * 2 + 1][j * 2],
                         a_frag[kk / 8 % 2][i * 2], a_frag[kk / 8 % 2][i * 2 + 1],
                         b_frag[kk / 8 % 2][j]);
                 }
@@ -347,18 +347,18 @@ mma_3xtf32_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ 
         for (int j = 0; j < 4; ++j) {
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_rest[i * 2],
+                mma_m16n8k8(&step_sums[i * 2][j * 2], &step_sums[i * 2 + 1][j * 2], a_rest[i * 2],
                     a_rest[i * 2 + 1], b_frag[1][j]);
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_frag[1][i * 2],
-                    a_frag[1][i * 2 + 1], b_rest[j]);
+                mma_m16n8k8(&step_sums[i * 2][j * 2], &step_sums[i * 2 + 1][j * 2],
+                    a_frag[1][i * 2], a_frag[1][i * 2 + 1], b_rest[j]);
             }
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_frag[1][i * 2],
-                    a_frag[1][i * 2 + 1], b_frag[1][j]);
+                mma_m16n8k8(&step_sums[i * 2][j * 2], &step_sums[i * 2 + 1][j * 2],
+                    a_frag[1][i * 2], a_frag[1][i * 2 + 1], b_frag[1][j]);
             }
         }
 
@@ -367,14 +367,14 @@ mma_3xtf32_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ 
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
-                acc[i][j] = acc[i][j] + part[i][j];
+                acc[i][j] = acc[i][j] + step_sums[i][j];
             }
         }
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
-                part[i][j] = 0.0f;
+                step_sums[i][j] = 0.0f;
             }
         }
     }
@@ -446,8 +446,8 @@ mma_3xtf32_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ 
                 for (int i = 0; i < 4; ++i) {
                     #pragma unroll
                     for (int j = 0; j < 4; ++j) {
-                        mma_m16n8k8(&part[i * 2][j * 2], &part[i * 2 + 1][j * 2], a_head[i * 2],
-                            a_head[i * 2 + 1], b_head[j]);
+                        mma_m16n8k8(&step_sums[i * 2][j * 2], &step_sums[i * 2 + 1][j * 2],
+                            a_head[i * 2], a_head[i * 2 + 1], b_head[j]);
                     }
                 }
             }
@@ -456,7 +456,7 @@ mma_3xtf32_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ 
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
-                acc[i][j] = acc[i][j] == acc[i][j] ? acc[i][j] : part[i][j];
+                acc[i][j] = acc[i][j] == acc[i][j] ? acc[i][j] : step_sums[i][j];
             }
         }
     }

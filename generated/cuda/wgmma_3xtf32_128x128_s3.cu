@@ -321,12 +321,12 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
                 acc[i][j] = 0.0f;
             }
         }
-        float part[2][32];
+        float step_sums[2][32];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
             #pragma unroll
             for (int j = 0; j < 32; ++j) {
-                part[i][j] = 0.0f;
+                step_sums[i][j] = 0.0f;
             }
         }
         for (int k0 = 0; k0 < k_whole; k0 += 32) {
@@ -337,12 +337,12 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
             const unsigned long long b_tile = matrix_tile<16384>(b_shared[slot][0][0]);
             #pragma unroll
             for (int kk = 0; kk < 32; kk += 8) {
-                wgmma_m64n128k8(part, a_tile + kk / 4 + 1024, b_tile + kk / 4);
-                wgmma_m64n128k8(part, a_tile + kk / 4, b_tile + kk / 4 + 1024);
-                wgmma_m64n128k8(part, a_tile + kk / 4, b_tile + kk / 4);
+                wgmma_m64n128k8(step_sums, a_tile + kk / 4 + 1024, b_tile + kk / 4);
+                wgmma_m64n128k8(step_sums, a_tile + kk / 4, b_tile + kk / 4 + 1024);
+                wgmma_m64n128k8(step_sums, a_tile + kk / 4, b_tile + kk / 4);
             }
             wgmma_commit();
-            wgmma_wait(part);
+            wgmma_wait(step_sums);
             if (local_index % 32 == 0) {
                 mbarrier_arrive(&tiles_empty[slot]);
             }
@@ -352,14 +352,14 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
                 for (int j = 0; j < 32; ++j) {
-                    acc[i][j] = acc[i][j] + part[i][j];
+                    acc[i][j] = acc[i][j] + step_sums[i][j];
                 }
             }
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
                 for (int j = 0; j < 32; ++j) {
-                    part[i][j] = 0.0f;
+                    step_sums[i][j] = 0.0f;
                 }
             }
         }

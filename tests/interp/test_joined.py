@@ -148,3 +148,12 @@ def test_refusals(changes: dict[str, object], said: str) -> None:
 def test_other_methods_have_none() -> None:
     with pytest.raises(ScheduleError, match="joined = 2 adds up parts of K within clusters"):
         driver.lower(GemmSpec(), replace(defaults("slm"), split=2, joined=2), TARGETS["sm_90"])
+
+
+@pytest.mark.parametrize("method", ["mma_3xtf32", "wgmma_3xtf32"])
+def test_sums_of_steps_and_of_parts(method: str, rng: np.random.Generator) -> None:
+    """K in parts, whose products of TF32 are added up step by step: both have sums of their own."""
+    spec = GemmSpec(ld_multiple=4, b_order="col")
+    schedule = replace(defaults(method), split=2)
+    problem = Problem.of(rng, spec, 9, 70, 150, 1.0, 0.5)
+    problem.check(interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 4))

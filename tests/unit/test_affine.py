@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gemmgen.ir.affine import Scope, conjunction
-from gemmgen.ir.expr import Bin, Const, Expr, Var, all_of, both, compare, minimum
+from gemmgen.ir.expr import Bin, Const, Expr, Var, all_of, both, ceil_div, compare, minimum
 from gemmgen.ir.visit import evaluate
 
 K, STOP, X, Y, LD = Var("k"), Var("stop"), Var("x"), Var("y"), Var("lda")
@@ -115,3 +115,57 @@ def test_a_condition_of_nothing_linear_is_not_contradicted() -> None:
 def test_an_equation_is_never_proved_from_nothing(condition: Expr) -> None:
     assert not EMPTY.holds(condition)
     assert not EMPTY.contradicts(condition)
+
+
+# --- rounded up to whole tiles --------------------------------------------------------------------
+
+
+def whole(size: Expr, unit: int) -> Expr:
+    return ceil_div(size, unit) * unit
+
+
+@pytest.mark.parametrize("ahead", [0, 64])
+def test_a_tile_that_begins_inside_lies_in_whole_tiles(ahead: int) -> None:
+    k, part, share, k0, kk = (Var(name) for name in ("k", "part", "share", "k0", "kk"))
+    begin = part * (ceil_div(share, 7) * 32)
+    for start in (Const(0), Const(96), begin):
+        scope = (
+            EMPTY.with_loop(k0, start, 32, k - 1).with_condition(k0 + ahead < k).with_loop(kk, Const(0), 1, Const(31))
+        )
+        place = k0 + kk + ahead
+        assert scope.holds(place < whole(k, 32))
+        assert not scope.holds(place < k)
+        assert not scope.holds(place + 1 < whole(k, 32))
+        assert not scope.holds(place + 32 < whole(k, 32))
+        # Tiles twice as long end at other places.
+        assert not scope.holds(k0 + kk + ahead + 32 < whole(k, 64))
+
+
+def test_a_tile_that_begins_anywhere_does_not() -> None:
+    k, k0, kk = Var("k"), Var("k0"), Var("kk")
+    for start, step in ((Const(8), 32), (Const(0), 8), (Var("begin"), 32)):
+        scope = EMPTY.with_loop(k0, start, step, k - 1).with_loop(kk, Const(0), 1, Const(31))
+        assert not scope.holds(k0 + kk < whole(k, 32))
+    # Without anything known of k, not even the first tile is there.
+    assert not EMPTY.with_loop(kk, Const(0), 1, Const(31)).holds(kk < whole(k, 32))
+
+
+LOOPS = list(itertools.product((0, 2, 4), (2, 4), (0, 2, 4), (0, 1, 4)))
+
+
+@pytest.mark.parametrize(("start", "step", "ahead", "over"), LOOPS)
+def test_what_is_proved_of_whole_tiles_is_so(start: int, step: int, ahead: int, over: int) -> None:
+    """Against every value of a small loop."""
+    k0, kk = Var("k0"), Var("kk")
+    scope = EMPTY.with_loop(k0, Const(start), step, K - 1).with_condition(k0 + ahead < K)
+    inside = k0 + kk + ahead + over < whole(K, 4)
+    always = all(
+        evaluate(inside, {"k": k, "k0": i, "kk": j})
+        for k in range(20)
+        for i in range(start, k, step)
+        if i + ahead < k
+        for j in range(4)
+    )
+    proved = scope.with_loop(kk, Const(0), 1, Const(3)).holds(inside)
+    assert always or not proved
+    assert proved == always or any(x % 4 for x in (start, step, ahead)), "of loops over whole tiles all is known"

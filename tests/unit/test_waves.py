@@ -82,6 +82,9 @@ def test_few_rows_go_to_swapped_operands_and_joined_parts(orders: tuple[Order, O
     low = waves.choose_tiles(spec, (64, 4096, 14336), target)
     assert low is not None
     assert (low.block_tile, low.split, low.joined) == ((64, 64), 2, 2)
+    tiny = waves.choose_tiles(spec, (64, 64, 65536), target)
+    assert tiny is not None
+    assert tiny.slug().startswith("wgmma_64x64_s6_split")
 
 
 @pytest.mark.parametrize("target", [SM_80, SM_90], ids=["sm_80", "sm_90"])

@@ -1,21 +1,20 @@
-// wgmma_256x192_s3: C = alpha * A * B + beta * C; bfloat16, sums in float32
+// wgmma_128x256_s4_turns: C = alpha * A * B + beta * C; bfloat16, sums in float32
 //
-// Schedule   4x48 of C per thread, 64x4 threads per block (256x192 of C), 64 along K per iteration,
-//            by matrix instructions of four warps, 3 tiles in shared memory at a time, brought by
+// Schedule   2x64 of C per thread, 64x4 threads per block (128x256 of C), 64 along K per iteration,
+//            by matrix instructions of four warps, 4 tiles in shared memory at a time, brought by
 //            one of 128 more threads, which have nothing else to do, registers handed over: 232 to
 //            each that multiplies, 40 to each of the others, as many blocks as run at once, one
-//            part of C after the other, blocks in bands of 8 rows, stores of boxes, by way of 3
-//            slots in shared memory
+//            part of C after the other, blocks in bands of 16 rows, stores of boxes, by way of 2
+//            slots in shared memory, four warps after the other, while others multiply
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
-// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared
-//            memory; read once, as caches are told
+// B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (4, 96), grid (min((m + 255) / 256 * ((n + 191) / 192), as many as run at once))
-// Needs      221,232 bytes of shared memory
+// Launch     block (4, 96), grid (min((m + 127) / 128 * ((n + 255) / 256), as many as run at once))
+// Needs      229,456 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
-// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_256x192_s3.cu
+// Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_128x256_s4_turns.cu
 
 #ifdef __CUDACC_RTC__
 struct alignas(64) CUtensorMap
@@ -107,22 +106,6 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
-// Begins a copy of a box of a matrix to shared memory, zeros for what lies outside, and tells caches
-// that nobody reads it again: they let go of it first. The barrier counts its bytes.
-__device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *matrix, int along,
-                                              int line, unsigned long long *barrier)
-{
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("{\n"
-                 ".reg .b64 once;\n"
-                 "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
-                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
-                 "}"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
-}
-
 // Takes registers that others give up, until this thread has so many.
 template <int registers>
 __device__ __forceinline__ void registers_more()
@@ -169,25 +152,27 @@ __device__ __forceinline__ void wgmma_wait()
 #define SUMS(j) "+f"(sums[0][j]), "+f"(sums[0][j + 1]), "+f"(sums[1][j]), "+f"(sums[1][j + 1])
 
 // Waits until no matrix instruction is under way: from here on these sums may be read.
-__device__ __forceinline__ void wgmma_wait(float (*sums)[48])
+__device__ __forceinline__ void wgmma_wait(float (*sums)[64])
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;"
                  : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
                    SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22), SUMS(24),
                    SUMS(26), SUMS(28), SUMS(30), SUMS(32), SUMS(34), SUMS(36),
-                   SUMS(38), SUMS(40), SUMS(42), SUMS(44), SUMS(46)
+                   SUMS(38), SUMS(40), SUMS(42), SUMS(44), SUMS(46), SUMS(48),
+                   SUMS(50), SUMS(52), SUMS(54), SUMS(56), SUMS(58), SUMS(60),
+                   SUMS(62)
                  :: "memory");
 }
 
-// sums += a * b by a warpgroup, 64 x 16 times 16 x 192, of tiles in shared memory; it only
+// sums += a * b by a warpgroup, 64 x 16 times 16 x 256, of tiles in shared memory; it only
 // begins that. Of the sums a thread has two rows, eight apart.
-__device__ __forceinline__ void wgmma_m64n192k16(float (*sums)[48], unsigned long long a,
+__device__ __forceinline__ void wgmma_m64n256k16(float (*sums)[64], unsigned long long a,
                                                  unsigned long long b)
 {
     asm volatile("{\n"
                  ".reg .pred add;\n"
                  "setp.eq.u32 add, 0, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
                  "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
                  "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, "
@@ -195,13 +180,18 @@ __device__ __forceinline__ void wgmma_m64n192k16(float (*sums)[48], unsigned lon
                  "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, "
                  "%67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
                  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, "
-                 "%93, %94, %95"
-                 "}, %96, %97, add, 1, 1, 0, 1;\n"
+                 "%93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, "
+                 "%105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, "
+                 "%116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, "
+                 "%127"
+                 "}, %128, %129, add, 1, 1, 0, 1;\n"
                  "}"
                  : SUMS(0), SUMS(2), SUMS(4), SUMS(6), SUMS(8), SUMS(10), SUMS(12),
                    SUMS(14), SUMS(16), SUMS(18), SUMS(20), SUMS(22), SUMS(24),
                    SUMS(26), SUMS(28), SUMS(30), SUMS(32), SUMS(34), SUMS(36),
-                   SUMS(38), SUMS(40), SUMS(42), SUMS(44), SUMS(46)
+                   SUMS(38), SUMS(40), SUMS(42), SUMS(44), SUMS(46), SUMS(48),
+                   SUMS(50), SUMS(52), SUMS(54), SUMS(56), SUMS(58), SUMS(60),
+                   SUMS(62)
                  : "l"(a), "l"(b));
 }
 
@@ -254,14 +244,15 @@ __device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *u
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-wgmma_256x192_s3(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
-                 const __grid_constant__ CUtensorMap b_map, float beta,
-                 const __grid_constant__ CUtensorMap c_map, __nv_bfloat16 *__restrict__ c, int ldc)
+wgmma_128x256_s4_turns(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
+                       const __grid_constant__ CUtensorMap b_map, float beta,
+                       const __grid_constant__ CUtensorMap c_map, __nv_bfloat16 *__restrict__ c,
+                       int ldc)
 {
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
-    const int blocks_down = (m + 255) / 256;
-    const int blocks_across = (n + 191) / 192;
+    const int blocks_down = (m + 127) / 128;
+    const int blocks_across = (n + 255) / 256;
     const int blocks = blocks_down * blocks_across;
     const int waves = (blocks - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
     const int local_index = local_row * 4 + local_col;
@@ -269,19 +260,24 @@ wgmma_256x192_s3(int m, int n, int k, float alpha, const __grid_constant__ CUten
     const int steps = (k + 63) / 64;
 
     extern __shared__ __align__(1024) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[3][256][64]>(shared);
-    auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[3][3][64][64]>(shared + 98304);
-    auto &c_shared = *reinterpret_cast<__nv_bfloat16(*)[3][128][64]>(shared + 172032);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[3]>(shared + 221184);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[3]>(shared + 221208);
+    auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[4][128][64]>(shared);
+    auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[4][4][64][64]>(shared + 65536);
+    auto &c_shared = *reinterpret_cast<__nv_bfloat16(*)[2][128][64]>(shared + 196608);
+    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 229376);
+    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 229408);
+    auto &may_store = *reinterpret_cast<unsigned long long(*)[2]>(shared + 229440);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
         fetch_map(&c_map);
         #pragma unroll
-        for (int slot = 0; slot < 3; ++slot) {
+        for (int slot = 0; slot < 4; ++slot) {
             mbarrier_init(&tiles_full[slot], 1);
             mbarrier_init(&tiles_empty[slot], 8);
+        }
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(&may_store[i], 4);
         }
         mbarriers_ready();
     }
@@ -291,130 +287,134 @@ wgmma_256x192_s3(int m, int n, int k, float alpha, const __grid_constant__ CUten
         registers_more<232>();
         for (int wave = 0; wave < waves; ++wave) {
             const int block = wave * int(gridDim.x) + int(blockIdx.x);
-            const int band_row = block / (blocks_across * 8) * 8;
-            const int in_band = block % (blocks_across * 8);
-            const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-            const int block_col = in_band / min(8, blocks_down - band_row);
-            const int row0 = block_row * 256;
-            const int col0 = block_col * 192;
+            const int band_row = block / (blocks_across * 16) * 16;
+            const int in_band = block % (blocks_across * 16);
+            const int block_row = band_row + in_band % min(16, blocks_down - band_row);
+            const int block_col = in_band / min(16, blocks_down - band_row);
+            const int row0 = block_row * 128;
+            const int col0 = block_col * 256;
             const int row = row0 + local_row / 8 * 16 + local_row % 8;
             const int col = col0 + local_col * 2;
-            __align__(16) float acc[4][48];
+            __align__(16) float acc[2][64];
             #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 2; ++i) {
                 #pragma unroll
-                for (int j = 0; j < 48; ++j) {
+                for (int j = 0; j < 64; ++j) {
                     acc[i][j] = 0.0f;
                 }
             }
             for (int k0 = 0; k0 < k; k0 += 64) {
                 const int step = wave * steps + k0 / 64;
-                const int slot = step % 3;
-                mbarrier_wait(&tiles_full[slot], step / 3 % 2);
+                const int slot = step % 4;
+                mbarrier_wait(&tiles_full[slot], step / 4 % 2);
                 wgmma_fence();
                 const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
                 const unsigned long long b_tile = matrix_tile<8192>(b_shared[slot][0][0]);
                 #pragma unroll
                 for (int kk = 0; kk < 64; kk += 16) {
-                    #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
-                        wgmma_m64n192k16(&acc[i * 2], a_tile + (i * 8192 + kk) / 8, b_tile
-                            + kk * 8);
-                    }
+                    wgmma_m64n256k16(acc, a_tile + kk / 8, b_tile + kk * 8);
                 }
                 wgmma_commit();
 
                 // What the step before has read may be overwritten.
                 wgmma_wait<1>();
                 if (0 < k0 && local_index % 32 == 0) {
-                    mbarrier_arrive(&tiles_empty[(step + 2) % 3]);
+                    mbarrier_arrive(&tiles_empty[(step + 3) % 4]);
                 }
             }
             wgmma_wait(acc);
-            wgmma_wait(&acc[2]);
 
             // So may what the last step has.
             if (0 < steps && local_index % 32 == 0) {
-                mbarrier_arrive(&tiles_empty[(wave * steps + steps - 1) % 3]);
+                mbarrier_arrive(&tiles_empty[(wave * steps + steps - 1) % 4]);
             }
-            stores_wait<0>();
-            __syncwarp();
 
-            // C = alpha * A * B + beta * C; C is not read where beta is zero.
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                #pragma unroll
-                for (int j = 0; j < 48; ++j) {
-                    acc[i][j] = alpha * acc[i][j];
-                }
-            }
-            if (beta != 0.0f) {
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const int c_row = row + i / 2 * 128 + i % 2 * 8;
-                    if (c_row < m) {
+            // Warpgroups store one after the other, so that another multiplies meanwhile.
+            for (int whose = 0; whose < 2; ++whose) {
+                if (warpgroup == whose) {
+                    if (wave + 1 < waves) {
+                        mbarrier_wait(&may_store[whose], (wave + (whose == 0 ? 1 : 0)) % 2);
+                    }
+                    stores_wait<0>();
+                    __syncwarp();
+
+                    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+                    #pragma unroll
+                    for (int i = 0; i < 2; ++i) {
                         #pragma unroll
-                        for (int j = 0; j < 24; ++j) {
-                            const int c_col = col + j * 8;
-                            if (c_col + 2 <= n) {
-                                __align__(16) float c_old[2];
-                                copy2(c_old, &c[c_row * ldc + c_col]);
-                                #pragma unroll
-                                for (int e = 0; e < 2; ++e) {
-                                    acc[i][j * 2 + e] = fmaf(beta, c_old[e], acc[i][j * 2 + e]);
-                                }
-                            } else {
-                                if (c_col < n) {
-                                    acc[i][j * 2] =
-                                        fmaf(beta, float(c[c_row * ldc + c_col]), acc[i][j * 2]);
-                                }
-                            }
+                        for (int j = 0; j < 64; ++j) {
+                            acc[i][j] = alpha * acc[i][j];
                         }
                     }
-                }
-            }
-
-            // Each warp's rows box by box; what lies past the edges of C is not stored.
-            const int first_line = local_index / 32 * 16;
-            const int own_line = first_line + local_index % 16;
-            const int own_part = local_index % 32 / 16 * 8;
-            #pragma unroll
-            for (int turn = 0; turn < 2; ++turn) {
-                #pragma unroll
-                for (int box = 0; box < 3; ++box) {
-                    if (n % 8 != 0 && n < col0 + box * 64 + 64) {
-                        // C ends between the 16 bytes that stores of boxes write at least.
+                    if (beta != 0.0f) {
                         #pragma unroll
                         for (int i = 0; i < 2; ++i) {
-                            const int c_row = row + turn * 128 + i * 8;
-                            #pragma unroll
-                            for (int j = 0; j < 16; ++j) {
-                                const int c_col = col + box * 64 + j / 2 * 8 + j % 2;
-                                if (c_row < m && c_col < n) {
-                                    c[c_row * ldc + c_col] =
-                                        __nv_bfloat16(acc[turn * 2 + i][box * 16 + j]);
+                            const int c_row = row + i * 8;
+                            if (c_row < m) {
+                                #pragma unroll
+                                for (int j = 0; j < 32; ++j) {
+                                    const int c_col = col + j * 8;
+                                    if (c_col + 2 <= n) {
+                                        __align__(16) float c_old[2];
+                                        copy2(c_old, &c[c_row * ldc + c_col]);
+                                        #pragma unroll
+                                        for (int e = 0; e < 2; ++e) {
+                                            acc[i][j * 2 + e] =
+                                                fmaf(beta, c_old[e], acc[i][j * 2 + e]);
+                                        }
+                                    } else {
+                                        if (c_col < n) {
+                                            acc[i][j * 2] =
+                                                fmaf(beta, float(c[c_row * ldc + c_col]),
+                                                    acc[i][j * 2]);
+                                        }
+                                    }
                                 }
                             }
                         }
-                    } else {
-                        // A slot is free once the store that used it has read it.
-                        stores_wait<2>();
-                        __syncwarp();
-                        #pragma unroll
-                        for (int p = 0; p < 4; ++p) {
-                            put_matrices(
-                                &c_shared[(turn * 3 + box) % 3][own_line][own_part + p * 16],
-                                &acc[turn * 2][box * 16 + p * 4],
-                                &acc[turn * 2 + 1][box * 16 + p * 4]);
-                        }
-                        stores_fence();
-                        __syncwarp();
-                        if (local_col == 0 && local_row % 8 == 0) {
-                            store_box(&c_map, col0 + box * 64, row0 + turn * 128 + first_line,
-                                c_shared[(turn * 3 + box) % 3][first_line]);
-                        }
                     }
-                    stores_commit();
+
+                    // Each warp's rows box by box; what lies past the edges of C is not stored.
+                    const int first_line = local_index / 32 * 16;
+                    const int own_line = first_line + local_index % 16;
+                    const int own_part = local_index % 32 / 16 * 8;
+                    #pragma unroll
+                    for (int box = 0; box < 4; ++box) {
+                        if (n % 8 != 0 && n < col0 + box * 64 + 64) {
+                            // C ends between the 16 bytes that stores of boxes write at least.
+                            #pragma unroll
+                            for (int i = 0; i < 2; ++i) {
+                                const int c_row = row + i * 8;
+                                #pragma unroll
+                                for (int j = 0; j < 16; ++j) {
+                                    const int c_col = col + box * 64 + j / 2 * 8 + j % 2;
+                                    if (c_row < m && c_col < n) {
+                                        c[c_row * ldc + c_col] =
+                                            __nv_bfloat16(acc[i][box * 16 + j]);
+                                    }
+                                }
+                            }
+                        } else {
+                            // A slot is free once the store that used it has read it.
+                            stores_wait<1>();
+                            __syncwarp();
+                            #pragma unroll
+                            for (int p = 0; p < 4; ++p) {
+                                put_matrices(&c_shared[box % 2][own_line][own_part + p * 16],
+                                    &acc[0][box * 16 + p * 4], &acc[1][box * 16 + p * 4]);
+                            }
+                            stores_fence();
+                            __syncwarp();
+                            if (local_col == 0 && local_row % 8 == 0) {
+                                store_box(&c_map, col0 + box * 64, row0 + first_line,
+                                    c_shared[box % 2][first_line]);
+                            }
+                        }
+                        stores_commit();
+                    }
+                    if (wave + 1 < waves && local_index % 32 == 0) {
+                        mbarrier_arrive(&may_store[(whose + 1) % 2]);
+                    }
                 }
             }
         }
@@ -427,21 +427,21 @@ wgmma_256x192_s3(int m, int n, int k, float alpha, const __grid_constant__ CUten
         if (local_index == 256) {
             for (int wave = 0; wave < waves; ++wave) {
                 const int block = wave * int(gridDim.x) + int(blockIdx.x);
-                const int band_row = block / (blocks_across * 8) * 8;
-                const int in_band = block % (blocks_across * 8);
-                const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-                const int block_col = in_band / min(8, blocks_down - band_row);
-                const int row0 = block_row * 256;
-                const int col0 = block_col * 192;
+                const int band_row = block / (blocks_across * 16) * 16;
+                const int in_band = block % (blocks_across * 16);
+                const int block_row = band_row + in_band % min(16, blocks_down - band_row);
+                const int block_col = in_band / min(16, blocks_down - band_row);
+                const int row0 = block_row * 128;
+                const int col0 = block_col * 256;
                 for (int k0 = 0; k0 < k; k0 += 64) {
                     const int step = wave * steps + k0 / 64;
-                    const int slot = step % 3;
-                    mbarrier_wait(&tiles_empty[slot], (step / 3 + 1) % 2);
-                    mbarrier_expect(&tiles_full[slot], 57344);
+                    const int slot = step % 4;
+                    mbarrier_wait(&tiles_empty[slot], (step / 4 + 1) % 2);
+                    mbarrier_expect(&tiles_full[slot], 49152);
                     copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
                     #pragma unroll
-                    for (int i = 0; i < 3; ++i) {
-                        copy_box_once(b_shared[slot][i][0], &b_map, col0 + i * 64, k0,
+                    for (int i = 0; i < 4; ++i) {
+                        copy_box(b_shared[slot][i][0], &b_map, col0 + i * 64, k0,
                             &tiles_full[slot]);
                     }
                 }
@@ -503,10 +503,10 @@ static cudaError_t blocks_at_once(int *blocks, Kernel *kernel, int threads, int 
 }
 
 // Queues the kernel on a stream; matrices are in the device's memory.
-extern "C" cudaError_t wgmma_256x192_s3_launch(int m, int n, int k, float alpha,
-                                               const __nv_bfloat16 *a, int lda,
-                                               const __nv_bfloat16 *b, int ldb, float beta,
-                                               __nv_bfloat16 *c, int ldc, cudaStream_t stream)
+extern "C" cudaError_t wgmma_128x256_s4_turns_launch(int m, int n, int k, float alpha,
+                                                     const __nv_bfloat16 *a, int lda,
+                                                     const __nv_bfloat16 *b, int ldb, float beta,
+                                                     __nv_bfloat16 *c, int ldc, cudaStream_t stream)
 {
     if (m < 1 || n < 1) {
         return cudaSuccess;
@@ -516,7 +516,7 @@ extern "C" cudaError_t wgmma_256x192_s3_launch(int m, int n, int k, float alpha,
     }
     CUtensorMap a_map = {};
     const cudaError_t a_map_made =
-        k > 0 ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 256, 64)
+        k > 0 ? make_map(&a_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, a, m, k, lda, 128, 64)
               : cudaSuccess;
     if (a_map_made != cudaSuccess) {
         return a_map_made;
@@ -535,20 +535,20 @@ extern "C" cudaError_t wgmma_256x192_s3_launch(int m, int n, int k, float alpha,
         return c_map_made;
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_256x192_s3, cudaFuncAttributeMaxDynamicSharedMemorySize, 221232);
+        wgmma_128x256_s4_turns, cudaFuncAttributeMaxDynamicSharedMemorySize, 229456);
     if (allowed != cudaSuccess) {
         return allowed;
     }
     // No more blocks than run at once: each goes on until all of C is computed.
     int most = 0;
-    const cudaError_t asked = blocks_at_once(&most, wgmma_256x192_s3, 384, 221232);
+    const cudaError_t asked = blocks_at_once(&most, wgmma_128x256_s4_turns, 384, 229456);
     if (asked != cudaSuccess) {
         return asked;
     }
-    const int blocks = (m + 255) / 256 * ((n + 191) / 192);
+    const int blocks = (m + 127) / 128 * ((n + 255) / 256);
     const dim3 grid(blocks < most ? blocks : most);
     const dim3 block(4, 96);
-    wgmma_256x192_s3<<<grid, block, 221232, stream>>>(
+    wgmma_128x256_s4_turns<<<grid, block, 229456, stream>>>(
         m, n, k, alpha, a_map, b_map, beta, c_map, c, ldc);
     return cudaGetLastError();
 }

@@ -111,6 +111,8 @@ def _candidates(spec: GemmSpec, shape: Shape, target: Target, products: int) -> 
             continue
         blocks = _blocks(plain, shape, products)
         for parts, a_packed, b_packed in product(PARTS, (False, True), (False, True)):
+            if plain.c_turns and (parts > 1 or a_packed or b_packed):
+                continue  # that is the same without turns, a tile of its own
             wanted = blocks * (parts - 1) < WAVES * target.cores * tile.resident
             deep = _ends(plain) if parts == 1 else k >= parts * ROUNDS * plain.round_depth
             sums = parts * m * n * products if parts > 1 else 0

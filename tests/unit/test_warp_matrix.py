@@ -108,7 +108,7 @@ def test_what_can_be_turned() -> None:
     [
         ("mma_8x16_16x8", ("load_a4(", "load_b4_turned(", "m16n8k16.row.col.f32.bf16.bf16.f32", "x4.trans")),
         ("mma_tf32_8x16_16x8", ("load_a4(", "to_tf32(", "m16n8k8.row.col.f32.tf32.tf32.f32")),
-        ("mma_3xtf32_8x8_16x16", ("finite_rest_in_tf32(", "part[8][8]", "__syncthreads_or(")),
+        ("mma_3xtf32_8x8_16x16", ("finite_rest_in_tf32(", "step_sums[8][8]", "__syncthreads_or(")),
     ],
 )
 def test_instructions_by_name(preset: str, calls: tuple[str, ...]) -> None:

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gemmgen
+from gemmgen.api import repeated
+from gemmgen.api.matmul import Call, Operand
 from gemmgen.errors import DtypeError, SpecError
-from gemmgen.runtime import repeated
 from gemmgen.runtime.kept import Kept
-from gemmgen.runtime.matmul import Call, Operand
 from tests.device.naive import found
 
 if not found():
@@ -282,10 +282,11 @@ def test_what_is_kept_is_made_once_and_bounded() -> None:
 
 def test_no_other_library_multiplies() -> None:
     """The only product that NumPy computes is that of elements that no kernel has."""
-    folder = Path(gemmgen.__file__).parent / "runtime"
+    package = Path(gemmgen.__file__).parent
     found = {
         path.name: [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if _multiplies(node)]
-        for path in folder.glob("*.py")
+        for folder in ("api", "runtime")
+        for path in (package / folder).glob("*.py")
     }
     assert {name: calls for name, calls in found.items() if calls} == {"gemm.py": ["operator.matmul(left, right)"]}
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gemmgen.schedule import Schedule
 
 if TYPE_CHECKING:
-    from gemmgen.runtime.kernels import Kernel
+    from gemmgen.api.kernels import Kernel
 
 #: Shapes, strides and types of the arrays, and what was asked for.
 Key: TypeAlias = Hashable

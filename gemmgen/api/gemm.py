@@ -84,10 +84,9 @@ def gemm(
     """
     flags = transpose_a, transpose_b, conjugate_a, conjugate_b, emulate, operands
     named = prologue_a, prologue_b, epilogue, dtype, out
-    is_plain = not any(flags) and all(x is None for x in named)
-    key = repeated.key_of(a, b, c, schedule, backend, device) if is_plain else None
-    if key is not None and (known := repeated.again(key, a, b, c, alpha, beta)) is not None:
-        return cast("AnyArray", known)
+    key = repeated.key_of((a, b, c), (schedule, backend, device), flags, named)
+    if (done := repeated.again(key, (a, b, c), alpha, beta)) is not None:
+        return cast("AnyArray", done)
     expect_operands("gemm", operands)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
     conj = bool(conjugate_a), bool(conjugate_b)

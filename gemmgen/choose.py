@@ -13,7 +13,7 @@ from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import choose_sweep
-from gemmgen.waves import choose_tiles
+from gemmgen.tiles import choose_tiles
 
 #: For devices whose sub-groups read blocks.
 BLOCK_PRESET = "L3_SIMD_32x2_1x8"
@@ -53,7 +53,7 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
 
 def by_sizes(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule | None:
     """What is chosen for sizes, the spec's or the shape's: where they are small one kernel for all, else what a cost
-    model says: of CPUs `gemmgen.sweeps`, of GPUs of CUDA `gemmgen.waves`. None where there is no model.
+    model says: of CPUs `gemmgen.sweeps`, of GPUs of CUDA `gemmgen.tiles`. None where there is no model.
     """
     known = (spec.m, spec.n, spec.k)
     m, n, k = (size or asked for size, asked in zip(known, shape or (None, None, None), strict=True))

@@ -17,6 +17,7 @@ from gemmgen.ir.dtypes import BF16, C64, F16, F64, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import slug
 from gemmgen.spec import GemmSpec, Order
+from gemmgen.tiles import choose_tiles
 from tests.support.cli import printed
 from tests.support.problems import Problem, interpret
 
@@ -67,7 +68,7 @@ def test_the_model_follows_what_was_measured(root: Path) -> None:
     ],
 )
 def test_what_was_the_fastest_is_chosen(shape: waves.Shape, tile: str) -> None:
-    chosen = waves.choose_tiles(GemmSpec(), shape, SM_90)
+    chosen = choose_tiles(GemmSpec(), shape, SM_90)
     assert chosen is not None
     assert chosen.name == tile
 
@@ -77,13 +78,13 @@ def test_few_rows_go_to_swapped_operands_and_joined_parts(orders: tuple[Order, O
     spec = GemmSpec(dtype=BF16, ld_multiple=8, a_order=orders[0], b_order=orders[1])
     target = TARGETS["sm_90a"]
     for shape, named in (((1, 4096, 4096), "16x64"), ((16, 4096, 4096), "16x64"), ((24, 4096, 4096), "32x64")):
-        chosen = waves.choose_tiles(spec, shape, target)
+        chosen = choose_tiles(spec, shape, target)
         assert chosen is not None
         assert chosen.name == f"wgmma_{named}_s8_joined2"
-    low = waves.choose_tiles(spec, (64, 4096, 14336), target)
+    low = choose_tiles(spec, (64, 4096, 14336), target)
     assert low is not None
     assert (low.block_tile, low.split, low.joined) == ((64, 64), 2, 2)
-    tiny = waves.choose_tiles(spec, (64, 64, 65536), target)
+    tiny = choose_tiles(spec, (64, 64, 65536), target)
     assert tiny is not None
     assert slug(tiny).startswith("wgmma_64x64_s6_split")
 
@@ -95,7 +96,7 @@ def test_what_is_chosen_can_be_emitted(target: object, dtype: DType | None, orde
     spec = GemmSpec(a_order=orders[0], b_order=orders[1])  # type: ignore[arg-type]
     spec = spec if dtype is None else replace(spec, dtype=dtype)
     for shape in SHAPES:
-        schedule = waves.choose_tiles(spec, shape, target)  # type: ignore[arg-type]
+        schedule = choose_tiles(spec, shape, target)  # type: ignore[arg-type]
         assert schedule is not None
         assert not driver.refusals(spec, schedule, "cuda", target)  # type: ignore[arg-type]
         assert schedule.by_warps == (dtype is not None), "float32 is rounded to TF32 by request alone"
@@ -106,7 +107,7 @@ def test_what_is_chosen_can_be_emitted(target: object, dtype: DType | None, orde
 def test_nothing_that_indices_do_not_reach_is_chosen() -> None:
     for shape in ((60000, 60000, 60000), (3, 5, 40000001)):
         spec = GemmSpec(m=shape[0], n=shape[1], k=shape[2])
-        chosen = waves.choose_tiles(spec, None, SM_90)
+        chosen = choose_tiles(spec, None, SM_90)
         assert chosen is not None
         driver.lower_program(spec, chosen, SM_90)
     packed = presets.load("mbarrier_8x16_16x16_packed_a").schedule
@@ -119,11 +120,11 @@ def test_nothing_that_indices_do_not_reach_is_chosen() -> None:
 
 def test_where_there_is_no_model() -> None:
     for dtype in (F64, C64):
-        assert waves.choose_tiles(GemmSpec(dtype=dtype), (999, 999, 999), SM_90) is None
-    assert waves.choose_tiles(GemmSpec(), None, SM_90) is None
-    assert waves.choose_tiles(GemmSpec(m=512, n=512, k=512), None, SM_90) is not None
-    assert waves.choose_tiles(GemmSpec(), (999, 999, 999), TARGETS["sm_75"]) is None
-    assert waves.choose_tiles(GemmSpec(), (999, 999, 999), TARGETS["intel"]) is None
+        assert choose_tiles(GemmSpec(dtype=dtype), (999, 999, 999), SM_90) is None
+    assert choose_tiles(GemmSpec(), None, SM_90) is None
+    assert choose_tiles(GemmSpec(m=512, n=512, k=512), None, SM_90) is not None
+    assert choose_tiles(GemmSpec(), (999, 999, 999), TARGETS["sm_75"]) is None
+    assert choose_tiles(GemmSpec(), (999, 999, 999), TARGETS["intel"]) is None
     assert choose(GemmSpec(dtype=F64), (999, 999, 999), SM_90).asynchronous
     assert not choose(GemmSpec(), None, SM_90).by_warps
     assert choose(GemmSpec(dtype=F16), None, SM_80).by_warps
@@ -134,7 +135,7 @@ def test_where_there_is_no_model() -> None:
 def test_prologues_go_by_packed_matrices() -> None:
     """Asynchronous copies change nothing on the way; the kernel that packs does."""
     spec = GemmSpec(b_dtype=I8, prologue_b="(b - b_shift) * b_scale")
-    chosen = waves.choose_tiles(spec, (2048, 2048, 2048), SM_90)
+    chosen = choose_tiles(spec, (2048, 2048, 2048), SM_90)
     assert chosen is not None
     assert chosen.b.packed
     assert chosen.asynchronous
@@ -142,7 +143,7 @@ def test_prologues_go_by_packed_matrices() -> None:
 
 
 def test_more_products_want_other_tiles() -> None:
-    alone, many = (waves.choose_tiles(GemmSpec(batched=True), (64, 64, 64), SM_90, n) for n in (1, 1024))
+    alone, many = (choose_tiles(GemmSpec(batched=True), (64, 64, 64), SM_90, n) for n in (1, 1024))
     assert alone is not None
     assert many is not None
     assert alone.slices > 1
@@ -152,7 +153,7 @@ def test_more_products_want_other_tiles() -> None:
 def test_the_kernel_is_right(rng: np.random.Generator) -> None:
     """What is chosen for few multiprocessors and a long K, in the interpreter."""
     spec, shape = GemmSpec(), (40, 70, 600)
-    schedule = waves.choose_tiles(spec, shape, replace(SM_90, cores=8))
+    schedule = choose_tiles(spec, shape, replace(SM_90, cores=8))
     assert schedule is not None
     assert schedule.split > 1
     problem = Problem.random(rng, *shape, -1.5, 0.5)

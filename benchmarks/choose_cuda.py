@@ -232,9 +232,11 @@ def times(found: list[Runner], rounds: int) -> dict[str, float]:
 
 
 def compare(shape: Shape, found: list[Runner], us: dict[str, float]) -> float:
-    """Prints a row, the two that decide timed again where they are close; the best preset's time by the chosen one's."""
-    chosen, named = found[0], [x for x in found if x.name in presets.names()]
-    best = min(named, key=lambda x: us[x.name])
+    """Prints a row, the two that decide timed again where they are close; the best preset's time by the chosen one's.
+    Where all presets are hopeless, the chosen one stands for them.
+    """
+    chosen = found[0]
+    best = min((x for x in found if x.name in presets.names()), key=lambda x: us[x.name], default=chosen)
     if chosen is not best and us[best.name] < us[chosen.name] < CLOSE * us[best.name]:
         for runner in (chosen, best):
             runner.times.clear()

@@ -109,7 +109,7 @@ def _worth(spec: GemmSpec, s: Schedule, shape: Shape) -> bool:
 def _shares(
     spec: GemmSpec, plain: Schedule, tile: Tile, shape: Shape, target: Target, products: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Parts of K, groups that blocks are dealt out to, and parts that a cluster adds up, as far as they may be worth it."""
+    """Parts of K, groups that blocks are dealt out to, and parts that a cluster adds up: those that may be worth it."""
     m, n, k = shape
     blocks = blocks_of(plain, shape, products)
     if _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:

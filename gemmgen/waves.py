@@ -162,8 +162,15 @@ def account(
         "packing": (c.packing + laid / c.packed_bytes_per_us) * (s.a.packed or s.b.packed),
         "the sum of K's parts": added * (s.planes > 1 or s.stream > 0),
         "the meeting of clusters": (c.meeting + c.meeting_element * rows * cols) * (s.joined > 1),
-        "the launch": c.launch + c.late * s.late,
+        "the launch": c.launch + c.late * (s.by_warpgroups and not _begins_beside(tile, s, blocks, target)),
     }
+
+
+def _begins_beside(tile: Tile, s: Schedule, blocks: int, target: Target) -> bool:
+    """Whether a kernel's blocks find room beside the last ones of one like it, and so begin while those multiply."""
+    places, count = target.cores * _resident(tile, s), blocks * s.split
+    last = min(places, count) if s.persistent else (count - 1) % places + 1
+    return not s.late and places - last >= min(places, count)
 
 
 def _resident(tile: Tile, s: Schedule) -> int:
@@ -252,13 +259,12 @@ def _boxes(extent: int, k: int, block: int, depth: int, order: Order, size: int,
 def _end(spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, together: int) -> float:
     """Cycles of a block to fill its ring and to store C."""
     c, (m, n, _), (rows, cols) = costs(), shape, s.block_tile
+    high, wide = m / up(m, rows), n / up(n, cols)
     line = n if spec.c_order == "row" else m
     apart = s.planes == 1 and line % s.c_width > 0
     if not s.by_warpgroups:
-        lone = apart and spec.ld_multiple % s.c_width > 0
-        return (tile.block + (tile.lone * min(rows, m) * min(cols, n) if lone else 0.0)) / together
-    high, wide = m / up(m, rows), n / up(n, cols)
-    if s.planes == 1 and s.c_stages:
+        stored = high * wide * (tile.lone if apart and spec.ld_multiple % s.c_width > 0 else c.element)
+    elif s.planes == 1 and s.c_stages:
         stored = high * ceil(wide * spec.result.size / LINE) * LINE / c.stored
     else:
         stored = high * wide * (tile.lone if apart or (s.planes == 1 and s.c_width == 1) else c.element)

@@ -39,7 +39,8 @@ from gemmgen.spec import GemmSpec
 
 #: What of the constants is fitted; the rest is what a preset is.
 SHARED = tuple(key for key in waves.Costs.__dataclass_fields__ if key not in ("cycles_per_us", "cache", "tiles"))
-OWN = ("rate", "alone", "block", "line", "single", "lone")
+OPTIONAL = ("alone", "line", "single")
+OWN = ("rate", "block", "lone", *OPTIONAL)
 #: A constant's distance from where it was counts like so large an error, for each factor of e.
 TRUST = {**dict.fromkeys(SHARED, 0.3), "rate": 0.2, "alone": 0.2, "block": 0.2, "line": 0.5, "single": 0.3, "lone": 0.1}
 #: How much the error counts that all schedules at a shape have in common, and how fast slower ones' errors count less.
@@ -114,7 +115,7 @@ def points(path: Path) -> list[Point]:
 
 def to_numbers(costs: waves.Costs) -> Numbers:
     """The constants' logarithms; those that may be zero are moved by one."""
-    own = [getattr(tile, key) + (key in ("line", "single")) for tile in costs.tiles for key in OWN]
+    own = [getattr(tile, key) + (key in OPTIONAL) for tile in costs.tiles for key in OWN]
     return np.log(np.array([*(getattr(costs, key) for key in SHARED), *own], dtype=np.float64))
 
 
@@ -124,8 +125,8 @@ def to_costs(numbers: Numbers, like: waves.Costs) -> waves.Costs:
     found = []
     for i, tile in enumerate(like.tiles):
         at = len(SHARED) + i * len(OWN)
-        own = {key: x - (key in ("line", "single")) for key, x in zip(OWN, values[at:], strict=False)}
-        own["alone"] = own["rate"] if tile.resident == 1 else min(own["alone"], own["rate"])
+        own = {key: max(0.0, x - (key in OPTIONAL)) for key, x in zip(OWN, values[at:], strict=False)}
+        own["alone"] = min(own["alone"], own["rate"])
         found.append(waves.Tile(preset=tile.preset, resident=tile.resident, **own))
     return replace(like, **dict(zip(SHARED, values, strict=False)), tiles=tuple(found))
 
@@ -156,7 +157,8 @@ def fit(measured: Sequence[Point], start: waves.Costs) -> waves.Costs:
     most = first + 2.5
     own = np.array([i for i, tile in enumerate(start.tiles) if tile.schedule.atom == waves.F32_ATOM])
     for i in own:
-        most[len(SHARED) + i * len(OWN) :][:2] = np.log(MOST_F32)
+        at = len(SHARED) + i * len(OWN)
+        most[[at + OWN.index("rate"), at + OWN.index("alone")]] = np.log(MOST_F32)
     begin = np.minimum(first, most - 0.01)
     trust = np.array([TRUST[key] for key in SHARED] + [TRUST[key] for _ in start.tiles for key in OWN])
 

@@ -117,12 +117,12 @@ def _shares(
     if plain.c_turns or plain.cluster != (1, 1):
         return  # other tiles are the same without
     deepest, places = k // (ROUNDS * plain.round_depth), target.cores * tile.resident
-    for limit in sorted({min(deepest, int(filled * places / blocks)) for filled in FILLED}):
-        parts = max((x for x in PARTS if x <= limit), default=1)
-        if parts > 1 and parts * m * n * products < REACHED:
+    limits = (min(deepest, int(filled * places / blocks)) for filled in FILLED)
+    for parts in sorted({max((x for x in PARTS if x <= limit), default=1) for limit in limits} - {1}):
+        if parts * m * n * products < REACHED:
             yield parts, 0, 1
-            if plain.by_warpgroups and _ends(tile.schedule):
-                yield parts - parts % JOINED, 0, JOINED
+            if plain.by_warpgroups and _ends(tile.schedule) and parts % JOINED == 0:
+                yield parts, 0, JOINED
 
 
 @lru_cache(maxsize=1024)

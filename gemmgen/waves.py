@@ -39,12 +39,12 @@ class Tile:
 
     preset: str
     rate: float
-    alone: float
     block: float
     resident: int
-    line: float
-    single: float
     lone: float
+    alone: float = 0.0
+    line: float = 0.0
+    single: float = 0.0
 
     @property
     def schedule(self) -> Schedule:
@@ -197,8 +197,8 @@ def _side_by_side(sharp: float, *times: float) -> float:
 def _by_work_items(spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, together: int) -> tuple[float, float]:
     """Cycles of a step's multiply-adds, and of those with the copies that the same work-items make."""
     rows, cols = s.block_tile
-    speed = 1.0 if tile.resident == 1 else (together - 1) / (tile.resident - 1)
-    rate = tile.alone + (tile.rate - tile.alone) * speed
+    slower = (tile.resident - together) / (tile.resident - 1) * (tile.rate - tile.alone) if tile.resident > 1 else 0.0
+    rate = tile.rate - slower
     copies = rows * _copy(spec, tile, s, "a", shape) + cols * _copy(spec, tile, s, "b", shape)
     return rows * cols * s.k_step / rate, (rows * cols + copies) * s.k_step / rate
 

@@ -15,7 +15,6 @@ from platformdirs import user_cache_path
 from gemmgen.cli.output import say, write
 from gemmgen.cli.request import attempt
 from gemmgen.errors import LoweringError, UserError
-from gemmgen.methods import slug
 
 if TYPE_CHECKING:
     from gemmgen.fuzz.case import Case
@@ -152,6 +151,8 @@ def _look(search: Search) -> list[Found]:
     """What fails, with a line about how far it is."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from gemmgen.methods import slug
 
     say(f"{', '.join(p.device.label if p.device else p.name for p in search.places)}\n")
     columns = (BarColumn(20), TimeRemainingColumn(), TextColumn("{task.fields[tried]} cases  {task.description}"))

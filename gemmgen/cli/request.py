@@ -330,7 +330,7 @@ def strict_problems(strict: bool, backend: str) -> list[str]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors begin with a mark
     except OSError as error:
         raise UserError(f"--schedule {path} can't be read: {error.strerror}: name a TOML file") from None
     except UnicodeDecodeError:

@@ -1,11 +1,11 @@
 """Fits `gemmgen/waves.toml` to what was measured on a GPU.
 
-    python benchmarks/fit_waves.py benchmarks/results/2026-11-22_h200/rows*.json ... > waves.toml
-    python benchmarks/fit_waves.py --leave-out 6 ...
+    python benchmarks/fit_waves.py benchmarks/results/2026-11-22_h200/rows*.json --older ... > waves.toml
+    python benchmarks/fit_waves.py ... --leave-out 6
 
 Reads files of `gemmgen bench --json` and of `benchmarks/choose_cuda.py --timings`, as far as they are of presets that
-the model knows: give none that are older than the presets' last change. Wants SciPy. What counts is the order of
-schedules at a shape: errors that all of them share count for less, and so do schedules that nobody would choose.
+the model knows; presets change, and rows that are older than theirs do not count. Wants SciPy. What counts is the order
+of schedules at a shape: errors that all of them share count for less, and so do schedules that nobody would choose.
 Constants move as far as the figures make them and no further. How far off the model is goes to standard error; with
 `--leave-out N` at shapes that it was not fitted to, a part of N at a time.
 """
@@ -31,7 +31,7 @@ from scipy.optimize import least_squares
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gemmgen import presets, tiles, waves
-from gemmgen.ir.dtypes import MATRIX_DTYPES
+from gemmgen.ir.dtypes import F32, MATRIX_DTYPES
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import slug
 from gemmgen.schedule import Schedule
@@ -67,6 +67,11 @@ class Point:
     @property
     def problem(self) -> tuple[str, waves.Shape, int]:
         return self.spec.dtype.name, self.shape, self.products
+
+    @property
+    def contest(self) -> tuple[object, ...]:
+        """What schedules compete at: not all GPUs have warpgroups."""
+        return *self.problem, self.schedule.by_warpgroups
 
 
 @cache
@@ -146,16 +151,16 @@ def microseconds(costs: waves.Costs, measured: Sequence[Point]) -> Numbers:
 def fit(measured: Sequence[Point], start: waves.Costs) -> waves.Costs:
     """The constants with the least errors of the kind that matters."""
     us = np.array([x.us for x in measured])
-    problems = sorted({x.problem for x in measured})
+    problems = list({x.contest: None for x in measured})
     number = {problem: i for i, problem in enumerate(problems)}
-    of = np.array([number[x.problem] for x in measured])
+    of = np.array([number[x.contest] for x in measured])
     best = np.full(len(problems), np.inf)
     np.minimum.at(best, of, us)
     weight = (best[of] / us) ** SLOWER
     total, count = np.bincount(of, weight), np.bincount(of)
     first = to_numbers(start)
     most = first + 2.5
-    own = np.array([i for i, tile in enumerate(start.tiles) if tile.schedule.atom == waves.F32_ATOM])
+    own = np.array([i for i, tile in enumerate(start.tiles) if F32 in waves.ATOMS[tile.schedule.atom]])
     for i in own:
         at = len(SHARED) + i * len(OWN)
         most[[at + OWN.index("rate"), at + OWN.index("alone")]] = np.log(MOST_F32)
@@ -220,7 +225,7 @@ def report(guessed: Numbers, measured: Sequence[Point]) -> None:
                 best = min(rivals, key=lambda x: x.us)
                 what = f"{'x'.join(map(str, problem[1]))} {slug(named.schedule)} {named.us:.2f} us,"
                 ratios.append((min(1.0, best.us / named.us), f"{what} best {slug(best.schedule)} {best.us:.2f} us"))
-        values = [ratio for ratio, _ in ratios]
+        values = [ratio for ratio, _ in ratios] or [1.0]
         within = f"within 3 % at {sum(x > 0.97 for x in values)} of {len(values)} shapes"
         print(f"{dtype}: {within}, mean {mean(values):.3f}, worst {min(values):.3f}", file=sys.stderr)
         for ratio, what in sorted(ratios)[:8]:
@@ -234,7 +239,8 @@ def rewritten(text: str, costs: waves.Costs) -> str:
         head = re.sub(rf"(?m)^({key} = )[-+\d.e]+", rf"\g<1>{getattr(costs, key):.3g}".replace("e+0", "e"), head)
     for i, tile in enumerate(costs.tiles):
         for key in OWN:
-            tables[i] = re.sub(rf"(?m)^({key} = )[-+\d.e]+", rf"\g<1>{max(0.0, getattr(tile, key)):.4g}", tables[i])
+            value = round(getattr(tile, key), 3)
+            tables[i] = re.sub(rf"(?m)^({key} = )[-+\d.e]+", rf"\g<1>{value:.4g}", tables[i])
     return "[[tiles]]".join((head, *tables))
 
 
@@ -242,10 +248,12 @@ def main() -> None:
     """Prints the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--older", type=Path, nargs="*", default=[], help="files whose rows of warpgroups do not count")
     parser.add_argument("--leave-out", type=int, default=0, metavar="N", help="tell of shapes that were left out")
     arguments = parser.parse_args()
     start = waves.costs()
-    measured = [point for path in arguments.files for point in points(path)]
+    measured = [x for path in arguments.files for x in points(path)]
+    measured += [x for path in arguments.older for x in points(path) if not x.schedule.by_warpgroups]
     if arguments.leave_out:
         report(left_out(measured, start, arguments.leave_out), measured)
         return

@@ -47,7 +47,8 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
     Raises: ScheduleError where not even the most portable one will do.
     """
     if spec.dtype in FLOAT8:
-        return _first_of(tuple(presets.load(name).schedule for name in FLOAT8_PRESETS), spec, device)
+        of_any_size = tuple(presets.load(name).schedule for name in FLOAT8_PRESETS)
+        return choose_tiles(spec, shape, device, products) or _first_of(of_any_size, spec, device)
     return by_sizes(spec, shape, device, products) or _for_any_size(spec, device)
 
 

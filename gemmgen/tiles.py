@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gemmgen.errors import ScheduleError
-from gemmgen.ir.dtypes import F32
 from gemmgen.ir.kernel import REACHED
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.waves import F32_ATOM, LINE, TYPES, Shape, Tile, account, blocks_of, changed, costs, whole
+from gemmgen.waves import ATOMS, LINE, TYPES, Shape, Tile, account, blocks_of, changed, costs, whole
 
 #: Numbers of parts of K; few, so that a process compiles few kernels.
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
@@ -76,7 +75,7 @@ def _usable(spec: GemmSpec, target: Target) -> dict[Tile, list[Way]]:
     """The tiles for a spec, and how they have the matrices laid out."""
     found = {}
     for tile in costs().tiles:
-        if (tile.schedule.atom == F32_ATOM) == (spec.dtype == F32):
+        if spec.dtype in ATOMS[tile.schedule.atom]:
             ways = [
                 way for way in WAYS if any(way) <= _packs(tile.schedule) and runs(spec, changed(tile, 1, *way), target)
             ]

@@ -14,17 +14,17 @@ from importlib.resources import files
 from math import ceil, gcd
 
 from gemmgen import presets
-from gemmgen.ir.dtypes import BF16, F16, F32
+from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 
 Shape = tuple[int, int, int]
 
-#: Types that there are constants for. In others, float64 say, the same tiles have other rates.
-TYPES = (F32, F16, BF16)
-#: What products of float32 are computed by.
-F32_ATOM = "fma"
+#: Types that there are constants for, by what multiplies them: float32 is rounded to TF32 by request alone. In others,
+#: float64 say, the same tiles have other rates.
+ATOMS = {"fma": (F32,), "mma": (F16, BF16), "wgmma": (F16, BF16), "wgmma_f8": FLOAT8}
+TYPES = frozenset(dtype for dtypes in ATOMS.values() for dtype in dtypes)
 #: Bytes of a line, as caches hold it and tensor maps copy it, and those that are asked for at once at least.
 LINE, SECTOR = 128, 32
 #: How much of the shorter ones of things done side by side is hidden by the longest one: all, were it infinite.

@@ -39,10 +39,19 @@ from gemmgen.spec import GemmSpec
 
 #: What of the constants is fitted; the rest is what a preset is.
 SHARED = tuple(key for key in waves.Costs.__dataclass_fields__ if key not in ("cycles_per_us", "cache", "tiles"))
-OPTIONAL = ("alone", "line", "single")
+OPTIONAL = ("alone", "line", "single", "turned")
 OWN = ("rate", "block", "lone", *OPTIONAL)
 #: A constant's distance from where it was counts like so large an error, for each factor of e.
-TRUST = {**dict.fromkeys(SHARED, 0.3), "rate": 0.2, "alone": 0.2, "block": 0.2, "line": 0.5, "single": 0.3, "lone": 0.1}
+TRUST = {
+    **dict.fromkeys(SHARED, 0.3),
+    "rate": 0.2,
+    "alone": 0.2,
+    "block": 0.2,
+    "line": 0.5,
+    "single": 0.3,
+    "turned": 0.3,
+    "lone": 0.1,
+}
 #: How much the error counts that all schedules at a shape have in common, and how fast slower ones' errors count less.
 COMMON, SLOWER = 0.4, 1.5
 #: Multiply-adds of a cycle and multiprocessor: float32 has no more lanes, and reaches 0.95 of them.

@@ -45,6 +45,7 @@ class Tile:
     alone: float = 0.0
     line: float = 0.0
     single: float = 0.0
+    turned: float = 0.0
 
     @property
     def schedule(self) -> Schedule:
@@ -211,8 +212,9 @@ def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> f
     by_k = (order == "row") == (name == "a")
     line = k if by_k else m if name == "a" else n
     along = operand.transposed == (order == "col")
-    aligned = operand.packed or (along and (line % operand.width == 0 or spec.ld_multiple % operand.width == 0))
-    return tile.line / operand.width if aligned else tile.single
+    if operand.packed or (along and (line % operand.width == 0 or spec.ld_multiple % operand.width == 0)):
+        return tile.line / operand.width
+    return tile.single if along else tile.turned
 
 
 def _by_boxes(

@@ -77,17 +77,17 @@ def _usable(spec: GemmSpec, target: Target) -> dict[Tile, list[Way]]:
     for tile in costs().tiles:
         if spec.dtype in ATOMS[tile.schedule.atom]:
             ways = [
-                way for way in WAYS if any(way) <= _packs(tile.schedule) and runs(spec, changed(tile, 1, *way), target)
+                way for way in WAYS if any(way) <= _varies(tile.schedule) and runs(spec, changed(tile, 1, *way), target)
             ]
             found.update({tile: ways} if ways else {})
     return found
 
 
-def _packs(plain: Schedule) -> bool:
-    """Whether anything is left of a tile whose matrices are packed: not of turns, for which there are no boxes of C
-    then, nor of clusters, which are for lines that begin anywhere.
+def _varies(plain: Schedule) -> bool:
+    """Whether a tile is anything of its own where matrices are packed, or K is in parts: not turns, for which there are
+    no boxes of C then, nor clusters, which are for lines that begin anywhere, nor what copies nothing.
     """
-    return not plain.c_turns and plain.cluster == (1, 1)
+    return not plain.c_turns and plain.cluster == (1, 1) and plain.a.memory == "local"
 
 
 def _worth(spec: GemmSpec, s: Schedule, shape: Shape) -> bool:
@@ -113,8 +113,8 @@ def _shares(
     blocks = blocks_of(plain, shape, products)
     if _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:
         yield 1, target.cores, 1
-    if plain.c_turns or plain.cluster != (1, 1):
-        return  # other tiles are the same without
+    if not _varies(tile.schedule):
+        return
     deepest, places = k // (ROUNDS * plain.round_depth), target.cores * tile.resident
     limits = (min(deepest, int(filled * places / blocks)) for filled in FILLED)
     for parts in sorted({max((x for x in PARTS if x <= limit), default=1) for limit in limits} - {1}):

@@ -56,7 +56,7 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> I
         found.append((cost, tile, schedule))
         return cost
 
-    # In one part all ways of laying matrices out, in more the best one of these.
+    # In one part all ways of laying matrices out; in more, each of which copies less, the plainest and the best of these.
     for tile, ways in _usable(spec, target).items():
         likely = [way for way in ways if _worth(spec, changed(tile, 1, *way), shape)]
         if likely:
@@ -64,8 +64,10 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> I
             _, best = min((add(tile, changed(tile, 1, *way)), way) for way in likely)
             if not _ends(tile.schedule):
                 del found[count:]
-            for parts, stream, joined in _shares(spec, changed(tile, 1, *best), tile, shape, target, products):
-                add(tile, changed(tile, parts, *best, stream, joined))
+            shares = list(_shares(spec, changed(tile, 1, *best), tile, shape, target, products))
+            for way in dict.fromkeys((likely[0], best)):
+                for parts, stream, joined in shares:
+                    add(tile, changed(tile, parts, *way, stream, joined))
     found.sort(key=lambda x: x[0])
     return (x for x in found if runs(spec, x[2], target))
 

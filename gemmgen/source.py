@@ -31,14 +31,14 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """How the host makes the argument `name` of a matrix: `cuTensorMapEncodeTiled` of two dimensions, of lines that
-    swizzle as wide as they are in a box.
+    """How the host makes the argument `name` of a matrix: `cuTensorMapEncodeTiled` of two dimensions.
 
     Attributes:
         operand: the matrix.
         lines, length: its extents in storage order, as expressions over the integer arguments.
         pitch: how many elements lie between the beginnings of two lines, as such an expression.
         box: lines, and elements of a line, that a copy brings.
+        swizzle: bytes of the lines of local memory that it goes to; 0 where those don't swizzle.
     """
 
     name: str
@@ -179,8 +179,8 @@ def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The maps that a kernel is given in the place of matrices."""
     out: list[TensorMap] = []
-    swizzles = {s.src.name: s.dst.layout.swizzle for s in walk(kernel.body) if isinstance(s, BoxCopy)}
-    swizzles = {name: swizzle for name, swizzle in swizzles.items() if not swizzle}
+    copies = [s for s in walk(kernel.body) if isinstance(s, BoxCopy)]
+    swizzles = {x.name: tile.layout.swizzle for s in copies for x, tile in ((s.src, s.dst), (s.dst, s.src))}
     for p in (box for matrix in kernel.matrices for box in in_boxes(matrix, kernel)):
         if p.box is not None:
             lines, length = p.shape

@@ -12,6 +12,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import BF16, F16
 from gemmgen.ir.meetings import StoreGroup
 from gemmgen.ir.stmt import Body, BoxCopy, Move
+from gemmgen.ir.swizzle import mask
 from gemmgen.ir.visit import walk
 from gemmgen.source import map_name
 
@@ -53,7 +54,9 @@ def store_functions(body: Body, types: Mapping[str, str], source: str) -> list[s
     used = {f"stores_{s.verb}" for s in stmts if isinstance(s, StoreGroup)}
     used |= {"store_box" for s in stmts if isinstance(s, BoxCopy) and s.tells is None}
     moves = {(s.atom.name == ALONE, s.dst.dtype, s.src.dtype): s for s in stmts if isinstance(s, Move) and puts(s)}
-    lines = sections(source, used | ({"swizzled"} if moves else set()))
+    lines = sections(source, used)
+    for line in {s.dst.layout.swizzle for s in moves.values()}:  # of C, and so one
+        lines += section(source, "swizzled", line=line, mask=mask(line))
     for alone, dtype, sums in moves:
         element = types[dtype.name]
         if alone:

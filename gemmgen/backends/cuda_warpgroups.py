@@ -16,7 +16,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup, RegisterShare
 from gemmgen.ir.stmt import BoxCopy, Move, Multiply, Point, Store
 from gemmgen.ir.visit import walk
-from gemmgen.ir.warpgroup_matrix import TURNED_BYTES, WarpgroupAtom
+from gemmgen.ir.warpgroup_matrix import LINE_BYTES, LINES, TURNED_BYTES, WarpgroupAtom
 from gemmgen.source import map_name
 
 #: Descriptors of tiles count in so many bytes.
@@ -25,6 +25,8 @@ UNIT = 16
 _SUMS = {F32: ("float", "f32", "f"), I32: ("int", "s32", "r")}
 #: Type of the sums -> the macro that lists some of a thread's.
 _LISTED = {F32: "SUMS", I32: "INT_SUMS"}
+#: Bytes of a line that swizzles -> what descriptors call that (PTX ISA, "Matrix descriptor", bits 62 and 63).
+LAYOUT_TYPES = {128: 1, 64: 2, 32: 3}
 #: Characters of a line of operands.
 WIDTH = 88
 
@@ -47,11 +49,20 @@ def point(stmt: Point, printer: CLike) -> str:
     several = as_int(stmt.view.shape[0]) != 1
     size = block * stmt.view.dtype.size if several else UNIT
     tile = printer.address(stmt.buffer, stmt.index)
-    return f"const unsigned long long {stmt.view.name} = {_tile_function(printer.kernel)}<{size}>({tile});"
+    return f"const unsigned long long {stmt.view.name} = {_tile_function(stmt.view, printer.kernel)}<{size}>({tile});"
 
 
-def _tile_function(kernel: Kernel) -> str:
-    return "matrix_tile" if kernel.cluster == 1 else "own_matrix_tile"
+def _tile_function(view: Buffer, kernel: Kernel) -> str:
+    """By name, lines of 128 bytes are meant where it says nothing else."""
+    line = view.layout.swizzle
+    return ("" if kernel.cluster == 1 else "own_") + "matrix_tile" + (f"_of_{line}" if line != LINE_BYTES else "")
+
+
+def _described_by(view: Buffer, kernel: Kernel, source: str) -> list[str]:
+    """The function that makes a tile's descriptor: the lines' swizzle, and how far from eight of them to the next."""
+    line, key = view.layout.swizzle, "matrix_tile" if kernel.cluster == 1 else "own_matrix_tile"
+    words = {"line": line, "eight": LINES * line, "stride": LINES * line // UNIT, "layout": LAYOUT_TYPES[line]}
+    return section(source, key, function=_tile_function(view, kernel), **words)
 
 
 def multiply(stmt: Multiply, atom: WarpgroupAtom, printer: CLike) -> str:
@@ -96,7 +107,13 @@ def _function(atom: WarpgroupAtom) -> str:
 
 def warpgroup_functions(kernel: Kernel, source: str) -> list[str]:
     """The functions that a kernel's statements call, each once."""
-    lines = sections(source, set(_plain(kernel)))
+    named = set(_plain(kernel))
+    behind = {name for name in named if name.startswith("wgmma")}
+    lines = sections(source, named - behind)
+    views = (s.view for s in walk(kernel.body) if isinstance(s, Point) and s.view.layout.swizzle)
+    for view in {_tile_function(view, kernel): view for view in views}.values():
+        lines += _described_by(view, kernel, source)
+    lines += sections(source, behind)
     atoms = [s.atom for s in walk(kernel.body) if isinstance(s, Multiply) and isinstance(s.atom, WarpgroupAtom)]
     for i, atom in enumerate(dict.fromkeys(atoms)):
         total, _, hold = _SUMS[atom.sums]
@@ -114,8 +131,6 @@ def _plain(kernel: Kernel) -> Iterator[str]:
         match stmt:
             case BoxCopy(tells=Mbarrier()):
                 yield _copy_function(stmt.src)
-            case Point(view) if view.layout.swizzle:
-                yield _tile_function(kernel)
             case Store(buffer=Buffer(spread=groups)) | Move(dst=Buffer(spread=groups)) if groups > 1:
                 yield "in_block"
             case Barrier(groups=groups, part=("arrive" | "wait") as part) if groups > 1:

@@ -28,9 +28,8 @@ class Layout:
     Attributes:
         shape: the extents that may be accessed, slowest dimension first.
         strides: elements between neighbours along each dimension; the last one is 1.
-        swizzle: bytes of a line whose parts of 16 bytes change places, in another way on each of eight lines that
-            follow each other: bits 4 to 6 of an address are those that bits 7 to 9 are added to, without carry. 0 where
-            addresses are as they are counted. Only copies and matrix instructions that know of it go there.
+        swizzle: bytes of a line whose parts of 16 bytes change places, as `ir/swizzle.py` says; 0 where addresses are
+            as they are counted. Only copies and matrix instructions that know of it go there.
     """
 
     shape: tuple[Expr, ...]

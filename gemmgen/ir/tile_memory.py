@@ -7,7 +7,7 @@ as copies and matrix instructions have it. Whoever goes there in another way get
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import numpy as np
 
@@ -17,20 +17,13 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
 from gemmgen.ir.memory import GlobalMemory, LocalMemory
 from gemmgen.ir.races import Conflict
+from gemmgen.ir.swizzle import swizzled
 from gemmgen.ir.warpgroup_matrix import PART_BYTES
 
 #: What is said of an element: stores of boxes see it; its writer has fenced it; nobody has.
 _SEEN, _FENCED, _PUT = 0, 1, 2
 #: Reads of matrix instructions under way have times from here on, which no arrival has.
 UNDER_WAY = 2**62
-
-
-def swizzled(place: Ints, swizzle: int) -> Ints:
-    """Where the byte of a place lies, in lines of `swizzle` bytes: its part of 16 is another on each of eight lines."""
-    if not swizzle:
-        return place
-    parts = swizzle // 16
-    return cast(Ints, place ^ ((place // swizzle % parts) * 16))
 
 
 class TileMemory(LocalMemory):

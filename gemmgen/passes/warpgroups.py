@@ -25,8 +25,9 @@ from gemmgen.ir.stmt import (
     TileMma,
     Update,
 )
+from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, part_of
@@ -105,6 +106,12 @@ class _Warpgroups(Plan):
         outer, depth = self.schedule.block_tile[0 if name == "a" else 1], self.schedule.k_step * self.atom.terms
         return (depth, outer) if self._has_slow_k(name) else (outer, depth)
 
+    def _line(self, name: str) -> int:
+        """Elements of a line of an operand's tile."""
+        size = self.atom.dtype.size
+        order = self.spec.a_order if name == "a" else self.spec.b_order
+        return self.schedule.line_bytes(name, order, size) // size
+
     def packed_matrix(self, name: str, writable: bool) -> Buffer:
         """An operand in whole tiles; of elements in two terms, a line of heads and then their rests, and so on."""
         matrix = super().packed_matrix(name, writable)
@@ -121,7 +128,7 @@ class _Warpgroups(Plan):
             lines, length = matrix.shape
             matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
         (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
-        line = min(fast, self.atom.line)
+        line = min(fast, self._line(name))
         by_boxes = fast % (line * shared) == 0
         streamed = (self.schedule.a if name == "a" else self.schedule.b).streamed
         return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared, streamed=streamed)
@@ -129,8 +136,9 @@ class _Warpgroups(Plan):
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
         slow, fast = self._extents(name)
-        layout = Layout.packed(self.schedule.stages, -(-fast // self.atom.line), slow, self.atom.line)
-        layout = replace(layout, swizzle=LINE_BYTES)
+        line = self._line(name)
+        layout = Layout.packed(self.schedule.stages, -(-fast // line), slow, line)
+        layout = replace(layout, swizzle=line * self.atom.dtype.size)
         buffer = Buffer(f"{name}_shared", self.spec.made(name), Space.LOCAL, layout)
         rows, cols = self._logical(name)
         zero = Const(0)
@@ -215,8 +223,14 @@ class _Warpgroups(Plan):
     def c(self) -> Buffer:
         """In boxes where it is stored so: a warp's rows, as wide as a line."""
         c = super().c
-        length = min(LINE_BYTES // c.dtype.size, self.schedule.block_tile[1])
+        length = min(self._c_line, self.schedule.block_tile[1])
         return replace(c, box=(BOX_ROWS, length)) if self.schedule.c_stages else c
+
+    @property
+    def _c_line(self) -> int:
+        """Elements of the lines that C is put down in."""
+        size = self.spec.result.size
+        return line_bytes(self.schedule.block_tile[1] * size) // size
 
     def promises(self) -> tuple[Expr, ...]:
         """Of C's columns, too."""
@@ -228,10 +242,10 @@ class _Warpgroups(Plan):
         """Where boxes of C are put down before they are stored, as many rows at a time as there are warps for."""
         if not self.schedule.c_stages:
             return None
-        line = LINE_BYTES // self.c.dtype.size
+        line = self._c_line
         boxes = -(-self.schedule.block_tile[1] // line) * (self.schedule.tile[0] // 2)
         layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2, line)
-        return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=LINE_BYTES))
+        return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=line * self.c.dtype.size))
 
     def _store(self) -> Body:
         """C, or a part's share of it, from registers or by way of local memory."""
@@ -276,11 +290,13 @@ class _Warpgroups(Plan):
     def kernel(self) -> Kernel:
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
-        tiles: Body = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
+        shared = [self.tile("a").buffer, self.tile("b").buffer]
         left: Body = ()
         if self._slots is not None:
-            tiles = (*tiles, Alloc(self._slots))
+            shared.append(self._slots)
             left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
+        # Wide lines first: eight lines begin on a multiple of their bytes.
+        tiles: Body = tuple(map(Alloc, sorted(shared, key=lambda x: -x.layout.swizzle)))
         names, product = (*self.positions(), self._warpgroup(), *ends), self._product()
         if self.schedule.persistent:
             of_each, names = depending(names, BLOCK)

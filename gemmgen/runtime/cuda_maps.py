@@ -22,8 +22,10 @@ WORDS, ALIGNMENT = 16, 64
 ALIGNED_BYTES = 16
 #: `CUtensorMapDataType`, by elements; those of a byte are copied as such.
 TYPES = {"float16": 6, "float32": 7, "bfloat16": 9, "int8": 0, "int32": 3, "float8_e4m3fn": 0, "float8_e5m2": 0}
-#: `CU_TENSOR_MAP_SWIZZLE_128B`; nothing interleaved, zeros outside.
-_SWIZZLE, _NONE = 3, 0
+#: `CUtensorMapSwizzle`, by bytes of a line.
+SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+#: Nothing interleaved, zeros outside.
+_NONE = 0
 #: `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: what L2 fetches at a time. By 256 more comes along in vain where lines begin on
 #: no multiples of it, and nothing was faster on an H200 (64x4096x14336: 33.4 us by 256, 32.3 by 128).
 _FETCHED = 2
@@ -63,7 +65,7 @@ def _encoded(tensor_map: TensorMap, address: int, lines: int, length: int, pitch
         (ctypes.c_uint * 2)(wide, high),
         (ctypes.c_uint * 2)(1, 1),
         ctypes.c_int(_NONE),
-        ctypes.c_int(_SWIZZLE if tensor_map.swizzle else _NONE),
+        ctypes.c_int(SWIZZLES[tensor_map.swizzle]),
         ctypes.c_int(_FETCHED),
         ctypes.c_int(_NONE),
     )

@@ -4,7 +4,7 @@
 // lines, that begin on no multiple of 16 bytes.
 static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
                             int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+                            unsigned box_lengthALSO)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;
@@ -26,7 +26,7 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     const cuuint32_t steps[2] = {1, 1};
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
         map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLING,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, SWIZZLING,
         CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }

@@ -409,12 +409,12 @@ __device__ __forceinline__ void stores_wait()
 }
 
 //: swizzled
-// Where a place in lines of 128 bytes that swizzle lies in shared memory: the number of its line, of
+// Where a place in lines of LINE bytes that swizzle lies in shared memory: the number of its line, of
 // eight, says which parts of 16 bytes change places.
 __device__ __forceinline__ unsigned swizzled(const void *place)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(place));
-    return address ^ (address >> 3 & 112);
+    return address ^ (address >> 3 & MASK);
 }
 
 //: put_matrices
@@ -531,24 +531,24 @@ __device__ __forceinline__ void role_barrier()
 }
 
 //: matrix_tile
-// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
+// What matrix instructions take a tile by: lines of LINE bytes that swizzle, EIGHT bytes from eight of
 // them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
 template <int block>
-__device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
+__device__ __forceinline__ unsigned long long FUNCTION(const void *tile)
 {
     const unsigned long long address = __cvta_generic_to_shared(tile);
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    return address >> 4 | (unsigned long long)(block / 16) << 16 | STRIDEull << 32 | LAYOUTull << 62;
 }
 
 //: own_matrix_tile
-// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
+// What matrix instructions take a tile by: lines of LINE bytes that swizzle, EIGHT bytes from eight of
 // them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
 // In a cluster the upper bits of an address say whose memory it is in, which is no part of the place.
 template <int block>
-__device__ __forceinline__ unsigned long long own_matrix_tile(const void *tile)
+__device__ __forceinline__ unsigned long long FUNCTION(const void *tile)
 {
     const unsigned long long address = __cvta_generic_to_shared(tile) & 0x3ffff;
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    return address >> 4 | (unsigned long long)(block / 16) << 16 | STRIDEull << 32 | LAYOUTull << 62;
 }
 
 //: wgmma_fence

@@ -67,7 +67,8 @@ def _functions(kernels: Sequence[Kernel]) -> list[str]:
     """The functions that the launches of kernels call."""
     maps = [tensor_map for kernel in kernels for tensor_map in tensor_maps(kernel)]
     counted = {_counter(kernel) for kernel in kernels if kernel.persistent}
-    return [*(section(HOST, "tensor_map", **_swizzling(maps)) if maps else []), *sections(HOST, counted)]
+    named = "tensor_map_of_batch" if any(tensor_map.batch for tensor_map in maps) else "tensor_map"
+    return [*(section(HOST, named, **_swizzling(maps)) if maps else []), *sections(HOST, counted)]
 
 
 def _swizzling(maps: Sequence[TensorMap]) -> dict[str, str]:
@@ -159,7 +160,8 @@ def _made(tensor_map: TensorMap, printer: CLike, file: CLike) -> list[str]:
     kind = dtype.name.upper() if dtype.size > 1 else "UINT8"
     call = f"make_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {dtype.size}, {tensor_map.operand}, "
     how = "" if _agree(tensor_maps(printer.kernel)) else f", {_swizzle(tensor_map)}"
-    call += f"{lines}, {length}, {pitch}, {high}, {wide}{how})"
+    batch = "".join(f", {printer.expr(x)}" for x in tensor_map.batch or ())
+    call += f"{lines}, {length}, {pitch}{batch}, {high}, {wide}{how})"
     read = None if tensor_map.operand == "c" else file.reads_operands()
     return [
         f"    CUtensorMap {name} = {{}};",

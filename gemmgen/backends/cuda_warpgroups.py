@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.backends.clike import CLike
+from gemmgen.backends.cuda_boxes import place, words
 from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
@@ -32,11 +33,10 @@ WIDTH = 88
 
 
 def box_copy(stmt: BoxCopy, tells: Mbarrier, printer: CLike) -> str:
-    """The statement that begins a copy; PTX counts from the fast axis."""
-    to = printer.address(stmt.dst, stmt.dst_index)
-    slow, fast = map(printer.expr, stmt.src_index)
+    """The statement that begins a copy."""
+    to, matrix = printer.address(stmt.dst, stmt.dst_index), map_name(stmt.src, printer.kernel)
     barrier = f"&{tells.name}[{printer.expr(tells.index)}]"
-    return f"{_copy_function(stmt.src)}({to}, &{map_name(stmt.src, printer.kernel)}, {fast}, {slow}, {barrier});"
+    return f"{_copy_function(stmt.src)}({to}, &{matrix}, {place(stmt.src_index, printer)}, {barrier});"
 
 
 def _copy_function(matrix: Buffer) -> str:
@@ -61,8 +61,8 @@ def _tile_function(view: Buffer, kernel: Kernel) -> str:
 def _described_by(view: Buffer, kernel: Kernel, source: str) -> list[str]:
     """The function that makes a tile's descriptor: the lines' swizzle, and how far from eight of them to the next."""
     line, key = view.layout.swizzle, "matrix_tile" if kernel.cluster == 1 else "own_matrix_tile"
-    words = {"line": line, "eight": LINES * line, "stride": LINES * line // UNIT, "layout": LAYOUT_TYPES[line]}
-    return section(source, key, function=_tile_function(view, kernel), **words)
+    said = {"line": line, "eight": LINES * line, "stride": LINES * line // UNIT, "layout": LAYOUT_TYPES[line]}
+    return section(source, key, function=_tile_function(view, kernel), **said)
 
 
 def multiply(stmt: Multiply, atom: WarpgroupAtom, printer: CLike) -> str:
@@ -109,7 +109,7 @@ def warpgroup_functions(kernel: Kernel, source: str) -> list[str]:
     """The functions that a kernel's statements call, each once."""
     named = set(_plain(kernel))
     behind = {name for name in named if name.startswith("wgmma")}
-    lines = sections(source, named - behind)
+    lines = sections(source, named - behind, **words(kernel.body))
     views = (s.view for s in walk(kernel.body) if isinstance(s, Point) and s.view.layout.swizzle)
     for view in {_tile_function(view, kernel): view for view in views}.values():
         lines += _described_by(view, kernel, source)
@@ -154,7 +154,7 @@ def _multiplication(atom: WarpgroupAtom, source: str, operands: str) -> list[str
     total, kind, _ = _SUMS[atom.sums]
     orders = f", {int(atom.a_turned)}, {int(atom.b_turned)}" if atom.dtype.size == TURNED_BYTES else ""
     named = _lines(", ".join(f"%{i}" for i in range(count)), WIDTH - 20)
-    words = {
+    said = {
         "function": _function(atom),
         "total": total,
         "kind": kind,
@@ -169,7 +169,7 @@ def _multiplication(atom: WarpgroupAtom, source: str, operands: str) -> list[str
         "modes": (", 1, 1" if atom.sums.is_float else "") + orders,
         "operands": operands,
     }
-    return section(source, "wgmma", **words)
+    return section(source, "wgmma", **said)
 
 
 def _folded(operands: list[str], indent: int) -> str:

@@ -251,10 +251,10 @@ def box_step(
         if problem := phases.problem(which):
             fault(problem)
         begin = np.broadcast_to(tile.locate([code(active) for code in dst_index], active, site), active.lanes.shape)
-        row, col = (np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in src_index)
+        places = [np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in src_index]
         flights = []
         for i, lane in enumerate(map(int, active.lanes)):
-            values = matrix.box(int(row[i]), int(col[i]), rows, cols).reshape(-1)
+            values = matrix.box([int(place[i]) for place in places], rows, cols).reshape(-1)
             for to in group.lanes.of_cluster(lane, stmt.src.shared):
                 addresses = tile.begin_box(int(begin[i]) * tile.item + offsets, to, site)
                 flights.append(Flight(tile, addresses, values, np.full(len(addresses), to, np.int64), site))

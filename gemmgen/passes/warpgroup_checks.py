@@ -60,8 +60,8 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
         return
     if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
         yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or atom mma"
-    if spec.batched:
-        yield f"atom {s.atom} has a map of one matrix, not of a batch: call it for each, or use atom mma"
+    if spec.listed:
+        yield f"atom {s.atom} has maps of matrices a stride apart, not of a list: leave listed out, or use atom mma"
     yield from as_they_are(spec, s)
     yield from _operands(spec, s)
     plain = flatten(defaults(s.atom, s.tile, s.group, s.k_step))

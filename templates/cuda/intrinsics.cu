@@ -350,40 +350,40 @@ __device__ __forceinline__ void fetch_map(const CUtensorMap *map)
 // Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
 // barrier counts its bytes.
 __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, int along, int line,
-                                         unsigned long long *barrier)
+                                         WHICHunsigned long long *barrier)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%2, %3}], [%4];"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+    asm volatile("cp.async.bulk.tensor.RANKd.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3FIFTH}], [%4];"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter)GIVEN : "memory");
 }
 
 //: copy_box_once
 // Begins a copy of a box of a matrix to shared memory, zeros for what lies outside, and tells caches
 // that nobody reads it again: they let go of it first. The barrier counts its bytes.
 __device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *matrix, int along,
-                                              int line, unsigned long long *barrier)
+                                              int line, WHICHunsigned long long *barrier)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("{\n"
                  ".reg .b64 once;\n"
                  "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
-                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
+                 "cp.async.bulk.tensor.RANKd.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3FIFTH}], [%4], once;\n"
                  "}"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter)GIVEN : "memory");
 }
 
 //: store_box
 // Begins the store of a box to a matrix; what lies outside of the matrix is left out.
 __device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,
-                                          const void *from)
+                                          WHICHconst void *from)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(from));
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
-                 ::"l"(matrix), "r"(along), "r"(line), "r"(address) : "memory");
+    asm volatile("cp.async.bulk.tensor.RANKd.global.shared::cta.bulk_group [%0, {%1, %2FOURTH}], [%3];"
+                 ::"l"(matrix), "r"(along), "r"(line), "r"(address)GIVEN : "memory");
 }
 
 //: stores_fence
@@ -458,14 +458,14 @@ __device__ __forceinline__ void registers_fewer()
 // Begins the copy of a box of a matrix to the same place in both blocks of a cluster, line by line,
 // zeros for what lies outside. The barrier at the same place in each counts the bytes that come.
 __device__ __forceinline__ void copy_box_to_all(void *to, const CUtensorMap *matrix, int along, int line,
-                                                unsigned long long *barrier)
+                                                WHICHunsigned long long *barrier)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+    asm volatile("cp.async.bulk.tensor.RANKd.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3SIXTH}], [%4], %5;"
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter),
-                   "h"((unsigned short)(3)) : "memory");
+                   "h"((unsigned short)(3))GIVEN : "memory");
 }
 
 //: cluster_barrier

@@ -299,7 +299,7 @@ def test_types_strides_and_targets() -> None:
     odd = refused(WGMMA, GemmSpec(dtype=F16))
     assert "promise --ld-multiple 8, or let a kernel before lay them out" in odd
     assert "(--set a.packed=true --set b.packed=true)" in odd
-    assert "not of a batch" in refused(WGMMA, replace(SPEC, batched=True))
+    assert "not of a list" in refused(WGMMA, replace(SPEC, batched=True, listed=True))
     both = refused(replace(WGMMA, stages=1), target=TARGETS["sm_90"])
     assert "lacks tensor_maps, wgmma: use target sm_90a" in both
     assert "stages = 1" in both

@@ -7,7 +7,6 @@ from typing import Literal, get_args
 
 from gemmgen.errors import ScheduleError
 from gemmgen.fields import field_problems
-from gemmgen.ir.swizzle import line_bytes
 from gemmgen.names import name_problem
 
 Memory = Literal["global", "local", "image", "private"]
@@ -144,7 +143,7 @@ class Schedule:
             sums wait in C meanwhile. 0 is all of K.
         m_block: where B is copied, how many tiles of a column are computed before those right of them, so that their
             part of A stays in a cache. 0 is all of them.
-        name: of the kernel; None derives one (`slug`).
+        name: of the kernel; None derives one (`methods.slug`).
     """
 
     tile: tuple[int, int] = (1, 1)
@@ -284,15 +283,9 @@ class Schedule:
         turned = operand.transposed if operand.packed else order == "col"
         return "col" if turned else "row"
 
-    def line_bytes(self, name: str, order: str, size: int) -> int:
-        """Of a line of A's or B's tile, which boxes fill with elements of so many bytes: as wide as a step along K, or,
-        where that is its slow axis, as the block; 128 bytes where those are more.
+    def tile_line(self, name: str, order: str) -> int:
+        """Elements along the fast axis of A's or B's tile: of a step along K, or, where that is its slow axis, of the
+        block.
         """
         along_k = (self.read_order(name, order) == "row") == (name == "a")
-        return line_bytes((self.k_step if along_k else self.block_tile[name == "b"]) * size)
-
-    def slug(self) -> str:
-        """The kernel's name: the one given, or METHOD_RxC_hxw and what departs from the method's defaults."""
-        from gemmgen.methods import slug  # methods are written in terms of schedules
-
-        return self.name or slug(self)
+        return self.k_step if along_k else self.block_tile[name == "b"]

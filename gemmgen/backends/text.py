@@ -14,6 +14,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.kernel import Workspace
+from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes
 from gemmgen.ir.warp_matrix import warp_atom
@@ -211,7 +212,7 @@ def _instructions_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tupl
 def _by_boxes(name: str, spec: GemmSpec, s: Schedule, words: Words) -> list[str]:
     """How an operand reaches local memory by tensor maps."""
     operand, order = (s.a, spec.a_order) if name == "a" else (s.b, spec.b_order)
-    line = s.line_bytes(name, order, spec.dtype.size)
+    line = line_bytes(s.tile_line(name, order) * spec.dtype.size)
     how = f"{words.buffer}, by tensor maps: boxes in lines of {line} bytes that swizzle, to {words.local_memory}"
     before = "packed into whole tiles by a kernel before; " if operand.packed else ""
     behind = "; read once, as caches are told" if operand.streamed else ""

@@ -307,7 +307,7 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     """Local memory and registers. Of a row-major B whole boxes are held."""
     spec, s = turned(spec, s) if s.swapped else (spec, s)
     rows, cols = s.block_tile
-    line = s.line_bytes("b", spec.b_order, atom.dtype.size) // atom.dtype.size
+    line = line_bytes(s.tile_line("b", spec.b_order) * atom.dtype.size) // atom.dtype.size
     held = -(-cols // line) * line if s.read_order("b", spec.b_order) == "row" else cols
     tiles = s.stages * (rows + held) * s.k_step * atom.terms * atom.dtype.size
     c_line = line_bytes(cols * spec.result.size)

@@ -28,6 +28,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, WarpgroupAtom, warpgroup_atom
+from gemmgen.methods import slug
 from gemmgen.passes import epilogue
 from gemmgen.passes.of_batch import of_batch, reading_of_batch, which
 from gemmgen.passes.pack import build_pack
@@ -113,7 +114,7 @@ class _Warpgroups(Plan):
         """Elements of a line of an operand's tile."""
         size = self.atom.dtype.size
         order = self.spec.a_order if name == "a" else self.spec.b_order
-        return self.schedule.line_bytes(name, order, size) // size
+        return line_bytes(self.schedule.tile_line(name, order) * size) // size
 
     def packed_matrix(self, name: str, writable: bool) -> Buffer:
         """An operand in whole tiles; of elements in two terms, a line of heads and then their rests, and so on."""
@@ -347,7 +348,7 @@ class _Swapped(_Warpgroups):
 
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(*turned(spec, schedule), target)
-        self._name = schedule.slug()
+        self._name = slug(schedule)
 
     @property
     def name(self) -> str:

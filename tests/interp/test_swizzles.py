@@ -14,7 +14,7 @@ from gemmgen.ir.meeting_checks import box_copy_problems
 from gemmgen.ir.stmt import BoxCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.visit import walk
-from gemmgen.methods import defaults
+from gemmgen.methods import defaults, slug
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
@@ -55,7 +55,7 @@ LINES: tuple[tuple[GemmSpec, Schedule, tuple[int, int, int]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("spec", "schedule", "wide"), LINES, ids=lambda x: x.slug() if isinstance(x, Schedule) else "")
+@pytest.mark.parametrize(("spec", "schedule", "wide"), LINES, ids=lambda x: slug(x) if isinstance(x, Schedule) else "")
 def test_lines_as_wide_as_a_step_or_a_block(
     spec: GemmSpec, schedule: Schedule, wide: tuple[int, int, int], rng: np.random.Generator
 ) -> None:

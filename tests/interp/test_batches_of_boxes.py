@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -158,6 +161,21 @@ def test_how_many_blocks_there_are() -> None:
     assert "stride_a" not in {x.name for x in in_line.entry_points[0].arguments}
     assert "cp.async.bulk.tensor.3d" in in_line.text
     assert "cp.async.bulk.tensor.2d" not in in_line.text
+
+
+def test_nvcc_takes_boxes_of_batches_in_lines_of_several_widths(
+    needs_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    schedule = small(group=(64, 4), k_step=32, cluster=(2, 1), c_stages=1, persistent=True)
+    source = driver.emit(replace(SPEC, epilogue=("residual",)), schedule, "cuda", SM_90A)
+    file = tmp_path / "batch.cu"
+    file.write_text(source.text)
+    flags = ["-std=c++17", "-gencode", "arch=compute_90a,code=sm_90a", "-Werror", "all-warnings", "-Xptxas", "-v", "-c"]
+    command = [needs_tool("nvcc"), *flags, "-o", str(tmp_path / "batch.o"), str(file)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert " 0 bytes spill stores" in result.stderr
+    assert "C75" not in result.stderr
 
 
 def test_lists_of_matrices_are_refused() -> None:

@@ -25,6 +25,8 @@ LOCAL_ROW, LOCAL_COL, LANE = Var("local_row"), Var("local_col"), Var("lane")
 ROW0, COL0, ROW, COL = Var("row0"), Var("col0"), Var("row"), Var("col")
 #: Where a work-item adds up slices.
 SUM_ROW, SUM_COL = Var("sum_row"), Var("sum_col")
+#: Where its own of those begin in C, along C's lines.
+FIRST_ROW, FIRST_COL = Var("first_row"), Var("first_col")
 K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 #: Of groups that are numbered in one line: how many lie along C's columns and rows, and which of them this is.
 DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), stream.BLOCK

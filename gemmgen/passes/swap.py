@@ -24,6 +24,7 @@ _PAIRS = (
     *(("a_packed", "b_packed"), ("m_whole", "n_whole"), ("ld_a_packed", "ld_b_packed")),
     ("stride_a", "stride_b"),
     *(("row", "col"), ("row0", "col0"), ("c_row", "c_col"), ("local_row", "local_col")),
+    *(("workspace_row", "workspace_col"), ("first_row", "first_col")),
     *(("blocks_down", "blocks_across"), ("block_row", "block_col"), ("band_row", "band_col")),
 )
 _NAMES = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}

@@ -2,9 +2,9 @@
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_lengthALSO)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_lengthALSO)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;
@@ -31,13 +31,14 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 //: tensor_map_of_batch
-// The map of a batch's matrices for copies of boxes: `count` of them, `step` elements apart, or one that
-// serves for all where that is 0; each of `lines` of `length` elements of `size` bytes, `pitch`
+// The map of a batch's matrices for copies of boxes: `count` of them, `step` elements apart, or one
+// that serves for all where that is 0; each of `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, int count, long long step,
-                            unsigned box_lines, unsigned box_lengthALSO)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            int count, long long step, unsigned box_lines,
+                            unsigned box_lengthALSO)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;

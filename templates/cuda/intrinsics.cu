@@ -420,10 +420,12 @@ __device__ __forceinline__ unsigned swizzled(const void *place)
 //: put_matrices
 // A warp's sums to lines that swizzle, as ELEMENT: each thread's of two rows, eight apart, two
 // neighbours and two more eight columns on. It names a line of one of four matrices, 8 x 8.
-__device__ __forceinline__ void put_matrices(ELEMENT *line, const SUM *upper, const SUM *lower)
+__device__ __forceinline__ void put_matrices(ELEMENT *line, const SUM *upper,
+                                             const SUM *lower)
 {
-    const PAIR pairs[4] = {MAKE(upper[0], upper[1]), MAKE(lower[0], lower[1]),
-                           MAKE(upper[2], upper[3]), MAKE(lower[2], lower[3])};
+    const PAIR pairs[4] = {
+        MAKE(upper[0], upper[1]), MAKE(lower[0], lower[1]),
+        MAKE(upper[2], upper[3]), MAKE(lower[2], lower[3])};
     const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])

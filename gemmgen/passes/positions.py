@@ -37,6 +37,8 @@ BLOCKS, WAVE, WAVES = stream.BLOCKS, Var("wave"), Var("waves")
 WHOLE = {"m": Var("m_whole"), "n": Var("n_whole"), "k": Var("k_whole")}
 #: Which product of a batch it is, how many there are.
 BATCH, BATCH_COUNT = Var("batch"), Var("batch_count")
+#: A block's number where those of all products stand in one line.
+OF_ALL = Var("block_of_all")
 #: The part of K that a group sums, and its bounds.
 PART, K_PART, K_BEGIN, K_END = Var("part"), Var("k_part"), Var("k_begin"), Var("k_end")
 
@@ -276,7 +278,8 @@ class Positions:
         if self.schedule.planes > 1:
             block = Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))
         if self.batch_in_line:
-            block = Let(BATCH, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))
+            place = Let(OF_ALL, number)
+            block = place, Let(BATCH, OF_ALL // (DOWN * ACROSS)), Let(BLOCK, OF_ALL % (DOWN * ACROSS))
         return (*sizes, *block, *self._walk())
 
     def walk(self) -> Body:

@@ -45,11 +45,12 @@ def test_short_steps_of_any_size(k_step: int) -> None:
 
 # --- batches --------------------------------------------------------------------------------------
 
-#: Stored by work-items, by boxes, by blocks that stay, by a second kernel, from packed operands.
+#: Blocks that end, that stay, in clusters, a second kernel, operands swapped, packed before.
 BATCHED = (
     "wgmma_64x64_s8",
     "wgmma_128x128_s4",
     "wgmma_128x256_s4_turns",
+    "wgmma_64x128_s4_2x1",
     "wgmma_64x64_s6_split128",
     "wgmma_16x64_s8_joined2",
     "wgmma_128x256_s4_packed",

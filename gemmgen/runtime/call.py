@@ -130,12 +130,17 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         if is_nothing(self.source.spec, a, b, c) and not return_event:
             return cast("Matrix", c)
         place = Place(queue, wait_for, stream, return_event)
+        if place.queue is not None or place.wait_for:
+            self._expect_place(place)
         done = None if operands else self._once_more((a, b, c), (alpha, beta), place)
         if done is None:
             kernel, request = self._reaching(a, b, c, alpha, beta, operands)
             done = kernel._run(request, place)
         result, event = done
         return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
+
+    def _expect_place(self, _place: Place[Queue, Before, Stream], /) -> None:
+        """Raises: SpecError where the queue is none of the backend's, or an event."""
 
     def _once_more(
         self,

@@ -276,9 +276,9 @@ class Request:
 
     def _for_target(self, spec: GemmSpec | None) -> Schedule | None:
         """Where nothing is said but the target: what is chosen for the sizes, or else for any."""
-        from gemmgen.choose import BLOCK_FEATURES, by_sizes, choose
+        from gemmgen.choose import by_sizes, choose
         from gemmgen.errors import ScheduleError
-        from gemmgen.ir.target import TARGETS
+        from gemmgen.ir.target import BLOCK_FEATURES, TARGETS
 
         target = TARGETS.get(self.target or "")
         if spec is None or target is None or not self.is_open:

@@ -78,6 +78,8 @@ _INTEL = frozenset(FEATURES) - {
     *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8"),
     "funnel_shifts",
 }
+#: For kernels by block reads: a device is picked that has them.
+BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
 #: What a CPU has in the place of many threads, whatever runs OpenCL C on it.
 CPU_FEATURES = frozenset({"vectors", "cached_private"})
 #: Private arrays that fit the stack of a thread, of 8 MiB on Linux, with room for its callers.

@@ -42,6 +42,8 @@ TILES_ALONG_K = {
 DEPTHS_ALONG_K, TURNED = (1024, 4096, 16384), 16
 #: Rows of C up to which a tile has no more, with what vectors; B then comes from memory a few lines at a time.
 FEW_ROWS, WIDE, FEW_LINES = 5, (16, 8, 6, 4, 2), (8, 32)
+#: The same of A by columns, whose elements of a step are neighbours, and need no places of their own.
+FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS = 8, (16, 8, 6, 4, 3, 2)
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be turned.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
@@ -66,6 +68,7 @@ class Costs:
     far_row: float
     copied_row: float
     update_line: float
+    alone: float
     tile: float
     group: float
     kernel: float
@@ -184,7 +187,7 @@ def _of_columns(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[
     enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
     depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
     widest, fitting = target.vector_bytes // spec.dtype.size, _lanes(spec, n, target)
-    for (rows, vectors), copied, lanes in product(_tiles(m, target), (False, True), {fitting: 0, widest: 0}):
+    for (rows, vectors), copied, lanes in product(_tiles(spec, m, target), (False, True), {fitting: 0, widest: 0}):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
         most = _up(n, lanes) if copied else n // lanes
         if lanes > fitting and not copied:
@@ -192,6 +195,8 @@ def _of_columns(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[
         if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines) or vectors > max(1, most):
             continue
         few = FEW_LINES if m <= FEW_ROWS and not copied else ()
+        if spec.c_order == "col" and by_lines and not copied:
+            few = (0, *few)  # what waits in C goes there and back an element at a time
         yield _Way((rows, vectors * lanes), lanes, copied, _parts(shape)), (*few, *depths)
 
 
@@ -212,13 +217,14 @@ def _registers(target: Target) -> int:
     return 32 if target.vector_bytes >= MANY_REGISTERS else 16
 
 
-def _tiles(m: int, target: Target) -> tuple[tuple[int, int], ...]:
+def _tiles(spec: GemmSpec, m: int, target: Target) -> tuple[tuple[int, int], ...]:
     """Rows and vectors of tiles; where C has few rows a tile has as many, and vectors instead."""
     registers = _registers(target)
-    if m > FEW_ROWS:
+    few, wide = (FEW_ROWS, WIDE) if spec.a_order == "row" else (FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS)
+    if m > few:
         return TILES[registers]
     # With a single row each vector of B is used once, and needs no register.
-    return (*TILES[registers], *((m, width) for width in WIDE if width * (m + (m > 1)) < registers))
+    return (*TILES[registers], *((m, width) for width in wide if width * (m + (m > 1)) < registers))
 
 
 def _useful(lengths: tuple[int, ...], tiles: int) -> list[int]:
@@ -297,7 +303,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
         + a_lines * (a_times - 1) * again
         + b_lines * (b_times - 1) * c.panel_line,
         "copies of B": b_lines * (c.turned_line if is_turned else c.copy_line + moves * c.move) * s.copied,
-        "C": tiles * rows * lines * (2 * blocks - 1) * c.update_line,
+        "C": tiles * rows * (2 * blocks - 1) * (lines * c.update_line if spec.c_order == "row" else cols * c.alone),
         "beginnings of tiles": tiles * blocks * begin,
     }
     total = {name: rounds * part for name, part in parts.items()}

@@ -363,9 +363,9 @@ def test_what_vectors_compute_as_its_transpose(rng: np.random.Generator) -> None
     """C by columns, and few columns of it of an A by columns; not a named schedule."""
     a, b, column, few = (whole(rng, shape, np.float32) for shape in ((40, 70), (70, 60), (70, 1), (70, 9)))
     turned = a.copy(order="F")
-    for (left, right), order in product(((a, b), (turned, column), (turned, few)), ("F", "C")):
+    for (left, right), laid in product(((a, b), (turned, column), (turned, few)), (np.asfortranarray, np.asarray)):
         for _ in range(2):
-            into = np.full((40, right.shape[1]), 1, np.float32, order)
+            into = laid(np.ones((40, right.shape[1]), np.float32))
             assert gemmgen.gemm(left, right, into, alpha=2, beta=3) is into
             assert (into == 2 * left @ right + 3).all()
     assert (gemmgen.gemm(turned, column[:, 0]) == a @ column[:, 0]).all()

@@ -146,9 +146,8 @@ def judge(rows: Sequence[Row], say: str) -> None:
     """What is lost on rows."""
     kept = [1 / (1 + regret(row)) for row in rows]
     good = sum(ratio >= 0.97 for ratio in kept)
-    print(
-        f"{say}: median {median(kept):.3f}, mean {mean(kept):.3f}, 0.97 and more on {good} of {len(kept)}, worst {min(kept):.3f}"
-    )
+    middle = f"median {median(kept):.3f}, mean {mean(kept):.3f}"
+    print(f"{say}: {middle}, 0.97 and more on {good} of {len(kept)}, worst {min(kept):.3f}")
 
 
 def save(path: Path, rows: Sequence[Row]) -> None:
@@ -203,9 +202,8 @@ def main() -> None:
         return
     rows = [row for path in arguments.files for row in load(path)]
     same = sorted(abs(math.log(row.again / row.seconds[0])) for row in rows)
-    print(
-        f"the same code twice differs by {same[len(same) // 2]:.3f} at the median, {same[len(same) * 9 // 10]:.3f} at the last tenth"
-    )
+    middle, tenth = same[len(same) // 2], same[len(same) * 9 // 10]
+    print(f"the same code twice differs by {middle:.3f} at the median, by {tenth:.3f} in every tenth row")
     start = sweeps.costs()
     judge(rows, "as they are")
     random.Random(0).shuffle(rows)

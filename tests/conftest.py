@@ -11,8 +11,9 @@ from zlib import crc32
 import numpy as np
 import pytest
 
+from gemmgen.api import on_disk
 from gemmgen.errors import DeviceError
-from gemmgen.runtime import on_disk, require_pyopencl
+from gemmgen.runtime import require_pyopencl
 from tests.support.golden import Golden
 
 # What a test finds wrong is to be this tree's doing, patched as the test has it, and not an answer of another run.

@@ -69,7 +69,7 @@ def _marks(line: str) -> dict[str, int]:
 
 
 def wrapped(opening: str, params: list[str], limit: int = 100) -> list[str]:
-    """A parameter list over as few lines as fit, aligned under the first parameter, or where a name is long below it."""
+    """A parameter list over as few lines as fit, aligned under the first parameter, or below a name that is long."""
     lines, line, indent = list[str](), opening, " " * len(opening)
     if len(opening) + max(map(len, params), default=0) >= limit:
         lines, line, indent = [opening], " " * 8, " " * 8

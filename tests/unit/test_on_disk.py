@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gemmgen.api import on_disk
 from gemmgen.ir.target import TARGETS
-from gemmgen.runtime import on_disk
 from gemmgen.spec import GemmSpec
 
 
@@ -47,7 +47,7 @@ def test_the_same_question_is_answered_once(folder: Path) -> None:
 
 def test_a_set_is_the_same_in_every_process(folder: Path) -> None:
     assert asked(TARGETS["cpu"])
-    script = "from gemmgen.ir.target import TARGETS; from gemmgen.runtime import on_disk; print(on_disk.remembered("
+    script = "from gemmgen.ir.target import TARGETS; from gemmgen.api import on_disk; print(on_disk.remembered("
     script += "'number', (TARGETS['cpu'],), lambda: 8))"
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}

@@ -6,10 +6,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
+from gemmgen.api import on_disk
+from gemmgen.api.compile import compile as compile_kernel
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import F16
 from gemmgen.ir.target import BLOCK_FEATURES, Target
-from gemmgen.runtime import api, on_disk
 from gemmgen.runtime.kept import Kept
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -115,7 +116,7 @@ def choice(kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, 
 def _make(backend: str, device: Hashable, spec: GemmSpec, schedule: Schedule) -> Kernel:
     place = _place(backend, device, spec)
     # Each backend has devices of its own, and refuses others'.
-    return cast(Kernel, api.compile(spec, schedule, backend, cast("None", place.device)))
+    return cast(Kernel, compile_kernel(spec, schedule, backend, cast("None", place.device)))
 
 
 def _place(backend: str, device: Hashable, spec: GemmSpec) -> Place:

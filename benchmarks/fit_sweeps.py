@@ -46,8 +46,8 @@ ROUNDS, TURN = 10, 0.006
 HOPEFUL, MOST = 1.6, 26
 #: Constants that are fitted, and by what they are multiplied in turn.
 FITTED = (
-    *("far_line", "copy_line", "page", "same_place", "again_line", "panel_line", "same_row", "far_row", "copied_row"),
-    *("update_line", "tile", "group", "wait", "loads_per_cycle", "near_line", "panel_share", "near_share"),
+    *("far_line", "copy_line", "page", "same_place", "again_line", "panel_line", "same_row", "far_row", "crowded_row"),
+    *("update_line", "tile", "group", "wait", "loads_per_cycle", "near_line", "panel_share"),
 )
 STEPS = (0.5, 0.7, 0.85, 1.18, 1.4, 2.0)
 #: For a constant that is zero.
@@ -145,7 +145,7 @@ def fit(rows: Sequence[Row], start: sweeps.Costs) -> sweeps.Costs:
 
 def use(constants: sweeps.Costs) -> None:
     """The model's constants from now on."""
-    sweeps.costs = lambda: constants  # type: ignore[assignment]
+    sweeps.costs = lambda _="": constants  # type: ignore[assignment]
 
 
 def judge(rows: Sequence[Row], say: str) -> None:
@@ -161,7 +161,7 @@ def save(path: Path, rows: Sequence[Row]) -> None:
     told = [
         {
             "shape": row.shape,
-            "target": [row.target.cores, row.target.cache_bytes, row.target.vector_bytes],
+            "target": [row.target.cores, row.target.cache_bytes, row.target.vector_bytes, row.target.maker],
             "ways": [list(way) for way in row.ways],
             "us": [[round(x * 1e6, 1) for x in halves] for halves in (*row.seconds, row.again)],
         }
@@ -174,8 +174,8 @@ def load(path: Path) -> list[Row]:
     """Rows of a file."""
     found = []
     for row in json.loads(path.read_text()):
-        cores, cache, width = row["target"]
-        target = replace(TARGETS["cpu"], cores=cores, cache_bytes=cache, vector_bytes=width)
+        cores, cache, width, maker = row["target"]
+        target = replace(TARGETS["cpu"], cores=cores, cache_bytes=cache, vector_bytes=width, maker=maker)
         ways = tuple(sweeps._Way(*(tuple(x) if isinstance(x, list) else x for x in way)) for way in row["ways"])
         *seconds, again = ((first * 1e-6, second * 1e-6) for first, second in row["us"])
         found.append(Row(tuple(row["shape"]), target, ways, tuple(seconds), again))
@@ -210,7 +210,8 @@ def main() -> None:
     same = sorted(abs(math.log(sum(row.again) / sum(row.seconds[0]))) for row in rows)
     middle, tenth = same[len(same) // 2], same[len(same) * 9 // 10]
     print(f"the same code twice differs by {middle:.3f} at the median, by {tenth:.3f} in every tenth row")
-    start = sweeps.costs()
+    (maker,) = {row.target.maker for row in rows}  # each has constants of its own
+    start = sweeps.costs(maker)
     judge(rows, "as they are")
     random.Random(0).shuffle(rows)
     kept: list[Row] = []

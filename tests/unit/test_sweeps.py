@@ -12,6 +12,7 @@ from gemmgen.ir.dtypes import F16, F64
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import slug
 from gemmgen.passes.validate import validate
+from gemmgen.runtime import limits
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import Shape, account, choose_sweep, costs, cycles
 from tests.support.cli import printed
@@ -142,6 +143,17 @@ def test_a_c_by_columns_is_written_once() -> None:
 
 def test_what_vectors_cannot_do_is_left_to_others() -> None:
     assert choose_sweep(GemmSpec(dtype=F16), (1000, 1000, 1000), CPU) is None
+
+
+def test_a_makers_processors_have_costs_of_their_own() -> None:
+    """Intel's leave a page more slowly, so that few rows are enough for a copy of B."""
+    shape = 126, 768, 1000
+    chosen = [choose_sweep(GemmSpec(), shape, replace(CPU, cores=2, maker=maker)) for maker in ("", "intel", "other")]
+    assert [s is not None and s.b.memory for s in chosen] == ["global", "private", "global"]
+    assert costs("intel").page > costs().page
+    assert costs("other") == costs()
+    assert limits.maker("Intel(R) Xeon(R) Processor") == "intel"
+    assert limits.maker("AMD EPYC") == ""
 
 
 def test_other_devices_are_left_to_others() -> None:

@@ -17,7 +17,8 @@ def fold_line(line: str, limit: int = 100, hang: int = 4) -> list[str]:
     inner = " " * (indent + hang)
     marks = _marks(line)
     if (equals := marks.get(" = ")) is not None:
-        return [line[: equals + 2], *fold_line(" " * (indent + 4) + line[equals + 3 :], limit)]
+        left = fold_line(line[: equals + 2], limit)
+        return [*left, *fold_line(" " * (indent + 4) + line[equals + 3 :], limit)]
     question, colon = marks.get(" ? "), marks.get(" : ")
     if question is not None and colon is not None:
         if colon > limit:

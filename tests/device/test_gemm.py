@@ -177,6 +177,9 @@ Q = cast(float, "x")
         (lambda: gemmgen.gemm(Z((2, 3)), Z((3, 2)), transpose_b=True), ValueError, "b 3x2 transposed do not fit"),
         (lambda: gemmgen.gemm(Z((2, 3, 4)), Z((3, 4, 2))), ValueError, "stacks of 2 and 3 matrices"),
         (lambda: gemmgen.gemm(3, Z(2)), TypeError, "a is a scalar"),
+        (lambda: gemmgen.gemm(None, Z(2)), ValueError, "a is of type NoneType, not an array"),
+        (lambda: gemmgen.gemm(Z(2), "ab"), ValueError, "b is of type str, not an array"),
+        (lambda: gemmgen.gemm(Z(2), Z(2), transpose_a="no"), ValueError, "transpose_a = 'no' is of type str"),  # type: ignore[arg-type]
         (lambda: gemmgen.gemm(np.array(["x"]), np.array(["y"])), TypeError, "can't be multiplied"),
         (lambda: gemmgen.gemm(Z(2), np.array([0], "M8[s]")), TypeError, "no type in common"),
         (lambda: gemmgen.gemm(Z(2), Z(2), dtype="nonsense"), TypeError, "is no element type"),
@@ -193,6 +196,7 @@ Q = cast(float, "x")
         (lambda: gemmgen.gemm(np.ma.ones((2, 2)), Z((2, 2))), ValueError, "masked array"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), backend="cuda"), ValueError, "cupy.asarray"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), device=[1]), gemmgen.DeviceError, "device is of type list"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), device=""), gemmgen.DeviceError, "no device matches device ''"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), schedule="nain"), gemmgen.ScheduleError, "naive"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), schedule=3), gemmgen.ScheduleError, "schedule is of type int"),  # type: ignore[arg-type]
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), Z((3, 2)), beta=1, out=Z((2, 2))), ValueError, "c of 3x2"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gemmgen import presets
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import FLOAT8
-from gemmgen.ir.target import Target
+from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.ir.warp_matrix import warp_atom
 from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
@@ -32,8 +32,6 @@ SMALL = 128**3
 #: The same where vectors can be had, counted as that preset makes them: for its whole groups. 13 us there, as many as a
 #: kernel with vectors takes; at 64^3 23 and 14, at 128^3 180 and 31 (Intel's runtime, 12 us a call).
 SMALL_BESIDE_VECTORS = 32**3
-#: Features that the first asks for, by which a device is picked that has them.
-BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
 
 
 def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule:

@@ -115,7 +115,7 @@ def _shares(
     blocks = blocks_of(plain, shape, products)
     if _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:
         yield 1, target.cores, 1
-    if not _varies(tile.schedule):
+    if not _varies(tile.schedule) or plain.late:
         return
     deepest, places = k // (ROUNDS * plain.round_depth), target.cores * tile.resident
     limits = (min(deepest, int(filled * places / blocks)) for filled in FILLED)

@@ -14,7 +14,7 @@ from importlib.resources import files
 from math import ceil, gcd
 
 from gemmgen import presets
-from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8
+from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -23,7 +23,7 @@ Shape = tuple[int, int, int]
 
 #: Types that there are constants for, by what multiplies them: float32 is rounded to TF32 by request alone. In others,
 #: float64 say, the same tiles have other rates.
-ATOMS = {"fma": (F32,), "mma": (F16, BF16), "wgmma": (F16, BF16), "wgmma_f8": FLOAT8}
+ATOMS = {"fma": (F32,), "mma": (F16, BF16), "wgmma": (F16, BF16)}
 TYPES = frozenset(dtype for dtypes in ATOMS.values() for dtype in dtypes)
 #: Bytes of a line, as caches hold it and tensor maps copy it, and those that are asked for at once at least.
 LINE, SECTOR = 128, 32
@@ -76,6 +76,7 @@ class Costs:
     all_lines: float
     straddling: float
     outside: float
+    latency: float
     narrow: float
     stored: float
     element: float
@@ -142,7 +143,7 @@ def account(
     multiply, step = (
         _by_boxes(spec, tile, s, shape, target, blocks, products)
         if s.by_warpgroups
-        else (_by_work_items(spec, tile, s, shape, together))
+        else _by_work_items(spec, tile, s, shape, together)
     )
     size, of_sums = spec.dtype.size, spec.accumulator.size
     parts = products * m * n * of_sums * s.planes if s.planes > 1 else 0
@@ -231,7 +232,8 @@ def _by_boxes(
     busy = min(blocks * s.split, target.cores)
     multiply = rows * cols * s.k_step / tile.rate
     asked = lines / c.lines, lines * busy / c.all_lines, slow * busy / products * c.outside
-    return multiply, _side_by_side(SHARP, multiply, *asked)
+    together = min(up(blocks * s.split, target.cores), _resident(tile, s))
+    return multiply, _side_by_side(SHARP, multiply, *asked, c.latency / s.stages / together)
 
 
 def _boxes(extent: int, k: int, block: int, depth: int, order: Order, size: int, past: float) -> tuple[float, float]:

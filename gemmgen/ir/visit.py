@@ -320,8 +320,16 @@ def substitute(values: Mapping[Var, Expr]) -> Rewrite:
 
 def evaluate(node: Expr, values: Mapping[str, int]) -> int:
     """The value of an integer expression over named integers."""
-    named = {name: Const(value) for name, value in values.items()}
-    result = map_expr(node, lambda e: named.get(e.name, e) if isinstance(e, Var) else e)
+
+    def known(part: Expr) -> Expr:
+        match part:
+            case Var(name) if name in values:
+                return Const(values[name])
+            case Call("convert", (Const() as value,)) if not part.dtype.is_float:
+                return value
+        return part
+
+    result = map_expr(node, known)
     if isinstance(result, Const) and isinstance(result.value, int):
         return result.value
     raise LoweringError(f"{node} is not a number over {sorted(values)}")

@@ -22,6 +22,7 @@ _TURNED: dict[Order, Order] = {"row": "col", "col": "row"}
 _PAIRS = (
     *(("m", "n"), ("a", "b"), ("lda", "ldb"), ("a_shared", "b_shared"), ("a_tile", "b_tile")),
     *(("a_packed", "b_packed"), ("m_whole", "n_whole"), ("ld_a_packed", "ld_b_packed")),
+    ("stride_a", "stride_b"),
     *(("row", "col"), ("row0", "col0"), ("c_row", "c_col"), ("local_row", "local_col")),
     *(("workspace_row", "workspace_col"), ("first_row", "first_col")),
     *(("blocks_down", "blocks_across"), ("block_row", "block_col"), ("band_row", "band_col")),

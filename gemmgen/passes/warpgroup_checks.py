@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gemmgen.ir.dtypes import FLOAT8
+from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import (
     LANES,
-    LINE_BYTES,
     LINES,
     MOST_COLS,
     PUT_BYTES,
@@ -60,8 +60,8 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
         return
     if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
         yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or atom mma"
-    if spec.batched:
-        yield f"atom {s.atom} has a map of one matrix, not of a batch: call it for each, or use atom mma"
+    if spec.listed:
+        yield f"atom {s.atom} has maps of matrices a stride apart, not of a list: leave listed out, or use atom mma"
     yield from as_they_are(spec, s)
     yield from _operands(spec, s)
     plain = flatten(defaults(s.atom, s.tile, s.group, s.k_step))
@@ -137,8 +137,7 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     unit = WIDE if atom.sums.is_float else 2 * WIDE
     if cols % unit or cols > MOST_COLS:
         yield f"a block's {cols} {across} of {other}, multiplied by {unit}: use a multiple of {unit} up to {MOST_COLS}"
-    if s.k_step != atom.line:
-        yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
+    yield from _steps(spec, s, atom)
     if s.stages < 2:
         yield f"stages = {s.stages}, but a tile is copied while another is multiplied: use 2 or more"
     yield from _cluster(spec, s)
@@ -153,6 +152,14 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         )
     if s.joined == 1:
         yield from _boxes(spec, s, lines, across) if s.c_stages else _stores(spec, s, across)
+
+
+def _steps(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
+    """How deep a tile is: as a line that swizzles is wide, of elements in two terms the widest."""
+    known = [size // atom.dtype.size for size in (LINES_BYTES if atom.terms == 1 else LINES_BYTES[-1:])]
+    if s.k_step not in known:
+        whose = f"lines of {spec.dtype} are {_either(known)} long"
+        yield f"k_step = {s.k_step}, but {whose}: use k_step {atom.line}, or less where K is short"
 
 
 def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str]:
@@ -180,7 +187,8 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
 
 
 def _either(values: Iterable[int]) -> str:
-    return " or ".join(map(str, values))
+    *others, last = map(str, values)
+    return " or ".join([", ".join(others), last] if others else [last])
 
 
 def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
@@ -286,9 +294,10 @@ def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"{whose}, {runs}, do not come out even: use another c_width or joined"
 
 
-def _fewer(s: Schedule, over: int, stage: int, slots: int) -> str:
-    """What takes so many bytes less, of stages so large and of slots for boxes of C."""
-    enough = s.stages - -(-over // stage), slots - -(-over // (2 * s.group[0] * LINE_BYTES))
+def _fewer(s: Schedule, over: int, stage: int, c: tuple[int, int]) -> str:
+    """What takes so many bytes less, of stages so large, and of slots for boxes of C in lines so wide."""
+    slots, line = c
+    enough = s.stages - -(-over // stage), slots - -(-over // (2 * s.group[0] * line))
     ways = [f"{enough[1]} c_stages instead of {s.c_stages}"] * (enough[1] > 0)
     ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
     return ", or ".join([*ways, "a smaller tile"])
@@ -298,17 +307,19 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     """Local memory and registers. Of a row-major B whole boxes are held."""
     spec, s = turned(spec, s) if s.swapped else (spec, s)
     rows, cols = s.block_tile
-    held = -(-cols // atom.line) * atom.line if s.read_order("b", spec.b_order) == "row" else cols
+    line = line_bytes(s.tile_line("b", spec.b_order) * atom.dtype.size) // atom.dtype.size
+    held = -(-cols // line) * line if s.read_order("b", spec.b_order) == "row" else cols
     tiles = s.stages * (rows + held) * s.k_step * atom.terms * atom.dtype.size
-    boxes = s.tile[0] // 2 * -(-cols * spec.result.size // LINE_BYTES)
-    slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
+    c_line = line_bytes(cols * spec.result.size)
+    boxes = s.tile[0] // 2 * -(-cols * spec.result.size // c_line)
+    slots = min(boxes, s.c_stages) * 2 * s.group[0] * c_line
     by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
     beside = s.persistent or s.joined > 1
     used = (tiles + slots + sums if beside else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages
     used += MBARRIER_BYTES * (s.group[0] * s.group[1] // LANES) * s.c_turns
     if used > target.local_bytes:
-        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, min(boxes, s.c_stages))
+        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, (min(boxes, s.c_stages), c_line))
         whose = f", {sums:,} of them for sums, which no tile makes room for," if beside and sums else ""
         remedy = "c_width 2" if sums and s.joined == 1 and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"

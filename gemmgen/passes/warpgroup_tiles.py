@@ -25,7 +25,7 @@ def copy_boxes(stage: Stage) -> Body:
     if not dst.layout.swizzle:
         return (BoxCopy(dst, (stage.dst.origin[0], ZERO, ZERO), src, stage.src.origin, stage.tells),)
     high, line = src.box
-    slow, fast = stage.src.origin
+    *whose, slow, fast = stage.src.origin
     boxes, left = divmod(stage.src.rows if stage.src.transposed else stage.src.cols, line)
     first: Expr = ZERO
     place: Expr = ZERO
@@ -36,7 +36,8 @@ def copy_boxes(stage: Stage) -> Body:
         place = RANK * high
 
     def copy(box: Expr, matrix: Buffer) -> BoxCopy:
-        to, origin = (stage.dst.origin[0], first + box, place, ZERO), (slow + place, fast + (first + box) * line)
+        to = stage.dst.origin[0], first + box, place, ZERO
+        origin = *whose, slow + place, fast + (first + box) * line
         return BoxCopy(dst, to, matrix, origin, stage.tells)
 
     last = (copy(Const(boxes), replace(src, box=(high, left))),) if left else ()

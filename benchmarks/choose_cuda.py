@@ -54,9 +54,8 @@ REPLAY, MOST_LAUNCHES, LONG, SETTLING = 1500.0, 200, 80.0, 8000.0
 HOPELESS, FAR, CLOSE = 5.0, 1.25, 1.06
 #: Of the model's candidates with the same tiles, so many are timed.
 OF_TILE = 2
-#: The presets that compete, by what their names begin with.
-TENSOR_CORES = ("mma_4", "mma_8", "wgmma_1", "wgmma_3x", "wgmma_6")
-KINDS = {"float32": ("mbarrier_", "async_"), "float16": TENSOR_CORES, "bfloat16": TENSOR_CORES}
+#: The presets that compete, by what their names begin with; naive ones only where the model names them.
+KINDS = ("mbarrier_", "async_", "mma_", "wgmma_")
 #: How far an element may be off, of the largest one: a coarse sieve; `gemmgen run --validate` is the fine one.
 OFF = 0.02
 
@@ -125,9 +124,10 @@ def promised(spec: GemmSpec, schedule: Schedule, shape: Shape) -> GemmSpec:
 
 def rivals(spec: GemmSpec, shape: Shape, target: Target) -> list[Schedule]:
     """The presets that could have been chosen."""
-    names = [name for name in presets.names() if name.startswith(KINDS[spec.dtype.name]) and "atomic" not in name]
+    names = [name for name in presets.names() if name.startswith(KINDS) and "atomic" not in name]
     found = [presets.load(name).schedule for name in names]
-    return [x for x in found if tiles.runs(promised(spec, x, shape), x, target)]
+    own = [x for x in found if spec.dtype in waves.ATOMS.get(x.atom, ())]
+    return [x for x in own if tiles.runs(promised(spec, x, shape), x, target)]
 
 
 def likely(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
@@ -253,7 +253,7 @@ def main() -> None:
     parser.add_argument("--shapes", type=int, default=40)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--given", default="", help="shapes before the random ones, as for gemmgen bench --sizes")
-    parser.add_argument("--dtype", default="float32", choices=tuple(KINDS))
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
     parser.add_argument("--most", type=int, default=MOST, help="log2 of a product's multiply-adds, at most")
     parser.add_argument("--more", type=int, default=0, help="so many of the model's candidates are timed as well")
     parser.add_argument("--timings", type=Path, help="a file for every schedule's time")

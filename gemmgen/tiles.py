@@ -103,7 +103,8 @@ def _worth(spec: GemmSpec, s: Schedule, shape: Shape) -> bool:
     if not s.by_warpgroups or spec.ld_multiple * spec.dtype.size % 16:
         return True
     a_pitch, b_pitch = k if spec.a_order == "row" else m, n if spec.b_order == "row" else k
-    short = (a_pitch * spec.dtype.size < LINE, b_pitch * spec.dtype.size < LINE)
+    box = LINE // spec.dtype.size
+    short = a_pitch < min(box, s.block_tile[0]), b_pitch < min(box, s.block_tile[1])
     return s.a.packed <= short[0] and s.b.packed <= short[1]
 
 
@@ -121,8 +122,10 @@ def _shares(
     limits = (min(deepest, int(filled * places / blocks)) for filled in FILLED)
     for parts in sorted({max((x for x in PARTS if x <= limit), default=1) for limit in limits} - {1}):
         if parts * m * n * products < REACHED:
-            yield parts, 0, 1
-            if plain.by_warpgroups and _ends(tile.schedule) and parts % JOINED == 0:
+            # A preset of parts is for these alone, unless it is as good at what ends in C.
+            if _ends(tile.schedule) or "_joined" not in tile.preset:
+                yield parts, 0, 1
+            if plain.by_warpgroups and parts % JOINED == 0 and (_ends(tile.schedule) or "_joined" in tile.preset):
                 yield parts, 0, JOINED
 
 

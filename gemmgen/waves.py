@@ -14,21 +14,23 @@ from importlib.resources import files
 from math import ceil, gcd
 
 from gemmgen import presets
-from gemmgen.ir.dtypes import BF16, F16, F32
+from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec, Order
+from gemmgen.spec import GemmSpec
 
 Shape = tuple[int, int, int]
 
 #: Types that there are constants for, by what multiplies them: float32 is rounded to TF32 by request alone. In others,
 #: float64 say, the same tiles have other rates.
-ATOMS = {"fma": (F32,), "mma": (F16, BF16), "wgmma": (F16, BF16)}
+ATOMS = {"fma": (F32,), "mma": (F16, BF16), "wgmma": (F16, BF16), "wgmma_f8": FLOAT8}
 TYPES = frozenset(dtype for dtypes in ATOMS.values() for dtype in dtypes)
 #: Bytes of a line, as caches hold it and tensor maps copy it, and those that are asked for at once at least.
 LINE, SECTOR = 128, 32
 #: How much of the shorter ones of things done side by side is hidden by the longest one: all, were it infinite.
 SHARP = 4
+#: Sums of a block in a cluster that leave no room for a second block.
+LARGE_SUMS = 64 * 64
 #: Groups of the kernel that adds up parts of K (`passes/total.py`): columns of each, fewer from so many planes on.
 TOTAL_GROUP, SMALL_TOTAL_GROUP, MANY_PLANES = 256, 32, 32
 
@@ -176,8 +178,8 @@ def _begins_beside(tile: Tile, s: Schedule, blocks: int, target: Target) -> bool
 
 
 def _resident(tile: Tile, s: Schedule) -> int:
-    """Blocks that a multiprocessor has at once: one, where clusters add up sums and the preset's own have none."""
-    return 1 if s.joined > 1 and "_joined" not in tile.preset else tile.resident
+    """Blocks that a multiprocessor has at once: one, where what a cluster adds up has much memory of its own."""
+    return 1 if s.joined > 1 and s.block_tile[0] * s.block_tile[1] >= LARGE_SUMS else tile.resident
 
 
 def _memory(read: float, written: float) -> float:
@@ -224,8 +226,8 @@ def _by_boxes(
     """The same where tensor maps bring boxes beside the multiplication: what they ask the caches for, line by line."""
     c, (m, n, k), (rows, cols), (high, wide) = costs(), shape, s.block_tile, s.cluster
     size, b_order = spec.dtype.size, "col" if spec.b_order == "row" else "row"
-    past = whole(up(k, s.split), s.k_step) * s.split - k
-    past /= up(up(k, s.split), s.k_step) * s.split
+    steps = up(up(k, s.split), s.k_step) * s.split
+    past = (steps * s.k_step - k) / steps
     a = (rows, 0.0) if s.a.packed else _boxes(m, k, rows, s.k_step, spec.a_order, size, past)
     b = (cols, 0.0) if s.b.packed else _boxes(n, k, cols, s.k_step, b_order, size, past)
     lines, slow = a[0] / wide + b[0] / high, a[1] / wide + b[1] / high
@@ -236,7 +238,7 @@ def _by_boxes(
     return multiply, _side_by_side(SHARP, multiply, *asked, c.latency / s.stages / together)
 
 
-def _boxes(extent: int, k: int, block: int, depth: int, order: Order, size: int, past: float) -> tuple[float, float]:
+def _boxes(extent: int, k: int, block: int, depth: int, order: str, size: int, past: float) -> tuple[float, float]:
     """Lines that a step's boxes of an operand ask for, and requests that all blocks make of the same few places: for
     what lies outside, and for lines of less than a cache's.
 
@@ -253,7 +255,7 @@ def _boxes(extent: int, k: int, block: int, depth: int, order: Order, size: int,
         return extent / count * (1 + straddle), block - extent if count == 1 else 0.0
     boxes, inside = up(block, wide), up(min(block, extent), wide)
     outside = past * inside + (boxes - inside) * depth
-    narrow = depth * (1.0 if pitch % SECTOR else c.narrow) if pitch < LINE else 0.0
+    narrow = depth * (1.0 if pitch % SECTOR else c.narrow) if pitch < min(LINE, block * size) else 0.0
     return ceil(extent / count / wide) * depth * (1 + straddle), outside + narrow
 
 

@@ -88,8 +88,8 @@ def test_the_fastest_preset_comes_out_cheapest(times: Times) -> None:
         ((3072, 3072, 3072), "wgmma_192x192_s4"),
         ((128, 4096, 4096), "wgmma_64x64_s8"),
         ((16, 4344, 1888), "wgmma_16x64_s8"),  # 48 lines of A that are outside are no use
-        ((8192, 8, 8192), "wgmma_64x64_s8_packed_b"),  # lines of 16 bytes
-        ((6008, 1152, 48), "wgmma_192x192_s4"),  # C is stored while the next block begins
+        ((4096, 16, 4096), "wgmma_64x16_s8_joined2"),
+        ((8192, 8192, 16), "wgmma_64x128_k16_s4"),  # C is stored while the next block begins
     ],
 )
 def test_tensor_cores_go_by_what_caches_are_asked_for(shape: waves.Shape, name: str) -> None:
@@ -102,7 +102,7 @@ def test_few_candidates_are_weighed() -> None:
     """A shape is chosen for within a millisecond, of which each takes some 10 microseconds."""
     for spec in (GemmSpec(), GemmSpec(dtype=BF16), GemmSpec(dtype=BF16, ld_multiple=8)):
         for shape in ((64, 64, 65536), (777, 40, 12345), (16, 4096, 4096), (8192, 8192, 8192)):
-            assert 10 < len(list(ranked(spec, shape, TARGETS["sm_90a"]))) < 150
+            assert 10 < len(list(ranked(spec, shape, TARGETS["sm_90a"]))) < 200
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,14 @@ def test_few_rows_go_to_swapped_operands_and_joined_parts(orders: tuple[Order, O
     tiny = choose_tiles(spec, (64, 64, 65536), target)
     assert tiny is not None
     assert slug(tiny) in ("wgmma_32x64_s8_split64", "wgmma_64x64_s8_split64")  # the first was 1.61 of cuBLAS
+
+
+def test_lines_of_few_bytes_are_packed() -> None:
+    """8192x8x8192 by 64x64: 66 us, and 37 where B's lines of 16 bytes are laid out anew."""
+    chosen = choose_tiles(GemmSpec(dtype=BF16, ld_multiple=8), (8192, 8, 8192), TARGETS["sm_90a"])
+    assert chosen is not None
+    assert chosen.b.packed
+    assert not chosen.a.packed
 
 
 @pytest.mark.parametrize("target", [SM_80, SM_90], ids=["sm_80", "sm_90"])

@@ -282,8 +282,9 @@ class Request:
         target = TARGETS.get(self.target or "")
         if spec is None or target is None or not self.is_open:
             return None
-        from gemmgen.choose import BLOCK_FEATURES, by_sizes, choose
+        from gemmgen.choose import by_sizes, choose
         from gemmgen.errors import ScheduleError
+        from gemmgen.ir.target import BLOCK_FEATURES
 
         found = by_sizes(spec, None, target)
         if found is not None or target.features >= BLOCK_FEATURES:

@@ -40,7 +40,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     Attributes:
         source: what was compiled.
         wider: makes the twin that counts places in 64 bits; None where there is none.
-        places: the keywords of a call that say where its work is queued.
+        places: the keywords of a call that say where its work is queued, and that events tell of it.
     """
 
     places: ClassVar[frozenset[str]]
@@ -123,6 +123,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
         """
         given = {"queue": queue is not None, "wait_for": bool(wait_for), "stream": stream is not None}
+        given |= {"return_event": return_event}
         for name in (name for name, there in given.items() if there and name not in self.places):
             raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {name!r}")
         expect_operands(f"{type(self).__name__}.__call__", operands)

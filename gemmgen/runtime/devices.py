@@ -234,6 +234,7 @@ def target_of(device: cl.Device) -> Target:
         vector_bytes=vector_bytes(device),
         cores=min(max(1, device.max_compute_units), limits.processors()),
         cache_bytes=device.global_mem_cache_size,
+        maker=limits.maker(device.name),
     )
 
 

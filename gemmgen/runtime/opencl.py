@@ -36,7 +36,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     It is built once for each context, when that is first needed.
     """
 
-    places = frozenset({"queue", "wait_for"})
+    places = frozenset({"queue", "wait_for", "return_event"})
 
     def __init__(self, source: Source, device: DeviceLike = None) -> None:
         super().__init__(source)

@@ -113,6 +113,7 @@ def target_of(info: SyclDeviceInfo) -> Target:
         vector_bytes=min(64, 4 * max(4, info.vector_width)),
         cores=min(max(1, info.units), limits.processors()),
         cache_bytes=info.cache_bytes,
+        maker=limits.maker(info.name),
     )
 
 

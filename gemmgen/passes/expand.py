@@ -137,8 +137,11 @@ class _Expander:
         col = self._named(fast, fragment.cols) + fragment.cols.step(COL)
         # A row of many parts stands in each access of its columns: it gets a name. It may be a column, put down so.
         several = fragment.rows.lanes > 1 and 1 < fragment.rows.run < fragment.rows.values
-        many = several or SUM_ROW in walk_expr(row)
-        named = Var(f"{dst.buffer.name}_{'col' if COL0 in walk_expr(slow) else 'row'}")
+        # Rows of warpgroups lie so that they are long to say; lines that a cluster shares have a name already.
+        local = dst.buffer.space is Space.LOCAL
+        long = local and fragment.rows.turns > 1 and (dst.transposed or dst.buffer.spread == 1)
+        many = several or long or SUM_ROW in walk_expr(row)
+        named = Var(f"{dst.buffer.name}_{'col' if COL0 in walk_expr(slow) or (local and dst.transposed) else 'row'}")
         names: Body = (Let(named, row),) if many else ()
         row = named if many else row
         place = (*dst.origin[:-2], *((col, row) if dst.transposed else (row, col)))

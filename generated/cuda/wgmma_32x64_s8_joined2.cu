@@ -296,12 +296,11 @@ wgmma_32x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
         auto &sums = *reinterpret_cast<float(*)[2][16][68]>(shared + 98304);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
+            const int sums_col = local_col / 8 * 16 + local_col % 8 + i * 8;
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
                 const int line = local_row * 2 + j / 2 * 8 + j % 2;
-                in_block(sums, line / 16)[rank][line % 16][local_col / 8 * 16 + local_col % 8
-                    + i * 8] =
-                    alpha * acc[i][j];
+                in_block(sums, line / 16)[rank][line % 16][sums_col] = alpha * acc[i][j];
             }
         }
         cluster_sync();

@@ -370,6 +370,7 @@ wgmma_3xtf32_64x128_s4(int m, int n, int k, float alpha,
         auto &sums = *reinterpret_cast<float(*)[64][136]>(shared);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
+            const int sums_row = local_row / 8 * 16 + local_row % 8 + i * 8;
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
                 __align__(16) float sums_values[2];
@@ -377,8 +378,7 @@ wgmma_3xtf32_64x128_s4(int m, int n, int k, float alpha,
                 for (int e = 0; e < 2; ++e) {
                     sums_values[e] = alpha * acc[i][j * 2 + e];
                 }
-                copy2(&sums[local_row / 8 * 16 + local_row % 8 + i * 8][local_col * 2 + j * 8],
-                    sums_values);
+                copy2(&sums[sums_row][local_col * 2 + j * 8], sums_values);
             }
         }
         role_barrier<128>();

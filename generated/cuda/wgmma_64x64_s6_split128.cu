@@ -255,6 +255,7 @@ wgmma_64x64_s6_split128(int m, int n, int k, float alpha, const __grid_constant_
         auto &sums = *reinterpret_cast<float(*)[64][72]>(shared);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
+            const int sums_row = local_row / 8 * 16 + local_row % 8 + i * 8;
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
                 __align__(16) float sums_values[2];
@@ -262,8 +263,7 @@ wgmma_64x64_s6_split128(int m, int n, int k, float alpha, const __grid_constant_
                 for (int e = 0; e < 2; ++e) {
                     sums_values[e] = alpha * acc[i][j * 2 + e];
                 }
-                copy2(&sums[local_row / 8 * 16 + local_row % 8 + i * 8][local_col * 2 + j * 8],
-                    sums_values);
+                copy2(&sums[sums_row][local_col * 2 + j * 8], sums_values);
             }
         }
         role_barrier<128>();

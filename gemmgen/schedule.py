@@ -27,6 +27,8 @@ MatrixAtom = Literal[
 ]
 Atom = Literal["fma", MatrixAtom]
 Method = Literal["naive", "slm", "simd", "block_read", MatrixAtom, "vector"]
+#: Work-items of a warpgroup (rows, columns).
+WARPGROUP = (32, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +223,19 @@ class Schedule:
         return self.tile[0] * self.group[0], self.tile[1] * self.group[1]
 
     @property
+    def warpgroups(self) -> tuple[int, int]:
+        """Warpgroups that multiply (above one another, beside one another)."""
+        (high, wide), (rows, cols) = self.group, WARPGROUP
+        return high // rows, wide // cols
+
+    @property
     def all_work_items(self) -> tuple[int, int]:
         """Work-items of a group (rows, columns), those of all slices one above the other, and then the producers."""
-        return self.group[0] * self.slices + self.producers // max(1, self.group[1]), self.group[1]
+        high, wide = self.group
+        if self.by_warpgroups and not self.swapped:
+            # Four wide, as warpgroups are, whichever way these lie.
+            high, wide = high * wide // WARPGROUP[1], WARPGROUP[1]
+        return high * self.slices + self.producers // max(1, wide), wide
 
     @property
     def round_depth(self) -> int:
@@ -269,7 +281,8 @@ class Schedule:
         """Whether warpgroups multiply with their operands swapped, C^T = B^T A^T: so say the lanes of a group 4x32,
         which lie along C's columns. Of C a block then has few rows, and 64 columns of each warpgroup.
         """
-        return self.by_warpgroups and self.group[0] == 4 and self.group[1] % 32 == 0
+        (high, wide), (rows, cols) = self.group, WARPGROUP
+        return self.by_warpgroups and high % rows != 0 and high % cols == 0 and wide % rows == 0
 
     def staged(self, name: str, order: str) -> Operand:
         """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""

@@ -23,6 +23,7 @@ _PAIRS = (
     *(("m", "n"), ("a", "b"), ("lda", "ldb"), ("a_shared", "b_shared"), ("a_tile", "b_tile")),
     *(("a_packed", "b_packed"), ("m_whole", "n_whole"), ("ld_a_packed", "ld_b_packed")),
     *(("row", "col"), ("row0", "col0"), ("c_row", "c_col"), ("local_row", "local_col")),
+    ("warpgroup_row", "warpgroup_col"),
     *(("blocks_down", "blocks_across"), ("block_row", "block_col"), ("band_row", "band_col")),
 )
 _NAMES = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}

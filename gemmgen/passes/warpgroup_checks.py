@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import (
+    BOX_ROWS,
     LANES,
     LINE_BYTES,
     LINES,
@@ -119,7 +120,7 @@ def without_roles(s: Schedule) -> Iterator[str]:
 def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     """What a block is made of."""
     (high, wide), whole = s.group, LANES // 4
-    if (wide != 4 or high % whole) and not s.swapped:
+    if (wide % 4 or high % whole) and not s.swapped:
         yield (
             f"group {high}x{wide} is not made of warpgroups of {whole}x4: use group 64x4, say, or 4x{whole}, by which "
             f"operands are swapped"
@@ -137,6 +138,7 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     unit = WIDE if atom.sums.is_float else 2 * WIDE
     if cols % unit or cols > MOST_COLS:
         yield f"a block's {cols} {across} of {other}, multiplied by {unit}: use a multiple of {unit} up to {MOST_COLS}"
+    yield from _beside(spec, s, atom, (across, other), unit)
     if s.k_step != atom.line:
         yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
     if s.stages < 2:
@@ -155,11 +157,27 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield from _boxes(spec, s, lines, across) if s.c_stages else _stores(spec, s, across)
 
 
+def _beside(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, names: tuple[str, str], unit: int) -> Iterator[str]:
+    """Warpgroups beside one another, each with columns of its own."""
+    (_, beside), (across, other) = s.warpgroups, names
+    own = s.block_tile[1] // beside
+    if beside == 1:
+        return
+    if own % unit:
+        yield f"a warpgroup's {own} {across} of {other}, multiplied by {unit}: use a multiple of {unit}"
+    slow_k = s.read_order("b", spec.b_order) == "row"
+    if slow_k and own % atom.line and atom.line % own:
+        yield (
+            f"a warpgroup's {own} {across} of {other} lie in boxes of {atom.line}, which no other's may begin within: "
+            f"use a multiple of {atom.line}, or 32 or 16, or group {s.group[0] * beside}x4"
+        )
+
+
 def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str]:
     """C by boxes, as tensor maps have it: of its rows, or columns where operands are swapped, which are the `lines` of
     an instruction.
     """
-    size, (_, cols) = spec.result.size, s.block_tile
+    size, cols = spec.result.size, s.block_tile[1] // s.warpgroups[1]
     instead = "use c_stages 0, by which work-items store it"
     if spec.c_order == "col":
         order = f"{across.removesuffix('s')}-major"
@@ -176,7 +194,7 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
             f"{instead}"
         )
     if cols % (unit := WIDE * max(PUT_BYTES) // size):
-        yield f"a block's {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or c_stages 0"
+        yield f"a warpgroup's {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or c_stages 0"
 
 
 def _either(values: Iterable[int]) -> str:
@@ -286,9 +304,14 @@ def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"{whose}, {runs}, do not come out even: use another c_width or joined"
 
 
+def _lines(s: Schedule) -> int:
+    """Lines of a slot for boxes of C, of each warp so many."""
+    return s.group[0] * s.group[1] // (LANES // 4) * BOX_ROWS
+
+
 def _fewer(s: Schedule, over: int, stage: int, slots: int) -> str:
     """What takes so many bytes less, of stages so large and of slots for boxes of C."""
-    enough = s.stages - -(-over // stage), slots - -(-over // (2 * s.group[0] * LINE_BYTES))
+    enough = s.stages - -(-over // stage), slots - -(-over // (_lines(s) * LINE_BYTES))
     ways = [f"{enough[1]} c_stages instead of {s.c_stages}"] * (enough[1] > 0)
     ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
     return ", or ".join([*ways, "a smaller tile"])
@@ -300,8 +323,8 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     rows, cols = s.block_tile
     held = -(-cols // atom.line) * atom.line if s.read_order("b", spec.b_order) == "row" else cols
     tiles = s.stages * (rows + held) * s.k_step * atom.terms * atom.dtype.size
-    boxes = s.tile[0] // 2 * -(-cols * spec.result.size // LINE_BYTES)
-    slots = min(boxes, s.c_stages) * 2 * s.group[0] * LINE_BYTES
+    boxes = s.tile[0] // 2 * -(-cols // s.warpgroups[1] * spec.result.size // LINE_BYTES)
+    slots = min(boxes, s.c_stages) * _lines(s) * LINE_BYTES
     by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
     beside = s.persistent or s.joined > 1

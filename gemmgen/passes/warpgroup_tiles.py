@@ -11,7 +11,7 @@ from gemmgen.ir.meetings import RANK
 from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Stage, Tile, TileMma
 from gemmgen.ir.warpgroup_matrix import LANES, ROWS
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import KK, WARPGROUP
+from gemmgen.passes.positions import KK, WARPGROUP, WARPGROUP_COL, WARPGROUP_ROW
 
 BOX, TURN = Var("i"), Var("i")
 ZERO = Const(0)
@@ -47,11 +47,13 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     """Instructions along K; of a tile with more rows than its warpgroups have, each takes every so many."""
     acc, atom = mma.acc, mma.atom
     rows = acc.fragment.rows
-    warpgroups = rows.lanes * 4 // LANES
-    warpgroup: Expr = WARPGROUP if warpgroups > 1 else ZERO
+    warpgroups, across = rows.lanes * 4 // LANES, acc.fragment.cols.lanes // 4
+    warpgroup: Expr = ZERO if warpgroups == 1 else WARPGROUP if across == 1 else WARPGROUP_ROW
     a, b = _view(mma.a, "a"), _view(mma.b, "b")
     slot_a, slot_b = mma.a.origin[0], mma.b.origin[0]
     first = (slot_a, warpgroup, ZERO, ZERO) if atom.a_turned else (slot_a, ZERO, warpgroup * ROWS, ZERO)
+    col: Expr = WARPGROUP_COL * atom.cols if across > 1 else ZERO
+    first_b = (slot_b, col // atom.line, ZERO, col % atom.line) if atom.b_turned else (slot_b, ZERO, col, ZERO)
     turn = TURN * warpgroups
 
     def product(head_or_rest: tuple[int, int]) -> Multiply:
@@ -65,7 +67,7 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     body = loop(TURN, rows.values // 2, tuple(map(product, pairs)))
     return (
         Point(a, mma.a.buffer, first),
-        Point(b, mma.b.buffer, (slot_b, ZERO, ZERO, ZERO)),
+        Point(b, mma.b.buffer, first_b),
         For(KK, ZERO, Const(mma.b.rows // atom.terms), atom.depth, body, unroll=True, exact=True),
     )
 

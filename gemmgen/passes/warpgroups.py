@@ -40,9 +40,13 @@ from gemmgen.passes.positions import (
     PART,
     ROW0,
     WARPGROUP,
+    WARPGROUP_COL,
+    WARPGROUP_ROW,
     WAVE,
     WAVES,
+    call,
     depending,
+    linear,
 )
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.swap import turned
@@ -85,17 +89,25 @@ class _Warpgroups(Plan):
 
     @cached_property
     def cols(self) -> Spread:
-        """As the instruction has them: pairs."""
-        return Spread(self.schedule.tile[1], self.schedule.group[1], 2, LOCAL_COL)
+        """As the instruction has them: pairs, a warpgroup's columns together."""
+        own, lanes = self.schedule.tile[1], self.schedule.group[1]
+        if self._across == 1:
+            return Spread(own, lanes, 2, LOCAL_COL)
+        return Spread(own, lanes, 2, LOCAL_COL, turns=own // 2, near=4)
+
+    @property
+    def _across(self) -> int:
+        """Warpgroups beside one another."""
+        return self.schedule.warpgroups[1]
 
     @cached_property
     def atom(self) -> WarpgroupAtom:
-        """The instruction for all columns of a block."""
+        """The instruction for all columns of a warpgroup."""
         atom = warpgroup_atom(self.schedule.atom, self.spec.dtype)
         if atom is None:
             raise LoweringError(f"no {self.schedule.atom} of {self.spec.dtype}")
         a_turned, b_turned = self.is_transposed("a"), not self.is_transposed("b")
-        return replace(atom, cols=self.schedule.block_tile[1], a_turned=a_turned, b_turned=b_turned)
+        return replace(atom, cols=self.schedule.block_tile[1] // self._across, a_turned=a_turned, b_turned=b_turned)
 
     def _has_slow_k(self, name: str) -> bool:
         return self.atom.a_turned if name == "a" else self.atom.b_turned
@@ -229,8 +241,8 @@ class _Warpgroups(Plan):
         if not self.schedule.c_stages:
             return None
         line = LINE_BYTES // self.c.dtype.size
-        boxes = -(-self.schedule.block_tile[1] // line) * (self.schedule.tile[0] // 2)
-        layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2, line)
+        boxes = -(-self.atom.cols // line) * (self.schedule.tile[0] // 2)
+        layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2 * self._across, line)
         return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=LINE_BYTES))
 
     def _store(self) -> Body:
@@ -267,11 +279,28 @@ class _Warpgroups(Plan):
         begun = Comment("By now all of the cluster have begun, and have shared memory."), replace(together, part="wait")
         return (*begun, *by_local_memory(self, say, RANK, comment, share, together))
 
-    def _warpgroup(self) -> Let:
+    def _warpgroup(self) -> Body:
         """Which warpgroup a work-item is of. By a shuffle, since all of a warp agree on what one lane says: descriptors
         of tiles are then worked out once for all lanes.
         """
-        return Let(WARPGROUP, Call("broadcast", (LOCAL_ROW // (LANES // 4), Const(0)), I32))
+        line = LOCAL_ROW if self._across == 1 else call("local_id", 1)
+        number = Let(WARPGROUP, Call("broadcast", (line // (LANES // 4), Const(0)), I32))
+        if self._across == 1:
+            return (number,)
+        return (number, Let(WARPGROUP_ROW, WARPGROUP // self._across), Let(WARPGROUP_COL, WARPGROUP % self._across))
+
+    def _work_item(self) -> Body:
+        """Warpgroups follow one another in the launch, wherever they lie."""
+        if self._across == 1:
+            return super()._work_item()
+        high, line = LANES // 4, call("local_id", 1)
+        row = line // (high * self._across) * high + line % high
+        col = line // high % self._across * 4 + call("local_id", 0)
+        return (Let(LOCAL_ROW, row), Let(LOCAL_COL, col))
+
+    def _number(self) -> Expr:
+        own = (call("local_id", 1), call("local_id", 0))
+        return super()._number() if self._across == 1 else linear(self.schedule.all_work_items, *own)
 
     def kernel(self) -> Kernel:
         """All of it."""
@@ -281,7 +310,7 @@ class _Warpgroups(Plan):
         if self._slots is not None:
             tiles = (*tiles, Alloc(self._slots))
             left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
-        names, product = (*self.positions(), self._warpgroup(), *ends), self._product()
+        names, product = (*self.positions(), *self._warpgroup(), *ends), self._product()
         if self.schedule.persistent:
             of_each, names = depending(names, BLOCK)
             product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)

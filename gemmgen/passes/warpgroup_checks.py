@@ -122,8 +122,8 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     (high, wide), whole = s.group, LANES // 4
     if (wide % 4 or high % whole) and not s.swapped:
         yield (
-            f"group {high}x{wide} is not made of warpgroups of {whole}x4: use group 64x4, say, or 4x{whole}, by which "
-            f"operands are swapped"
+            f"group {high}x{wide} is not made of warpgroups of {whole}x4: use group 64x4, say, two above one another, "
+            f"{whole}x8, two beside one another, or 4x{whole}, by which operands are swapped"
         )
         return
     if atom.dtype.size != TURNED_BYTES:
@@ -194,7 +194,8 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
             f"{instead}"
         )
     if cols % (unit := WIDE * max(PUT_BYTES) // size):
-        yield f"a warpgroup's {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or c_stages 0"
+        whose = "a block's" if s.warpgroups[1] == 1 else "a warpgroup's"
+        yield f"{whose} {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or c_stages 0"
 
 
 def _either(values: Iterable[int]) -> str:

@@ -239,6 +239,8 @@ def refused(schedule: Schedule, spec: GemmSpec = SPEC, target: Target = SM_90A) 
         ({"tile": (2, 80), "c_width": 2}, "a multiple of 8 up to 256"),
         ({"tile": (3, 64)}, "no pairs of rows"),
         ({"group": (40, 4)}, "not made of warpgroups of 32x4"),
+        ({"group": (32, 8), "tile": (4, 12), "c_width": 2}, "48 columns of B lie in boxes of 64, which no other's may"),
+        ({"group": (32, 8), "tile": (2, 2), "c_stages": 1}, "a warpgroup's 8 columns of C"),
         ({"group": (256, 4)}, "1024 work-items and 128 producers > 1024"),
         ({"k_step": 32}, "a line is 128 bytes of bfloat16: use k_step 64"),
         ({"stages": 1}, "use 2 or more"),

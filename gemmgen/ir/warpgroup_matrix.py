@@ -18,6 +18,8 @@ LANE = Var("lane")
 LANES, ROWS = 128, 64
 #: Bytes of a line of a tile: its parts of 16 bytes change places so that neither copies nor reads meet in a bank.
 LINE_BYTES = 128
+#: Bytes of a register.
+WORD_BYTES = 4
 #: Bytes of a line that one instruction multiplies by.
 DEPTH_BYTES = 32
 #: Lines that swizzle together.
@@ -48,6 +50,7 @@ class WarpgroupAtom:
         digits: of the significand, what it multiplies by; fewer than `dtype` has where it drops the last bits.
         cols: columns of B and of the sums.
         a_turned, b_turned: whether K is the slow axis of the operand's tile.
+        held: whether A is in registers, in fragments of its own, and not in local memory.
         kept: bits of what it adds up, counted from the largest; 0 where they are those of the sums.
         products: how many of it make one product. With 3 an element is the sum of two, head and rest, whose tiles lie
             side by side; the product of both rests is left out.
@@ -60,6 +63,7 @@ class WarpgroupAtom:
     cols: int = WIDE
     a_turned: bool = False
     b_turned: bool = False
+    held: bool = False
     kept: int = 0
     products: int = 1
 
@@ -105,6 +109,12 @@ class WarpgroupAtom:
             # The rests' product, each less than 2^(1 - digits) of its element; less than that by what is cut of them.
             return 2 * (2 * 0.5**self.digits) ** 2
         return (1 + 2 * 0.5**self.digits) ** 2 - 1 if self.digits < self.dtype.digits else 0.0
+
+    @property
+    def a(self) -> Fragment:
+        """Rows by K, where A is in registers: the rows as those of the sums, along K four bytes of neighbours."""
+        rows = Spread(2, LANES // 4, 1, LANE // 4, turns=2, near=8)
+        return Fragment(rows, Spread(self.depth // 4, 4, WORD_BYTES // self.dtype.size, LANE % 4))
 
     @property
     def c(self) -> Fragment:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import SCALAR, Spread
+from gemmgen.ir.atoms import ALIGNED_VECTOR, SCALAR, CopyAtom, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, compare, number
@@ -17,17 +17,20 @@ from gemmgen.ir.stmt import (
     Alloc,
     Body,
     Comment,
+    Copy,
     Fill,
     For,
     Let,
+    Registers,
     Stage,
     Tile,
     TileMma,
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, LINE_BYTES, WarpgroupAtom, warpgroup_atom
-from gemmgen.passes import epilogue
+from gemmgen.ir.warp_matrix import line_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, LINE_BYTES, WORD_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, part_of
 from gemmgen.passes.plan import WIDTHS, Plan, update_comment
@@ -107,7 +110,16 @@ class _Warpgroups(Plan):
         if atom is None:
             raise LoweringError(f"no {self.schedule.atom} of {self.spec.dtype}")
         a_turned, b_turned = self.is_transposed("a"), not self.is_transposed("b")
-        return replace(atom, cols=self.schedule.block_tile[1] // self._across, a_turned=a_turned, b_turned=b_turned)
+        cols, held = self.schedule.block_tile[1] // self._across, self.schedule.a.memory == "private"
+        return replace(atom, cols=cols, a_turned=a_turned, b_turned=b_turned, held=held)
+
+    def _element(self, name: str) -> DType:
+        """What an operand's tile holds: what it is stored in, where prologues are applied to registers."""
+        return self.spec.element(name) if self.atom.held and name == "a" else self.spec.made(name)
+
+    def _line(self, name: str) -> int:
+        """Elements of a line of an operand's tile."""
+        return LINE_BYTES // self._element(name).size
 
     def _has_slow_k(self, name: str) -> bool:
         return self.atom.a_turned if name == "a" else self.atom.b_turned
@@ -133,7 +145,7 @@ class _Warpgroups(Plan):
             lines, length = matrix.shape
             matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
         (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
-        line = min(fast, self.atom.line)
+        line = min(fast, self._line(name))
         by_boxes = fast % (line * shared) == 0
         streamed = (self.schedule.a if name == "a" else self.schedule.b).streamed
         return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared, streamed=streamed)
@@ -141,9 +153,9 @@ class _Warpgroups(Plan):
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
         slow, fast = self._extents(name)
-        layout = Layout.packed(self.schedule.stages, -(-fast // self.atom.line), slow, self.atom.line)
+        layout = Layout.packed(self.schedule.stages, -(-fast // self._line(name)), slow, self._line(name))
         layout = replace(layout, swizzle=LINE_BYTES)
-        buffer = Buffer(f"{name}_shared", self.spec.made(name), Space.LOCAL, layout)
+        buffer = Buffer(f"{name}_shared", self._element(name), Space.LOCAL, layout)
         rows, cols = self._logical(name)
         zero = Const(0)
         return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.is_transposed(name), self.pipe)
@@ -152,14 +164,41 @@ class _Warpgroups(Plan):
         (rows, cols), depth = self.schedule.block_tile, self.schedule.k_step * self.atom.terms
         return (rows, depth) if name == "a" else (depth, cols)
 
-    def _stage(self, name: str) -> Stage:
-        """The boxes of a step."""
+    def _source(self, name: str) -> Tile:
+        """Where the boxes of a step come from."""
         k0 = K0 if self.atom.terms == 1 else K0 * self.atom.terms
         logical = (ROW0, k0) if name == "a" else (k0, COL0)
         transposed = self.is_transposed(name)
         origin = logical[::-1] if transposed else logical
-        source = Tile(self.boxed(name), origin, *self._logical(name), transposed)
-        return Stage(self.tile(name), source, SCALAR)
+        return Tile(self.boxed(name), origin, *self._logical(name), transposed)
+
+    def _stage(self, name: str) -> Stage:
+        """The boxes of a step."""
+        return Stage(self.tile(name), self._source(name), SCALAR)
+
+    @cached_property
+    def held_a(self) -> Registers:
+        """A step's A in registers, the fragments of its instructions after one another."""
+        lane = LOCAL_COL if self._across == 1 else LOCAL_COL % 4
+        fragment = Fragment(self.rows, replace(self.atom.a.cols, lane=lane))
+        shape = self.schedule.k_step // self.atom.depth, self.rows.values, fragment.cols.values
+        return Registers(Buffer("a_frag", self.atom.dtype, Space.PRIVATE, Layout.packed(*shape)), fragment, Const(0))
+
+    def _fill_a(self) -> Body:
+        """What brings it there, where it is multiplied from there."""
+        if not self.atom.held:
+            return ()
+        src, made = self.tile("a"), None if "a" in self.packed else prologue.step(self, "a")
+        atom, width = self._fill_atom_of_a(src, made is not None)
+        return (Copy(self.held_a, src, atom, width, prologue=made, of=self._source("a")),)
+
+    def _fill_atom_of_a(self, src: Tile, changes: bool) -> tuple[CopyAtom, int]:
+        """The instruction of that, and what it brings a work-item."""
+        dtype, run = self.atom.dtype, self.held_a.fragment.cols.run
+        atom = line_atom("a", src.transposed, dtype.size)
+        if atom is not None and not changes and src.buffer.dtype == dtype:
+            return atom, 4 * WORD_BYTES // dtype.size
+        return (SCALAR, 1) if src.transposed or run == 1 else (ALIGNED_VECTOR, run)
 
     @property
     def reuses(self) -> bool:
@@ -197,12 +236,14 @@ class _Warpgroups(Plan):
             self._stage("b"),
             PipeOp("commit", pipe),
             PipeOp("wait", pipe),
-            TileMma(sums, self.tile("a"), self.tile("b"), self.atom),
+            *self._fill_a(),
+            TileMma(sums, self.held_a if self.atom.held else self.tile("a"), self.tile("b"), self.atom),
             PipeOp("release", pipe),
             *added,
         )
         said: Body = (Comment("C^T = B^T * A^T: columns of C are the rows of the sums."),) if self.swapped else ()
         return (
+            *((Alloc(self.held_a.buffer),) if self.atom.held else ()),
             Alloc(self.acc.buffer),
             Fill(self.acc, zero),
             *fresh,
@@ -315,8 +356,10 @@ class _Warpgroups(Plan):
             of_each, names = depending(names, BLOCK)
             product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)
         matrices = self.per_matrix(self.boxed("a"), self.boxed("b"))
-        finish = (self.beta, self.c, self.pitch("c"), *epilogue.parameters(self))
-        params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if self.result == self.c else (self.result,)))
+        made = prologue.parameters(self, {"a"} - {*self.packed}) if self.atom.held else ()
+        finish = (self.beta, self.c, self.pitch("c"), *made, *epilogue.parameters(self))
+        finish = finish if self.result == self.c else (self.result, *made)
+        params = (self.m, self.n, self.k, self.alpha, *matrices, *finish)
         used = [p for p in params if isinstance(p, Buffer)]
         joined = self.schedule.joined
         begun: Body = (Barrier(groups=joined, part="arrive"),) if joined > 1 else ()

@@ -551,6 +551,19 @@ __device__ __forceinline__ unsigned long long own_matrix_tile(const void *tile)
     return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
 }
 
+//: wgmma_fence_held
+// Comes before matrix instructions whose sums, or whose `a`, other instructions have written.
+template <typename Array>
+__device__ __forceinline__ void wgmma_fence(Array &a)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(a);
+    #pragma unroll
+    for (int i = 0; i < int(sizeof(a) / sizeof(unsigned)); ++i) {
+        asm volatile("" : "+r"(words[i])::"memory");
+    }
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
 //: wgmma_fence
 // Comes before matrix instructions whose sums other instructions have written.
 __device__ __forceinline__ void wgmma_fence()
@@ -584,6 +597,25 @@ __device__ __forceinline__ void wgmma_wait(TOTAL (*sums)[VALUES])
     asm volatile("wgmma.wait_group.sync.aligned 0;"
                  : OPERANDS
                  :: "memory");
+}
+
+//: wgmma_held
+// sums += a * b by a warpgroup, 64 x DEPTH times DEPTH x COLS, b a tile in shared memory; it only
+// begins that. Of the sums and of a, which is in registers, a thread has two rows, eight apart.
+__device__ __forceinline__ void FUNCTION(TOTAL (*sums)[VALUES], const ELEMENT *a_top,
+                                         const ELEMENT *a_bottom, unsigned long long b)
+{
+    const unsigned *a0 = reinterpret_cast<const unsigned *>(a_top);
+    const unsigned *a1 = reinterpret_cast<const unsigned *>(a_bottom);
+    asm volatile("{\n"
+                 ".reg .pred add;\n"
+                 "setp.eq.u32 add, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64nCOLSkDEPTH.KIND.SHORT.SHORT {"
+                 NAMED
+                 "}, {A_PLACE}, %B_PLACE, addMODES;\n"
+                 "}"
+                 : OPERANDS
+                 : "r"(a0[0]), "r"(a1[0]), "r"(a0[1]), "r"(a1[1]), "l"(b));
 }
 
 //: wgmma

@@ -1,0 +1,94 @@
+"""Expand A's way into registers where warpgroups multiply it from there: out of lines that swizzle, by `ldmatrix` where
+that has the instruction's fragments, else by single elements or pairs, which a prologue may make into others.
+
+Box copies have put the part of 16 bytes of a line that a place belongs to elsewhere; what reads by plain instructions has
+to say so itself: part p of line i lies where part p ^ (i % 8) would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gemmgen.errors import LoweringError
+from gemmgen.ir.atoms import SCALAR
+from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, as_int, convert
+from gemmgen.ir.stmt import Alloc, Body, Copy, Let, Move, Store, Tile
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, DEPTH_BYTES, LINES, PART_BYTES
+from gemmgen.passes import prologue
+from gemmgen.passes.loops import loop
+from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
+
+ROW, COL, KK, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
+ZERO = Const(0)
+#: Gives a value a name at the kernel's top.
+Namer = Callable[[str, Expr, int], Expr]
+
+
+def load_operand(copy: Copy, named: Namer) -> Body:
+    """All of a step's A."""
+    return _by_lines(copy, named) if copy.atom.matrices is not None else _singly(copy, named)
+
+
+def place(tile: Tile, row: Expr, k: Expr) -> tuple[Expr, ...]:
+    """Where an element of A lies in its tile, [slot][box][line][element], as it is found by plain instructions."""
+    length = as_int(tile.buffer.shape[-1]) or 1
+    part = PART_BYTES // tile.buffer.dtype.size
+    line, along = (k, row) if tile.transposed else (row, k)
+    box: Expr = along // length if tile.transposed else ZERO
+    element = along % length if tile.transposed else along
+    swizzled = Bin("^", element, line % LINES * part)
+    return (tile.origin[0], box, line, swizzled)
+
+
+def _by_lines(copy: Copy, named: Namer) -> Body:
+    """By matrices of eight lines of 16 bytes: lane 8 q + i names line i of matrix q, of which the first two are of the
+    warp's rows, the others 16 bytes on along K.
+    """
+    fragment, src, matrices = copy.dst.fragment, copy.src, copy.atom.matrices
+    if matrices is None:
+        raise LoweringError(f"{copy.atom.name} loads no matrices")
+    depth = DEPTH_BYTES // src.buffer.dtype.size
+    first = LOCAL_ROW // LINES * BOX_ROWS
+    lower, deeper, own = LOCAL_INDEX // LINES % 2, LOCAL_INDEX // BOX_ROWS % 2, LOCAL_INDEX % LINES
+    row = first + lower * LINES if matrices.turned else first + LOCAL_INDEX % BOX_ROWS
+    k = deeper * (depth // 2) + own if matrices.turned else deeper * (depth // 2)
+    own_row, own_k = named("a_line_row", row, 1), named("a_line_k", k, 1)
+    at = place(src, own_row + ROW * (fragment.rows.lanes * 2), own_k + KK * depth)
+    to = replace(copy.dst, slot=KK).at(ROW * 2, ZERO)
+    move = Move(copy.dst.buffer, to, src.buffer, at, copy.atom, copy.width)
+    return loop(ROW, fragment.rows.values // 2, loop(KK, src.cols // depth, (move,)))
+
+
+def _singly(copy: Copy, named: Namer) -> Body:
+    """By what a work-item holds: along K neighbours, of each of its rows."""
+    fragment, src, width, dst = copy.dst.fragment, copy.src, copy.width, replace(copy.dst, slot=KK)
+    depth = fragment.cols.extent
+    row = named("a_row", fragment.rows.start, 1) + fragment.rows.step(ROW)
+    k = fragment.cols.start + fragment.cols.chunk_step(COL, width) + KK * depth
+    at = place(src, row, k)
+    if width == 1:
+        names, value = _made(copy, row, k, Load(src.buffer, at))
+        body: Body = (*names, Store(dst.buffer, dst.at(ROW, COL), value))
+    else:
+        raw = Buffer(f"{src.buffer.name.partition('_')[0]}_vector", src.buffer.dtype, Space.PRIVATE, Layout.packed(width))
+        names, value = _made(copy, row, k + ELEMENT, Load(raw, (ELEMENT,)))
+        once = tuple(name for name in names if isinstance(name, Let) and ELEMENT not in prologue.parts(name.value))
+        own = tuple(name for name in names if name not in once)
+        to = dst.at(ROW, COL * width + ELEMENT)
+        load = Move(raw, (ZERO,), src.buffer, at, copy.atom, width)
+        body = (Alloc(raw), load, *once, *loop(ELEMENT, width, (*own, Store(dst.buffer, to, value))))
+    columns = loop(COL, fragment.cols.values // width, body)
+    return loop(KK, src.cols // depth, loop(ROW, fragment.rows.values, columns))
+
+
+def _made(copy: Copy, row: Expr, k: Expr, raw: Load) -> tuple[Body, Expr]:
+    """What an element becomes: what its prologue makes of it, or what it is, in the instruction's type."""
+    dtype = copy.dst.buffer.dtype
+    if copy.prologue is None or copy.of is None:
+        return (), convert(raw, dtype)
+    of = copy.of
+    slow, fast = (k, row) if of.transposed else (row, k)
+    where = of.origin[0] + slow, of.origin[1] + fast
+    return prologue.made(copy.prologue, of.buffer, where, dtype, raw)

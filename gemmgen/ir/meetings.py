@@ -81,8 +81,8 @@ class MultiplyGroup:
 
     Attributes:
         verb: `fence` comes before the first that takes sums, or A, from registers which other instructions have
-            written; `commit` makes a group of those begun since the last; `wait` until at most `pending` groups, the newest, are under way: what
-            they have read may be overwritten from then on.
+            written; `commit` makes a group of those begun since the last; `wait` until at most `pending` groups, the
+            newest, are under way: what they have read may be overwritten from then on.
         sums: of `wait` for all, the registers that may be used from then on.
         taken: of `fence`, the registers that A is taken from, if it is.
     """

@@ -52,7 +52,20 @@ _INDENT = "  "
 
 #: How tightly an operator binds. `&` is set apart on purpose: C disagrees with most readers about
 #: it, so it is enclosed within any other operator, and so are its operands.
-_BINDING: dict[str, int] = {"&&": 1, "==": 2, "!=": 2, "<": 2, "<=": 2, "&": 1, "^": 1, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
+_BINDING: dict[str, int] = {
+    "&&": 1,
+    "==": 2,
+    "!=": 2,
+    "<": 2,
+    "<=": 2,
+    "&": 1,
+    "^": 1,
+    "+": 4,
+    "-": 4,
+    "*": 5,
+    "/": 5,
+    "%": 5,
+}
 _SELECT = 0
 _ATOMIC = 6
 

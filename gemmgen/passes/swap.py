@@ -25,7 +25,12 @@ _PAIRS = (
     *(("a_packed", "b_packed"), ("m_whole", "n_whole"), ("ld_a_packed", "ld_b_packed")),
     *(("row", "col"), ("row0", "col0"), ("c_row", "c_col"), ("local_row", "local_col")),
     *(("warpgroup_row", "warpgroup_col"), ("a_frag", "b_frag"), ("a_row", "b_col"), ("a_line_row", "b_line_col")),
-    *(("a_line_k", "b_line_k"), ("a_element", "b_element"), ("a_element_row", "b_element_col"), ("a_vector", "b_vector")),
+    *(
+        ("a_line_k", "b_line_k"),
+        ("a_element", "b_element"),
+        ("a_element_row", "b_element_col"),
+        ("a_vector", "b_vector"),
+    ),
     *((f"a{rest}", f"b{rest}") for rest in ("_scale", "_shift", "_scale_k", "_shift_k", "_factor")),
     *(("blocks_down", "blocks_across"), ("block_row", "block_col"), ("band_row", "band_col")),
 )
@@ -33,8 +38,8 @@ _NAMES = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}
 
 
 def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
-    """The same product as that of C^T. What prologues make has been made before, but for those of what is multiplied from
-    registers, and functions on C are C's own.
+    """The same product as that of C^T. What prologues make has been made before, unless registers hold it, and functions
+    on C are C's own.
     """
     m, n, k = spec.multiple_of
     held = schedule.b.memory == "private" and not schedule.b.packed

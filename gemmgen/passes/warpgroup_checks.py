@@ -20,6 +20,7 @@ from gemmgen.ir.warpgroup_matrix import (
     warpgroup_atom,
 )
 from gemmgen.methods import defaults, flatten
+from gemmgen.passes.in_registers import is_held, register_problems, registers_held
 from gemmgen.passes.matrices import as_they_are
 from gemmgen.passes.swap import turned
 from gemmgen.schedule import Schedule
@@ -45,7 +46,21 @@ PACKED = ("a.packed", "b.packed")
 STREAMED = ("a.streamed", "b.streamed")
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
-    {"a.memory", "b.memory", "tile", "group", "k_step", "stages", "raster", "split", "joined", "c_width", "c_stages", "producers", "registers"}
+    {
+        "a.memory",
+        "b.memory",
+        "tile",
+        "group",
+        "k_step",
+        "stages",
+        "raster",
+        "split",
+        "joined",
+        "c_width",
+        "c_stages",
+        "producers",
+        "registers",
+    }
     | {"persistent", "cluster", "c_turns", "late", *PACKED, *STREAMED}
 )
 
@@ -63,9 +78,9 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
         yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or atom mma"
     if spec.batched:
         yield f"atom {s.atom} has a map of one matrix, not of a batch: call it for each, or use atom mma"
-    yield from as_they_are(spec, s, tuple(name for name in "ab" if _held(s, name)))
+    yield from as_they_are(spec, s, tuple(name for name in "ab" if is_held(s, name)))
     yield from _operands(spec, s)
-    yield from _in_registers(spec, s, atom)
+    yield from register_problems(s, atom)
     plain = flatten(defaults(s.atom, s.tile, s.group, s.k_step))
     for key, value in flatten(s).items():
         if value != plain[key] and key not in CHOSEN and not _shapes_packed(key, s):
@@ -80,29 +95,11 @@ def _shapes_packed(key: str, s: Schedule) -> bool:
     return (s.a.packed and key == "a.transposed") or (s.b.packed and key == "b.transposed")
 
 
-def _held(s: Schedule, name: str) -> bool:
-    """Whether an operand is multiplied from registers."""
-    return (s.a if name == "a" else s.b).memory == "private"
-
-
-def _in_registers(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
-    """What is multiplied from there."""
-    able = "b" if s.swapped else "a"
-    for name, operand in (("a", s.a), ("b", s.b)):
-        if operand.memory not in ("local", "private"):
-            yield f"{name}.memory = {operand.memory!r}, but atom {s.atom} takes tiles of local memory: use 'local'"
-        elif name != able and operand.memory == "private":
-            instead = f"use {able}.memory, or a group by which operands {'are not' if s.swapped else 'are'} swapped"
-            yield f"{name}.memory = 'private', but instructions take only {able} from registers here: {instead}"
-    if _held(s, able) and atom.terms > 1:
-        yield f"{able}.memory = 'private', but atom {s.atom} multiplies tiles of heads and of rests: use 'local'"
-
-
 def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """What boxes can't bring as it lies."""
     by_boxes = [name for name, operand in (("a", s.a), ("b", s.b)) if not operand.packed]
     for name in by_boxes:
-        if spec.prologue(name) is not None and not _held(s, name):
+        if spec.prologue(name) is not None and not is_held(s, name):
             yield (
                 f"prologue_{name}, but boxes go straight to local memory with atom {s.atom}: let a kernel before apply "
                 f"it (--set {name}.packed=true)"
@@ -225,7 +222,7 @@ def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Instructions on other elements than 16-bit ones turn nothing."""
     for name, given, wanted in (("a", spec.a_order, "row"), ("b", spec.b_order, "col")):
         found = s.read_order(name, given)
-        if found != wanted and not _held(s, name):
+        if found != wanted and not is_held(s, name):
             remedy = "--set a.packed=true" if name == "a" else "--set b.packed=true --set b.transposed=true"
             if (s.a if name == "a" else s.b).packed:
                 yield (
@@ -347,10 +344,12 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     """Local memory and registers. Of a row-major B whole boxes are held."""
     spec, s = turned(spec, s) if s.swapped else (spec, s)
     rows, cols = s.block_tile
-    of_a = spec.element("a") if _held(s, "a") else atom.dtype
+    of_a = spec.element("a") if is_held(s, "a") else atom.dtype
     turned_a, turned_b = s.read_order("a", spec.a_order) == "col", s.read_order("b", spec.b_order) == "row"
     depth = s.k_step * atom.terms
-    tiles = s.stages * (_tile_bytes(turned_a, rows, depth, of_a.size) + _tile_bytes(turned_b, cols, depth, atom.dtype.size))
+    tiles = s.stages * (
+        _tile_bytes(turned_a, rows, depth, of_a.size) + _tile_bytes(turned_b, cols, depth, atom.dtype.size)
+    )
     boxes = s.tile[0] // 2 * -(-cols // s.warpgroups[1] * spec.result.size // LINE_BYTES)
     slots = min(boxes, s.c_stages) * _lines(s) * LINE_BYTES
     by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
@@ -364,6 +363,6 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
         remedy = "c_width 2" if sums and s.joined == 1 and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
     own, has = s.tile[0] * s.tile[1] * atom.terms, s.registers[0] or launched(s)
-    others = OTHERS + (s.tile[0] * s.k_step * atom.dtype.size // 16 if _held(s, "a") else 0)
+    others = OTHERS + registers_held(s, atom)
     if own + others > has:
         yield f"{own} sums of a work-item and {others} registers besides > {has}: use a smaller tile"

@@ -1,8 +1,8 @@
 """Expand A's way into registers where warpgroups multiply it from there: out of lines that swizzle, by `ldmatrix` where
 that has the instruction's fragments, else by single elements or pairs, which a prologue may make into others.
 
-Box copies have put the part of 16 bytes of a line that a place belongs to elsewhere; what reads by plain instructions has
-to say so itself: part p of line i lies where part p ^ (i % 8) would.
+Box copies have put the parts of 16 bytes of a line elsewhere; what reads by plain instructions has to say so itself:
+part p of line i lies where part p ^ (i % 8) would.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import SCALAR
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, as_int, convert
 from gemmgen.ir.stmt import Alloc, Body, Copy, Let, Move, Store, Tile
@@ -72,7 +71,9 @@ def _singly(copy: Copy, named: Namer) -> Body:
         names, value = _made(copy, row, k, Load(src.buffer, at))
         body: Body = (*names, Store(dst.buffer, dst.at(ROW, COL), value))
     else:
-        raw = Buffer(f"{src.buffer.name.partition('_')[0]}_vector", src.buffer.dtype, Space.PRIVATE, Layout.packed(width))
+        raw = Buffer(
+            f"{src.buffer.name.partition('_')[0]}_vector", src.buffer.dtype, Space.PRIVATE, Layout.packed(width)
+        )
         names, value = _made(copy, row, k + ELEMENT, Load(raw, (ELEMENT,)))
         once = tuple(name for name in names if isinstance(name, Let) and ELEMENT not in prologue.parts(name.value))
         own = tuple(name for name in names if name not in once)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import cached_property
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import ALIGNED_VECTOR, SCALAR, CopyAtom, Fragment, Spread
+from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import I32
+from gemmgen.ir.dtypes import I32, DType
 from gemmgen.ir.expr import Call, Const, Expr, Var, compare, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import RANK, Barrier, Roles, StoreGroup
@@ -17,7 +17,6 @@ from gemmgen.ir.stmt import (
     Alloc,
     Body,
     Comment,
-    Copy,
     Fill,
     For,
     Let,
@@ -28,9 +27,9 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
-from gemmgen.ir.warp_matrix import line_atom
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, LINE_BYTES, WORD_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, LINE_BYTES, WarpgroupAtom, warpgroup_atom
 from gemmgen.passes import epilogue, prologue
+from gemmgen.passes.in_registers import fill, registers_of_a
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, part_of
 from gemmgen.passes.plan import WIDTHS, Plan, update_comment
@@ -178,27 +177,17 @@ class _Warpgroups(Plan):
 
     @cached_property
     def held_a(self) -> Registers:
-        """A step's A in registers, the fragments of its instructions after one another."""
+        """A step's A in registers, where it is multiplied from there."""
         lane = LOCAL_COL if self._across == 1 else LOCAL_COL % 4
-        fragment = Fragment(self.rows, replace(self.atom.a.cols, lane=lane))
-        shape = self.schedule.k_step // self.atom.depth, self.rows.values, fragment.cols.values
-        return Registers(Buffer("a_frag", self.atom.dtype, Space.PRIVATE, Layout.packed(*shape)), fragment, Const(0))
+        return registers_of_a(self.atom, self.schedule.k_step, self.rows, lane)
 
-    def _fill_a(self) -> Body:
-        """What brings it there, where it is multiplied from there."""
+    def _multiply(self, sums: Registers) -> Body:
+        """The products of a step."""
         if not self.atom.held:
-            return ()
-        src, made = self.tile("a"), None if "a" in self.packed else prologue.step(self, "a")
-        atom, width = self._fill_atom_of_a(src, made is not None)
-        return (Copy(self.held_a, src, atom, width, prologue=made, of=self._source("a")),)
-
-    def _fill_atom_of_a(self, src: Tile, changes: bool) -> tuple[CopyAtom, int]:
-        """The instruction of that, and what it brings a work-item."""
-        dtype, run = self.atom.dtype, self.held_a.fragment.cols.run
-        atom = line_atom("a", src.transposed, dtype.size)
-        if atom is not None and not changes and src.buffer.dtype == dtype:
-            return atom, 4 * WORD_BYTES // dtype.size
-        return (SCALAR, 1) if src.transposed or run == 1 else (ALIGNED_VECTOR, run)
+            return (TileMma(sums, self.tile("a"), self.tile("b"), self.atom),)
+        made = None if "a" in self.packed else prologue.step(self, "a")
+        filled = fill(self.held_a, self.tile("a"), self._source("a"), made)
+        return (filled, TileMma(sums, self.held_a, self.tile("b"), self.atom))
 
     @property
     def reuses(self) -> bool:
@@ -236,8 +225,7 @@ class _Warpgroups(Plan):
             self._stage("b"),
             PipeOp("commit", pipe),
             PipeOp("wait", pipe),
-            *self._fill_a(),
-            TileMma(sums, self.held_a if self.atom.held else self.tile("a"), self.tile("b"), self.atom),
+            *self._multiply(sums),
             PipeOp("release", pipe),
             *added,
         )

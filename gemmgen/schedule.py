@@ -37,7 +37,9 @@ class Operand:
 
     Attributes:
         memory: where registers are filled from: `global`, an `image`, `local` memory that the group
-            fills together, or (B of vectors) a `private` array that the work-item copies a block to.
+            fills together, or (B of vectors) a `private` array that the work-item copies a block to. Where warpgroups
+            multiply, where from: `local` memory, or, of A (of B where operands are swapped), `private` arrays,
+            registers, which are filled from there.
         width: elements that one load from global memory moves (rows, for an image).
         block: whether a sub-group loads by block reads instead of per-lane loads.
         share: whether lanes hold different elements and pass them around the sub-group.
@@ -74,7 +76,8 @@ class Schedule:
 
     Attributes:
         tile: rows and columns of C that a work-item computes.
-        group: work-items of a group (rows, columns).
+        group: work-items of a group (rows, columns). A warpgroup is 32x4 of them: 64x4 are two above one another, 32x8
+            two beside one another, and 4x32 one along C's columns (`swapped`).
         run: neighbouring rows and columns that a work-item owns before the next work-item's begin.
         k_step: depth that one iteration of the main loop covers.
         sub_group: lanes of a sub-group; None where none is needed.

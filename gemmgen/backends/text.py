@@ -212,7 +212,8 @@ def _by_boxes(operand: Operand, words: Words) -> list[str]:
     """How an operand reaches local memory by tensor maps."""
     how = f"{words.buffer}, by tensor maps: boxes in lines of 128 bytes that swizzle, to {words.local_memory}"
     before = "packed into whole tiles by a kernel before; " if operand.packed else ""
-    behind = "; read once, as caches are told" if operand.streamed else ""
+    behind = ", and from there to registers" if operand.memory == "private" else ""
+    behind += "; read once, as caches are told" if operand.streamed else ""
     return wrap(f"{before}{how}{behind}", WIDTH) if before or behind else [how]
 
 

@@ -38,8 +38,8 @@ _NAMES = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}
 
 
 def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
-    """The same product as that of C^T. What prologues make has been made before, unless registers hold it, and functions
-    on C are C's own.
+    """The same product as that of C^T. What prologues make has been made before, unless it is held in registers;
+    functions on C are C's own.
     """
     m, n, k = spec.multiple_of
     held = schedule.b.memory == "private" and not schedule.b.packed

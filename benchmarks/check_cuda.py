@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import gemmgen
 from gemmgen import presets
+from gemmgen.api.compile import cuda_kernel
 from gemmgen.ir.warp_matrix import product_error
-from gemmgen.runtime.api import cuda_kernel
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
 from tests.support import cuda

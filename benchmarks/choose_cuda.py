@@ -27,15 +27,15 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemmgen import presets
+from gemmgen import driver, presets
+from gemmgen.api.compile import cuda_kernel
 from gemmgen.bench.gpu import GpuProblem, Graphed, ours
 from gemmgen.bench.measure import measure
 from gemmgen.bench.records import Size
 from gemmgen.choose import choose
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
-from gemmgen.runtime import variants
-from gemmgen.runtime.api import cuda_kernel
+from gemmgen.methods import slug
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -51,7 +51,7 @@ FAR, TELLING = 1.4, 100e-6
 Shape = tuple[int, int, int]
 
 # Shapes share most kernels.
-variants.emit = cache(variants.emit)  # type: ignore[assignment]
+driver.emit = cache(driver.emit)  # type: ignore[assignment]
 
 
 def shapes(count: int, seed: int, most: int) -> list[Shape]:
@@ -79,7 +79,7 @@ def contenders(spec: GemmSpec, problem: GpuProblem, shape: Shape, schedules: lis
         try:
             found.append(ours(problem, promised(spec, schedule, shape), schedule))
         except UserError as error:
-            print(f"# {schedule.slug()} is left out: {str(error)[:150]}", file=sys.stderr)
+            print(f"# {slug(schedule)} is left out: {str(error)[:150]}", file=sys.stderr)
     return found
 
 
@@ -138,7 +138,7 @@ def times(shape: Shape, spec: GemmSpec, schedules: list[Schedule], gpu: CudaDevi
 def report(shape: Shape, found: dict[str, float], chosen: str, others: list[Schedule]) -> float:
     """Prints a row; the best preset's time as a part of the chosen schedule's."""
     mine = found[chosen]
-    best, least = min(((s.slug(), found[s.slug()]) for s in others if s.slug() in found), key=lambda x: x[1])
+    best, least = min(((slug(s), found[slug(s)]) for s in others if slug(s) in found), key=lambda x: x[1])
     ratio = min(1.0, least / mine)
     size = "x".join(map(str, shape))
     print(f"{ratio:.3f}  {size}  {chosen} {mine:.1f} us, best {best} {least:.1f} us", flush=True)
@@ -178,7 +178,7 @@ def main() -> None:
         if time.perf_counter() - begin > arguments.seconds:
             break
         found = times(shape, spec, schedules, gpu)
-        chosen_name = None if arguments.unchosen else schedules[0].slug()
+        chosen_name = None if arguments.unchosen else slug(schedules[0])
         kept.append({"shape": shape, "dtype": arguments.dtype, "us": found, "chosen": chosen_name})
         ratios += [report(shape, found, chosen_name, others)] if chosen_name else []
         if arguments.timings:

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gemmgen import presets, waves
 from gemmgen.ir.target import TARGETS
+from gemmgen.methods import slug
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -79,7 +80,7 @@ def chosen() -> dict[str, tuple[str, GemmSpec, Schedule]]:
         for parts, a, b in product(waves.PARTS, (False, True), (False, True)):
             for stream, joined in ((0, 1), (dealt, 1), (0, waves.JOINED)):
                 schedule = waves.changed(tile, parts, a, b, stream if parts == 1 else 0, joined if parts > 1 else 1)
-                found[schedule.slug()] = tile.preset, spec, schedule
+                found[slug(schedule)] = tile.preset, spec, schedule
     return found
 
 
@@ -172,7 +173,7 @@ def report(costs: waves.Costs, measured: list[Point]) -> None:
         if len(rows) == 1:
             continue
         chosen, best = min(rows, key=lambda x: account(costs, x)), min(rows, key=lambda x: x.us)
-        ratios.append((best.us / chosen.us, problem, chosen.schedule.slug(), best.schedule.slug()))
+        ratios.append((best.us / chosen.us, problem, slug(chosen.schedule), slug(best.schedule)))
     within = sum(ratio[0] > 0.97 for ratio in ratios)
     told = f"median {median(r[0] for r in ratios):.3f}, within 3 % at {within} of {len(ratios)} shapes"
     print(f"chosen among those measured: {told}", file=sys.stderr)

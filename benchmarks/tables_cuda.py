@@ -49,7 +49,7 @@ LARGE = "1024,2048,4096,8192,16384"
 BY_COLUMNS = '\n[spec]\nb_order = "col"\n'
 
 # Sizes share all kernels.
-variants.emit = cache(variants.emit)  # type: ignore[assignment]
+driver.emit = cache(driver.emit)  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

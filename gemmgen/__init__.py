@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gemmgen.api.compile import compile as compile  # noqa: A004
+    from gemmgen.api.gemm import gemm as gemm
     from gemmgen.driver import emit as emit
     from gemmgen.errors import DeviceError as DeviceError
     from gemmgen.errors import DtypeError as DtypeError
@@ -23,11 +25,9 @@ if TYPE_CHECKING:
     from gemmgen.errors import SpecError as SpecError
     from gemmgen.errors import UserError as UserError
     from gemmgen.ir.target import Target as Target
-    from gemmgen.runtime.api import compile as compile  # noqa: A004
     from gemmgen.runtime.cuda import CudaKernel as CudaKernel
     from gemmgen.runtime.cuda_devices import cuda_devices as cuda_devices
     from gemmgen.runtime.devices import devices as devices
-    from gemmgen.runtime.gemm import gemm as gemm
     from gemmgen.runtime.opencl import CompiledKernel as CompiledKernel
     from gemmgen.runtime.sycl import SyclKernel as SyclKernel
     from gemmgen.runtime.sycl_devices import sycl_devices as sycl_devices
@@ -40,19 +40,19 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "emit": "driver",
-    "gemm": "runtime.gemm",
+    "gemm": "api.gemm",
     **dict.fromkeys(
         ("DeviceError", "DtypeError", "GemmgenError", "LoweringError", "ScheduleError", "SpecError", "UserError"),
         "errors",
     ),
     "Target": "ir.target",
-    "compile": "runtime.api",
-    "devices": "runtime.api",
-    "CompiledKernel": "runtime.api",
-    "CudaKernel": "runtime.api",
-    "cuda_devices": "runtime.api",
-    "SyclKernel": "runtime.api",
-    "sycl_devices": "runtime.api",
+    "compile": "api.compile",
+    "devices": "api",
+    "CompiledKernel": "api",
+    "CudaKernel": "api",
+    "cuda_devices": "api",
+    "SyclKernel": "api",
+    "sycl_devices": "api",
     "Operand": "schedule",
     "Schedule": "schedule",
     "Source": "source",

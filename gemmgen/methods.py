@@ -311,11 +311,13 @@ _SHORT = {
 
 
 def slug(schedule: Schedule) -> str:
-    """METHOD_RxC_hxw, and a suffix for each field that is not as the method puts it.
+    """A kernel's name: the schedule's, or METHOD_RxC_hxw and a suffix for each field that is not as the method puts it.
 
-    Different schedules have different slugs: the method, the tile and the group are read off the front,
+    Different schedules without names have different slugs: the method, the tile and the group are read off the front,
     depth and lanes are said or follow from those, and the rest is said or follows from all of them.
     """
+    if schedule.name:
+        return schedule.name
     flat = flatten(schedule)
     head = {key: flat[key] for key in ("tile", "group")}
     base = _shaped(schedule.method, head)

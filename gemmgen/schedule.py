@@ -148,7 +148,7 @@ class Schedule:
             sums wait in C meanwhile. 0 is all of K.
         m_block: where B is copied, how many tiles of a column are computed before those right of them, so that their
             part of A stays in a cache. 0 is all of them.
-        name: of the kernel; None derives one (`slug`).
+        name: of the kernel; None derives one (`methods.slug`).
     """
 
     tile: tuple[int, int] = (1, 1)
@@ -298,9 +298,3 @@ class Schedule:
         operand = self.a if name == "a" else self.b
         turned = operand.transposed if operand.packed else order == "col"
         return "col" if turned else "row"
-
-    def slug(self) -> str:
-        """The kernel's name: the one given, or METHOD_RxC_hxw and what departs from the method's defaults."""
-        from gemmgen.methods import slug  # methods are written in terms of schedules
-
-        return self.name or slug(self)

@@ -14,6 +14,7 @@ from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.ir.dtypes import ALL_DTYPES, FLOAT8, I8, MATRIX_DTYPES, accumulator
 from gemmgen.ir.warp_matrix import cut_sums, product_error
+from gemmgen.methods import slug
 from gemmgen.oracle import gamma
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, translated
@@ -182,12 +183,12 @@ def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = 
 
     Raises: ScheduleError, SpecError, DeviceError where it doesn't fit the GPU or the size.
     """
-    from gemmgen.runtime.api import cuda_kernel
+    from gemmgen.api.compile import cuda_kernel
 
     if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
-        raise SpecError(f"{schedule.slug()} has alpha or beta folded in, but A * B is measured: leave them run-time")
+        raise SpecError(f"{slug(schedule)} has alpha or beta folded in, but A * B is measured: leave them run-time")
     if spec.operands or spec.names_c or spec.a_dtype or spec.b_dtype or spec.prologue_a or spec.prologue_b:
-        raise SpecError(f"{schedule.slug()} takes other arrays, but A * B of one type is measured: leave them out")
+        raise SpecError(f"{slug(schedule)} takes other arrays, but A * B of one type is measured: leave them out")
     spec = replace(spec, batched=problem.size.batch > 0)
     kernel = cuda_kernel(spec, schedule, problem.device, exact, strict)
     a, b = problem.operand(problem.a, spec.a_order), problem.operand(problem.b, spec.b_order)
@@ -199,7 +200,7 @@ def ours(problem: GpuProblem, spec: GemmSpec, schedule: Schedule, exact: bool = 
 
     error = product_error(schedule.atom, spec.dtype) + _cut(schedule.atom, problem)
     promised = kernel.source_for(a, b, c).spec
-    return Graphed(schedule.slug(), problem, launch, c, _cupy_capture(problem), variant(promised), error)
+    return Graphed(slug(schedule), problem, launch, c, _cupy_capture(problem), variant(promised), error)
 
 
 def _cut(atom: str, problem: GpuProblem) -> float:

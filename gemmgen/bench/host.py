@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gemmgen.bench.measure import launches
 from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import DeviceError, SpecError
+from gemmgen.methods import slug
 from gemmgen.oracle import answer
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, parse_dtype
@@ -124,20 +125,20 @@ class OpenclKernel:
         from gemmgen.runtime.opencl import CompiledKernel
 
         if spec.beta not in (None, 0.0) or spec.alpha not in (None, 1.0):
-            raise SpecError(f"{schedule.slug()} has alpha or beta folded in: leave them run-time")
+            raise SpecError(f"{slug(schedule)} has alpha or beta folded in: leave them run-time")
         if spec.operands or spec.names_c or spec.a_dtype or spec.b_dtype or spec.prologue_a or spec.prologue_b:
-            raise SpecError(f"{schedule.slug()} takes other arrays than A and B of one type: leave them out")
+            raise SpecError(f"{slug(schedule)} takes other arrays than A and B of one type: leave them out")
         assert isinstance(device, DeviceInfo)
         spec = replace(spec, batched=size.batch > 0)
         source = emit(spec, schedule, "opencl", target_of(device.handle))
-        self.name, self.variant = schedule.slug(), variant(spec)
+        self.name, self.variant = slug(schedule), variant(spec)
         self._kernel = CompiledKernel.from_source(source, device)
         queue = self._kernel.queue
         a, b = random_matrices(size, spec.dtype.name, seed)
         poison = np.full(size.shape(size.m, size.n), np.nan, spec.dtype.name)
         orders = (a, spec.a_order), (b, spec.b_order), (poison, spec.c_order)
         if size.batch and any(order == "col" for _, order in orders):
-            raise SpecError(f"{schedule.slug()}: batches of column-major matrices are not measured on OpenCL")
+            raise SpecError(f"{slug(schedule)}: batches of column-major matrices are not measured on OpenCL")
         matrices = [np.array(x, order="C" if o == "row" else "F") for x, o in orders]
         in_place = way_of(queue.device) == "address"
         arrays = matrices if in_place else [cl_array.to_device(queue, x) for x in matrices]

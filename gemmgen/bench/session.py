@@ -11,6 +11,7 @@ from gemmgen.bench.measure import Contender, measure
 from gemmgen.bench.records import Row, Size
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import F32, MATRIX_DTYPES
+from gemmgen.methods import slug
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -72,7 +73,7 @@ def _run_size(plan: Plan, size: Size, stack: ExitStack) -> Iterator[Row]:
     maker = Makers(plan, size)
     kernels: list[Kernel] = []
     for spec, schedule in plan.jobs or _chosen(plan, size):
-        plan.tick(f"{size}: {schedule.slug()}")
+        plan.tick(f"{size}: {slug(schedule)}")
         with _tolerated(plan, size, schedule):
             kernel = maker.kernel(spec, schedule)
             stack.callback(kernel.close)
@@ -125,8 +126,8 @@ def _tolerated(plan: Plan, size: Size, schedule: Schedule) -> Iterator[None]:
         yield
     except UserError as error:
         if not plan.best:
-            raise type(error)(f"{schedule.slug()} at {size}: {problem}" for problem in error.problems) from error
-        plan.warn(f"{size}: {schedule.slug()} is left out: {error.problems[0]}")
+            raise type(error)(f"{slug(schedule)} at {size}: {problem}" for problem in error.problems) from error
+        plan.warn(f"{size}: {slug(schedule)} is left out: {error.problems[0]}")
 
 
 class Makers:

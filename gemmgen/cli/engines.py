@@ -104,7 +104,7 @@ class CudaEngine:
     def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once:
         import cupy
 
-        from gemmgen.runtime.api import cuda_kernel
+        from gemmgen.api.compile import cuda_kernel
         from gemmgen.runtime.cuda_devices import translated
 
         kernel = cuda_kernel(spec, schedule, self._info, exact, self._strict)

@@ -15,6 +15,7 @@ from platformdirs import user_cache_path
 from gemmgen.cli.output import say, write
 from gemmgen.cli.request import attempt
 from gemmgen.errors import LoweringError, UserError
+from gemmgen.methods import slug
 
 if TYPE_CHECKING:
     from gemmgen.fuzz.case import Case
@@ -159,7 +160,7 @@ def _look(search: Search) -> list[Found]:
         task = progress.add_task("", total=search.seconds, tried=0)
 
         def report(case: Case) -> None:
-            progress.update(task, completed=search.elapsed, tried=search.tried, description=case.schedule.slug()[:60])
+            progress.update(task, completed=search.elapsed, tried=search.tried, description=slug(case.schedule)[:60])
 
         search.report = report
         failures = search.failures()

@@ -14,6 +14,7 @@ import typer
 from gemmgen.cli.output import deliver, path_problems, say, write
 from gemmgen.cli.request import Request, attempt, complete_presets, takes_request
 from gemmgen.errors import UserError
+from gemmgen.methods import slug
 
 if TYPE_CHECKING:
     from gemmgen.inspect.html import Section
@@ -139,7 +140,7 @@ def _kernels(
     out = []
     for name in names:
         spec, schedule, _ = replace(request, preset=name).resolve()
-        out.append(_Kernel(schedule.slug(), jobs(spec, schedule, machines)))
+        out.append(_Kernel(slug(schedule), jobs(spec, schedule, machines)))
     return out
 
 

@@ -12,6 +12,7 @@ import typer
 from gemmgen.cli.output import path_problems, say, write
 from gemmgen.cli.request import Request, attempt, complete_presets, strict_problems, takes_request
 from gemmgen.errors import UserError
+from gemmgen.methods import slug
 
 if TYPE_CHECKING:
     from gemmgen.cli.engines import Engine, Once
@@ -204,7 +205,7 @@ def _refusals(plan: Plan, engine: Engine) -> list[str]:
     for spec, schedule in () if plan.tolerant else plan.jobs:
         found: list[str] = []
         attempt(found, validate, spec, schedule, target)
-        problems += (f"{schedule.slug()}: {problem}" for problem in found)
+        problems += (f"{slug(schedule)}: {problem}" for problem in found)
     return problems
 
 
@@ -213,7 +214,7 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
 
     Raises: UserError where the device can't run it and it was asked for by name.
     """
-    say(f"\n{schedule.slug()}\n")
+    say(f"\n{slug(schedule)}\n")
     try:
         once = engine.compile(spec, schedule, plan.exact)
     except UserError as error:

@@ -13,6 +13,7 @@ from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.pipe import PipeOp
 from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Mma, Registers, Stage, Stmt, Tile, Update
 from gemmgen.ir.target import Target
+from gemmgen.methods import slug
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.along_k import AlongK
 from gemmgen.passes.dpas import build_dpas
@@ -48,7 +49,7 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     """The kernels of a validated request, in statements on tiles."""
     if spec.alpha == 0:
         scale = build_scale(Plan(spec, Schedule(), target))
-        return Program((replace(scale, name=schedule.slug()),))
+        return Program((replace(scale, name=slug(schedule)),))
     if schedule.atom == "dpas":
         return build_dpas(spec, schedule, target)
     if schedule.by_warpgroups:

@@ -26,6 +26,7 @@ from gemmgen.ir.pipe import Pipe, Sync
 from gemmgen.ir.stmt import Advance, Body, Comment, If, Registers, Tile
 from gemmgen.ir.target import Target
 from gemmgen.ir.warp_matrix import ACROSS, WIDE, line_atom
+from gemmgen.methods import slug
 from gemmgen.passes.between import Between
 from gemmgen.passes.boxes import boxed
 from gemmgen.passes.positions import BATCH, BATCH_COUNT, LANE, SUM_COL, SUM_ROW, WARP_COL
@@ -314,7 +315,7 @@ class Plan(Between):
     @property
     def name(self) -> str:
         """The kernel's."""
-        return self.schedule.name or self.schedule.slug()
+        return slug(self.schedule)
 
     @property
     def slice_depth(self) -> int:

@@ -8,7 +8,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.meetings import Barrier, Handover
 from gemmgen.ir.pipe import Pipe
-from gemmgen.ir.stmt import Alloc, Body, For, Let, Stmt
+from gemmgen.ir.stmt import Alloc, Body, For, If, Let, Stmt
 from gemmgen.ir.visit import map_body, walk
 from gemmgen.passes.batches import copy_batches, lower_batches, made_ready
 from gemmgen.passes.roles import behind_names, parted
@@ -26,7 +26,7 @@ def share_out(body: Body, pipe: Pipe) -> Body:
     roles = pipe.roles
     if roles is None:
         raise LoweringError(f"pipe {pipe.name} has no roles")
-    first = next(i for i, stmt in enumerate(body) if isinstance(stmt, For) and _has(stmt, pipe))
+    first = next(i for i, stmt in enumerate(body) if _has(stmt, pipe))
     common = tuple(s for s in body[:first] if _is_for_all(s))
     own = tuple(s for s in body[:first] if not _is_for_all(s) and not isinstance(s, Handover))
     handover = tuple(s for s in body[:first] if isinstance(s, Handover))
@@ -41,8 +41,9 @@ def share_out(body: Body, pipe: Pipe) -> Body:
     return (*common, *made_ready(pipe), *handover, parted(roles, multiply, _copying(body[first], pipe)))
 
 
-def _has(loop: For, pipe: Pipe) -> bool:
-    return any(isinstance(s, For) and pipe_of(s.body) == pipe for s in walk((loop,)))
+def _has(stmt: Stmt, pipe: Pipe) -> bool:
+    """Whether it is the pipe's loop, or one around it, or asks whether that is run at all."""
+    return any(isinstance(s, For) and pipe_of(s.body) == pipe for s in walk((stmt,)))
 
 
 def _is_for_all(stmt: Stmt) -> bool:
@@ -50,10 +51,11 @@ def _is_for_all(stmt: Stmt) -> bool:
 
 
 def _copying(stmt: Stmt, pipe: Pipe) -> Body:
-    """Of a loop, the names and the loops that lead to the copies."""
-    if not isinstance(stmt, For):
+    """Of a loop, the names, the loops and the questions that lead to the copies."""
+    if not isinstance(stmt, For | If):
         raise LoweringError(f"pipe {pipe.name} has no loop")
-    if pipe_of(stmt.body) == pipe:
+    if isinstance(stmt, For) and pipe_of(stmt.body) == pipe:
         return (copy_batches(stmt, pipe),)
-    inner = next(s for s in stmt.body if isinstance(s, For) and _has(s, pipe))
-    return (replace(stmt, body=behind_names(stmt.body, _copying(inner, pipe))),)
+    body = stmt.then if isinstance(stmt, If) else stmt.body
+    inner = behind_names(body, _copying(next(s for s in body if _has(s, pipe)), pipe))
+    return (replace(stmt, then=inner) if isinstance(stmt, If) else replace(stmt, body=inner),)

@@ -28,6 +28,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.methods import slug
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.in_registers import fill, registers_of_a
 from gemmgen.passes.pack import build_pack
@@ -374,7 +375,7 @@ class _Swapped(_Warpgroups):
 
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         super().__init__(*turned(spec, schedule), target)
-        self._name = schedule.slug()
+        self._name = slug(schedule)
 
     @property
     def name(self) -> str:

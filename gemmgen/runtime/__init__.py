@@ -1,4 +1,4 @@
-"""Compiling emitted sources and running them on arrays. `gemmgen.runtime.api` is the way in."""
+"""Compiling emitted sources and running them on arrays: each knows a `Source`, and nothing of how it was made."""
 
 from __future__ import annotations
 

@@ -40,7 +40,6 @@ class Request:
         scalars: alpha and beta where they are arguments.
         loads_output: whether the kernel reads what the output holds before.
         on_device: whether the arrays are pyopencl's.
-        k_is_fixed: whether there is no product to compute, but the kernel can't be told so, as its K is folded.
         lists: of matrices that lie anywhere, that of each product, by name; `inputs` and `output` then have the first.
         given: what the result was given as, where that is not the output's own array.
     """
@@ -51,7 +50,6 @@ class Request:
     scalars: Mapping[str, complex]
     loads_output: bool
     on_device: bool
-    k_is_fixed: bool = False
     lists: Mapping[str, tuple[ArrayLike, ...]] = field(default_factory=dict)
     given: object = None
 
@@ -112,9 +110,11 @@ def request_of(
     view_c = views.get("c") or new_view(view_a.rows, view_b.cols, spec.c_order, spec.result, many)
     known = {"a": view_a, "b": view_b, "c": view_c, **{name: view for name, (_, view) in others.items()}}
     check_spans(known, {"a": span, "b": span, "c": max(span, LIMIT)})
-    if no_product := alpha_value == 0 or not view_a.cols:
+    if alpha_value == 0 or not view_a.cols:
         # As BLAS has it: neither matrix is read, so that a NaN there does not spread, nor one in alpha.
-        alpha_value, view_a, view_b = 0.0, replace(view_a, cols=0), replace(view_b, rows=0)
+        alpha_value = 0.0
+        if spec.k is None:  # where K is folded, kernels ask for alpha themselves
+            view_a, view_b = replace(view_a, cols=0), replace(view_b, rows=0)
     inputs = {"a": (a, view_a), "b": (b, view_b), **others}
     return Request(
         inputs=inputs,
@@ -123,7 +123,6 @@ def request_of(
         scalars={"alpha": alpha_value, "beta": beta_value},
         loads_output=beta_value != 0 or spec.names_c,
         on_device=is_device_array(a),
-        k_is_fixed=no_product and spec.k is not None,
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, Literal, Self, TypeVar, cast, overload
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Literal, TypeVar, cast, overload
 
 from gemmgen.errors import SpecError
 from gemmgen.runtime.arrays import Request
@@ -14,9 +14,6 @@ from gemmgen.runtime.lists import is_nothing
 from gemmgen.runtime.operands import expect_operands
 from gemmgen.runtime.views import SpanError
 from gemmgen.source import Source
-
-#: Scales C by beta where K is folded: compiled when it is first needed.
-SCALING_PRESET = "naive"
 
 #: An array of any library that the kernel takes; what goes in comes out.
 Matrix = TypeVar("Matrix")
@@ -51,7 +48,6 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     def __init__(self, source: Source) -> None:
         self.source = source
         self._between = Between(source)
-        self._scaler: Self | None = None
         self.wider: Callable[[], CallableKernel[Event, Queue, Before, Stream]] | None = None
 
     def __repr__(self) -> str:
@@ -137,7 +133,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         done = None if operands else self._once_more((a, b, c), (alpha, beta), place)
         if done is None:
             kernel, request = self._reaching(a, b, c, alpha, beta, operands)
-            done = kernel._serving(request)._run(request, place)
+            done = kernel._run(request, place)
         result, event = done
         return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
 
@@ -169,19 +165,6 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             kernel = self.wider()
             return kernel, kernel._request(a, b, c, alpha, beta, operands)
 
-    def _serving(self, request: Request) -> Self:
-        """The kernel that computes a request: this one, or one that scales C where this one's K is folded."""
-        if not request.k_is_fixed:
-            return self
-        if self._scaler is None:
-            self._scaler = cast("Self", scaler(self.source, self._asked_device))
-        return self._scaler
-
-    @property
-    @abstractmethod
-    def _asked_device(self) -> object:
-        """The device as it was asked for, or None."""
-
     def _expect(self, operation: str) -> None:
         if self.source.operation != operation:
             remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
@@ -202,12 +185,3 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     @abstractmethod
     def _run(self, request: Request, place: Place[Queue, Before, Stream]) -> tuple[object, Event | None]:
         """Queue the work; the result, and the event after which it is there (None only where none is wanted)."""
-
-
-def scaler(source: Source, device: object) -> object:
-    """A kernel of the same spec whose K is no constant, so that a call can leave the product out."""
-    from gemmgen.runtime import api
-
-    m, n, _ = source.spec.multiple_of
-    spec = replace(source.spec, k=None, multiple_of=(m, n, 1))
-    return api.compile(spec, SCALING_PRESET, backend=source.backend, device=cast("None", device))

@@ -78,10 +78,6 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         return kernel
 
     @property
-    def _asked_device(self) -> CudaDeviceLike:
-        return self._wish
-
-    @property
     def device(self) -> CudaDeviceInfo:
         """The GPU that it was compiled for first."""
         if self._info is None:
@@ -178,10 +174,8 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
                 "time a batch whose matrices lie a stride apart"
             )
         request = self._request(a, b, c, alpha, beta, operands)
-        out = self._serving(request)._run(request, Place())[0] if c is None else c
+        out = self._run(request, Place())[0] if c is None else c
         request = self._request(a, b, out, alpha, beta, operands)
-        if request.k_is_fixed:
-            return self._serving(request).time(a, b, out, alpha=alpha, beta=beta, iterations=iterations, **operands)
         self._kernels(_device(request), self._choose(request))  # nothing may compile while a graph is captured
         with translated(self.device.name), on_device(self.device.number):
             cupy.cuda.Device().synchronize()  # the arrays may still be on their way

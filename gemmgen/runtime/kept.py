@@ -43,6 +43,15 @@ class Kept(Generic[Key, Value]):
                     slot.value = self._made(key, make)
         return cast("Value", slot.value)
 
+    def known(self, key: Key) -> Value | None:
+        """The value of a key, or None where there is none."""
+        with self._lock:
+            slot = self._slots.pop(key, None)
+            if slot is None:
+                return None
+            self._slots[key] = slot
+        return None if slot.value is _NOTHING else cast("Value", slot.value)
+
     def _made(self, key: Key, make: Callable[[], Value]) -> Value:
         try:
             return make()

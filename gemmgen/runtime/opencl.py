@@ -63,10 +63,6 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         return kernel
 
     @property
-    def _asked_device(self) -> DeviceLike:
-        return self._wish
-
-    @property
     def queue(self) -> cl.CommandQueue:
         """Where calls with NumPy arrays run; it measures device time."""
         if self._queue is None:
@@ -133,9 +129,6 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             request = self._request(a, b, c, alpha, beta, operands)
         else:
             request = check_transpose(self.source.spec.dtype, a, b)
-        if request.k_is_fixed:
-            serving = self._serving(request)
-            return serving.time(a, b, c, alpha=alpha, beta=beta, queue=queue, iterations=iterations, **operands)
         queue = self._queue_for(request, queue)
         if not queue.properties & PROFILING:
             raise DeviceError("the queue measures no time: make it with command_queue_properties.PROFILING_ENABLE")

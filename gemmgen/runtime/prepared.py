@@ -66,7 +66,7 @@ def _is_pyopencls(kind: object) -> bool:
 def may_prepare(source: Source, request: Request, queue: cl.CommandQueue) -> bool:
     """Whether nothing but the arrays' places differs from call to call, and the queue keeps kernels in order."""
     views = [view for _, view in request.inputs.values()] + [request.output[2]]
-    if request.k_is_fixed or not all(view.span for view in views) or source.spec.operands:
+    if not all(view.span for view in views) or source.spec.operands:
         return False
     if any(arg.kind == "image" for entry in source.entry_points for arg in entry.arguments):
         return False

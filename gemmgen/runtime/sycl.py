@@ -16,7 +16,6 @@ from gemmgen.ir.dtypes import I64
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.between import Between
-from gemmgen.runtime.call import scaler
 from gemmgen.runtime.cuda_arrays import GpuMatrix
 from gemmgen.runtime.lists import check_listed, each_matrix, is_nothing, labelled, regrouped, stacked
 from gemmgen.runtime.operands import expect_operands, letter
@@ -52,7 +51,6 @@ class SyclKernel:
         self._wish = device
         self._info: SyclDeviceInfo | None = None
         self._kernels: int | None = None
-        self._scaler: SyclKernel | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -200,10 +198,6 @@ class SyclKernel:
 
     def _run(self, request: Request, iterations: int) -> tuple[object, list[int]]:
         """The result, and the nanoseconds of each run."""
-        if request.k_is_fixed:
-            if self._scaler is None:
-                self._scaler = cast(SyclKernel, scaler(self.source, self._wish))
-            return self._scaler._run(replace(request, k_is_fixed=False), iterations)
         kernels = self._own_kernels()
         own, between = own_queue(self.device), self._between.elements(request.sizes)
         with ExitStack() as stack:

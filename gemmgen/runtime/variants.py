@@ -13,8 +13,6 @@ from dataclasses import replace
 from math import lcm
 from typing import cast
 
-from gemmgen.driver import emit
-from gemmgen.ir.target import Target
 from gemmgen.runtime.arrays import Request, pitch_problems
 from gemmgen.runtime.cuda_arrays import ALIGNMENT, GpuMatrix
 from gemmgen.schedule import Schedule
@@ -26,23 +24,18 @@ class Variants:
     """The sources of one spec and schedule for a target of CUDA. Safe to use from several threads.
 
     Args:
+        emit: makes the source of a spec with that schedule; what it raises, `choose` does.
         exact: whether the spec's promises are meant as they stand, so that there is no twin.
-        admit: looks at each source before it is used, and raises where it is not to be.
 
     Attributes:
         general: the source for whatever the spec takes.
     """
 
     def __init__(
-        self,
-        spec: GemmSpec,
-        schedule: Schedule,
-        target: Target,
-        exact: bool = False,
-        admit: Callable[[Source], object] = lambda _: None,
+        self, spec: GemmSpec, schedule: Schedule, emit: Callable[[GemmSpec], Source], exact: bool = False
     ) -> None:
-        self._schedule, self._target, self._admit = schedule, target, admit
-        self.general = self._emit(spec)
+        self._emit = emit
+        self.general = emit(spec)
         # Where no vector needs alignment, nothing is asked that a promise could answer.
         asks = not exact and spec.ld_multiple == 1 and self.general.alignment > spec.dtype.size
         #: The specs of the twins, the one that is promised most first.
@@ -61,11 +54,6 @@ class Variants:
             if spec not in self._twins:
                 self._twins[spec] = self._emit(spec)
             return self._twins[spec]
-
-    def _emit(self, spec: GemmSpec) -> Source:
-        source = emit(spec, self._schedule, "cuda", self._target)
-        self._admit(source)
-        return source
 
 
 def promises(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, ...]:

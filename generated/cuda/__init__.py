@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gemmgen.runtime import shipped
+from gemmgen.api import shipped
 
 if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel
@@ -20,7 +20,7 @@ __all__ = shipped.names(__name__, ".cu")  # noqa: PLE0605
 
 def __getattr__(name: str) -> CudaKernel:
     source = shipped.source(__name__, ".cu", "cuda", name)
-    from gemmgen.runtime.api import CudaKernel
+    from gemmgen.api import CudaKernel
 
     kernel = CudaKernel(source)
     globals()[name] = kernel

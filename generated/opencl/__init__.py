@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gemmgen.runtime import shipped
+from gemmgen.api import shipped
 
 if TYPE_CHECKING:
     from gemmgen.runtime.opencl import CompiledKernel
@@ -21,7 +21,7 @@ __all__ = shipped.names(__name__, ".cl")  # noqa: PLE0605
 
 def __getattr__(name: str) -> CompiledKernel:
     source = shipped.source(__name__, ".cl", "opencl", name)
-    from gemmgen.runtime.api import CompiledKernel
+    from gemmgen.api import CompiledKernel
 
     kernel = CompiledKernel(source)
     globals()[name] = kernel

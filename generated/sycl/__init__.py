@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gemmgen.runtime import shipped
+from gemmgen.api import shipped
 
 if TYPE_CHECKING:
     from gemmgen.runtime.sycl import SyclKernel
@@ -21,7 +21,7 @@ __all__ = shipped.names(__name__, ".cpp")  # noqa: PLE0605
 
 def __getattr__(name: str) -> SyclKernel:
     source = shipped.source(__name__, ".cpp", "sycl", name, "kernel")
-    from gemmgen.runtime.api import SyclKernel
+    from gemmgen.api import SyclKernel
 
     kernel = SyclKernel(source)
     globals()[name] = kernel

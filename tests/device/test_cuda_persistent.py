@@ -13,7 +13,7 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.ir.dtypes import BF16
-from gemmgen.methods import defaults
+from gemmgen.methods import defaults, slug
 from gemmgen.runtime.cuda_devices import pick
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -40,7 +40,7 @@ LARGE = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=2)
         replace(LARGE, tile=(4, 48), stages=3, cluster=(1, 2), c_stages=3),
         replace(SMALL, stages=4, cluster=(2, 1)),
     ],
-    ids=Schedule.slug,
+    ids=slug,
 )
 def test_blocks_one_after_the_other(schedule: Schedule) -> None:
     """Ragged sizes; then more blocks than run at once, of fewer steps of K than the ring has slots, as many, more."""
@@ -80,7 +80,7 @@ def test_nothing_to_add_up(name: str) -> None:
         replace(LARGE, persistent=False, tile=(2, 48), cluster=(1, 2), c_stages=2),
         replace(SMALL, persistent=False, stages=8, cluster=(2, 1), c_stages=1),
     ],
-    ids=Schedule.slug,
+    ids=slug,
 )
 @pytest.mark.parametrize("orders", [("row", "row"), ("col", "col")], ids=str)
 def test_clusters(schedule: Schedule, orders: tuple[Order, Order]) -> None:
@@ -97,7 +97,7 @@ CHAINED = [
 ]
 
 
-@pytest.mark.parametrize("schedule", CHAINED, ids=Schedule.slug)
+@pytest.mark.parametrize("schedule", CHAINED, ids=slug)
 @pytest.mark.parametrize("graphed", [False, True], ids=["queued", "a graph"])
 def test_each_product_is_of_the_one_before(schedule: Schedule, graphed: bool) -> None:
     """Two matrices in turn, each the other times a permutation, so that what is read or written too early shows."""

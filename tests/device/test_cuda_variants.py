@@ -7,7 +7,7 @@ import pytest
 
 import gemmgen
 from gemmgen import presets
-from gemmgen.runtime.api import cuda_kernel
+from gemmgen.api.compile import cuda_kernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
 from gemmgen.spec import GemmSpec
 from tests.support import cuda

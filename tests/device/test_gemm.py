@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gemmgen
+from gemmgen.api import repeated
+from gemmgen.api.matmul import Call, Operand
 from gemmgen.errors import DtypeError, SpecError
-from gemmgen.runtime import repeated
 from gemmgen.runtime.kept import Kept
-from gemmgen.runtime.matmul import Call, Operand
 from tests.device.naive import found
 
 if not found():
@@ -276,16 +276,20 @@ def test_what_is_kept_is_made_once_and_bounded() -> None:
         kept.get(key, lambda key=key: make(key))  # type: ignore[misc]
     assert len(kept) == 3
     assert sorted(made) == [0, 1, 2, 3, 4]
-    kept.get(1, lambda: make(1))
-    assert made[-1] == 1, "the one that was not used for longest had to go"
+    assert kept.known(1) is None, "the one that was not used for longest had to go"
+    assert kept.known(0) is kept.get(0, object)
+    kept.get(5, object)
+    kept.get(6, object)
+    assert (kept.known(0), kept.known(3)) == (kept.get(0, object), None), "asking is using"
 
 
 def test_no_other_library_multiplies() -> None:
     """The only product that NumPy computes is that of elements that no kernel has."""
-    folder = Path(gemmgen.__file__).parent / "runtime"
+    package = Path(gemmgen.__file__).parent
     found = {
         path.name: [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if _multiplies(node)]
-        for path in folder.glob("*.py")
+        for folder in ("api", "runtime")
+        for path in (package / folder).glob("*.py")
     }
     assert {name: calls for name, calls in found.items() if calls} == {"gemm.py": ["operator.matmul(left, right)"]}
 
@@ -333,12 +337,13 @@ def test_what_an_epilogue_lacks(epilogue: str | None, operands: dict[str, Number
 def test_calls_that_are_repeated(rng: np.random.Generator) -> None:
     """The second one goes a shorter way, to the same result; what differs in any way does not."""
     a, b, c = (whole(rng, shape, np.float32) for shape in ((9, 5), (5, 7), (9, 7)))
+    nowhere = None, None, None
     for old in (None, c):
         gemmgen.gemm(a, b, None if old is None else old.copy(), alpha=3)
-        key = repeated.key_of(a, b, old, None, None, None)
+        key = repeated.key_of((a, b, old), nowhere, (), ())
         assert key is not None
         into = None if old is None else old.copy()
-        result = repeated.again(key, a, b, into, -2, 0 if old is None else 3)
+        result = repeated.again(key, (a, b, into), -2, 0 if old is None else 3)
         assert isinstance(result, np.ndarray)
         assert into is None or result is into
         assert (result == (-2 * a @ b if old is None else -2 * a @ b + 3 * old)).all()
@@ -352,8 +357,9 @@ def test_calls_that_are_repeated(rng: np.random.Generator) -> None:
     for left, right in ((a.astype(np.float64), b), (a[:, ::-1], b), (np.asfortranarray(a), b), (a[0], b), (a, b[None])):
         assert np.array_equal(gemmgen.gemm(left, right), left @ right)
     for other in (np.ma.array(a), a.astype(">f4"), a[None], [[1.0]]):
-        assert repeated.key_of(other, b, None, None, None, None) is None
-    assert repeated.key_of(a, b, None, None, None, True) is None
+        assert repeated.key_of((other, b, None), nowhere, (), ()) is None
+    for where, flags, named in (((None, None, True), (), ()), (nowhere, (False, 1), ()), (nowhere, (), (None, ""))):
+        assert repeated.key_of((a, b, None), where, flags, named) is None
     with pytest.raises(SpecError, match="beta"):
         gemmgen.gemm(a, b, beta=2)
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import gemmgen
+from gemmgen.api import gemm_lists
+from gemmgen.api.kernels import Kernel, kernel_for
 from gemmgen.errors import ScheduleError, SpecError
 from gemmgen.ir.dtypes import C64
 from gemmgen.oracle import answer
-from gemmgen.runtime import gemm_lists
 from gemmgen.runtime.cuda_arrays import GpuMatrix
-from gemmgen.runtime.kernels import Kernel, kernel_for
 from gemmgen.runtime.lists import check_listed, each_matrix
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.spec import GemmSpec

@@ -12,12 +12,12 @@ import pytest
 
 import gemmgen
 from gemmgen import driver
+from gemmgen.api.kernels import kernel_for
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, I8, I32, I64, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.methods import defaults
 from gemmgen.runtime.devices import DeviceInfo, target_of
-from gemmgen.runtime.kernels import kernel_for
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo

@@ -15,6 +15,7 @@ from gemmgen.fuzz.case import OF_DEVICE, Case
 from gemmgen.fuzz.checks import Place, check
 from gemmgen.fuzz.devices import OpenclDevice, SyclDevice
 from gemmgen.ir.dtypes import F64, I8, I64, DType
+from gemmgen.methods import slug
 from gemmgen.oracle import answer
 from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.schedule import Operand, Schedule
@@ -29,9 +30,9 @@ def test_a_folded_alpha_of_0_refuses_long_names() -> None:
     """The kernel of C alone was given its name as if by a user, whose names have a limit."""
     a, b = Operand("local"), Operand("local", transposed=True)
     long = Schedule((2, 4), (4, 8), run=(2, 4), k_step=2, a=a, b=b, register_stages=2, c_width=2)
-    assert len(long.slug()) > 64
+    assert len(slug(long)) > 64
     source = driver.emit(GemmSpec(alpha=0.0, beta=0.5), long)
-    assert source.entry_points[0].name == long.slug()
+    assert source.entry_points[0].name == slug(long)
 
 
 @pytest.mark.parametrize(("backend", "target"), [("opencl", "khr"), ("sycl", "sycl"), ("cuda", "sm_80")])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gemmgen import driver
+from gemmgen.api.kernels import choice
 from gemmgen.choose import choose
 from gemmgen.ir.dtypes import ALL_DTYPES, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.passes.validate import validate
-from gemmgen.runtime.kernels import choice
 from gemmgen.spec import GemmSpec
 
 SHAPES = [(1, 1, 1), (65, 33, 40), (256, 100, 300), (4096, 4096, 4096), (64, 64, 65536)]

@@ -10,6 +10,7 @@ from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import F8_E5M2
 from gemmgen.ir.target import TARGETS
+from gemmgen.methods import slug
 from gemmgen.spec import GemmSpec
 
 SPEC = GemmSpec(dtype=F8_E5M2, b_order="col", ld_multiple=16)
@@ -25,7 +26,7 @@ SPEC = GemmSpec(dtype=F8_E5M2, b_order="col", ld_multiple=16)
     ],
 )
 def test_presets(spec: GemmSpec, target: str, name: str) -> None:
-    assert choose(spec, (64, 64, 64), TARGETS[target]).slug() == name
+    assert slug(choose(spec, (64, 64, 64), TARGETS[target])) == name
 
 
 def test_who_has_none() -> None:

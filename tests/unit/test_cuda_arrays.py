@@ -14,6 +14,8 @@ import pytest
 
 import gemmgen
 from gemmgen import driver, presets
+from gemmgen.api.gpu_library import Gpu
+from gemmgen.api.matmul import Operand
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
 from gemmgen.ir.expr import Var, ceil_div
 from gemmgen.runtime import require_nvrtc
@@ -22,8 +24,6 @@ from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_arrays import CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import build_failure, check_device, grid_problems
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of
-from gemmgen.runtime.gpu_library import Gpu
-from gemmgen.runtime.matmul import Operand
 from gemmgen.spec import GemmSpec
 
 H200 = CudaDeviceInfo(0, "H200", (9, 0), 132, 232448, 1024, 1 << 37)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,43 +17,21 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 MODULE_LINES = 400
 FUNCTION_LINES = 50
 
-#: Part of gemmgen -> its layer. A part imports from layers below its own and from itself; within a layer, see PEERS.
-LAYERS = {
-    "errors": 0,
-    "fields": 0,
-    "ir": 1,
-    "names": 2,
-    "formulas": 2,
-    "epilogue": 3,
-    "prologue": 3,
-    "spec": 3,
-    "schedule": 3,
-    "source": 3,
-    "methods": 3,
-    "passes": 4,
-    "backends": 4,
-    "reference": 4,
-    "options": 4,
-    "presets": 5,
-    "oracle": 5,
-    "sweeps": 5,
-    "driver": 6,
-    "waves": 6,
-    "choose": 7,
-    "explain": 7,
-    "runtime": 8,
-    "module": 9,
-    "bench": 9,
-    "inspect": 9,
-    "export": 10,
-    "fuzz": 10,
-    "cli": 11,
-}
-#: The layer whose parts may import one another: a schedule, a spec and what they are written in.
-PEERS = {3}
+#: The only modules whose types hold each other: an expression loads from a buffer, whose extents are expressions.
+ONE_TYPE = ("gemmgen.ir.expr", "gemmgen.ir.buffer")
 #: They choose a backend; all others ask the target's features.
-MAY_NAME_BACKENDS = {"backends", "bench", "cli", "driver", "inspect", "runtime"}
+MAY_NAME_BACKENDS = {"api", "backends", "bench", "cli", "driver", "inspect", "runtime"}
 BACKENDS = {"opencl", "sycl", "cuda"}
+
+
+def layers() -> dict[str, int]:
+    """Part of gemmgen -> its layer, from the lowest, as `docs/ir.md` draws them: names, then what they are."""
+    drawing = (ROOT / "docs" / "ir.md").read_text().split("\n## Layers\n", 1)[1].split("\n\n")[1]
+    rows = [re.split(r" {3,}", line.strip())[0].split() for line in drawing.splitlines()]
+    return {part: layer for layer, row in enumerate(reversed(rows)) for part in row}
+
+
+LAYERS = layers()
 
 
 def part_of(module: Path) -> str:
@@ -67,30 +47,43 @@ def parse(module: Path) -> ast.Module:
     return ast.parse(module.read_text(), str(module))
 
 
-def imported_parts(tree: ast.Module) -> set[str]:
-    """Parts of gemmgen that a module imports, at its top or in a function."""
+def imported(tree: ast.Module) -> set[str]:
+    """All that a module imports, at its top, in a function or for its types; modules may be followed by a name."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             names |= {f"{node.module}.{alias.name}" for alias in node.names} if node.module else set()
-    paths = [name.split(".") for name in names]
-    return {path[1] for path in paths if path[0] == "gemmgen" and len(path) > 1}
+    return names
 
 
-def may_import(importer: str, imported: str) -> bool:
-    upper, lower = LAYERS[importer], LAYERS[imported]
-    return importer == imported or lower < upper or (lower == upper and upper in PEERS)
+def module_name(module: Path) -> str:
+    return ".".join(("gemmgen", *module.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
 
 
 # `gemmgen/__init__.py` offers the public names, and `__main__` calls the command line: they stand above all layers.
 @pytest.mark.parametrize("module", [m for m in MODULES if not part_of(m).startswith("__")], ids=name_of)
 def test_imports_only_what_stands_below(module: Path) -> None:
     importer = part_of(module)
-    assert importer in LAYERS, f"give gemmgen.{importer} a layer in LAYERS"
-    imported = imported_parts(parse(module)) & {part_of(m) for m in MODULES}
-    assert not {part for part in imported if part in LAYERS and not may_import(importer, part)}
+    assert importer in LAYERS, f"give gemmgen.{importer} a place in the drawing of docs/ir.md"
+    parts = {name.split(".")[1] for name in imported(parse(module)) if name.startswith("gemmgen.")} & LAYERS.keys()
+    assert not {part for part in parts if part != importer and LAYERS[part] >= LAYERS[importer]}
+
+
+def test_what_is_drawn_is_there() -> None:
+    assert LAYERS.keys() == {part for module in MODULES if not (part := part_of(module)).startswith("__")}
+
+
+def test_no_modules_import_one_another() -> None:
+    """Neither in functions, nor for types alone."""
+    known = {module_name(module): module for module in MODULES if module != PACKAGE / "__init__.py"}
+    graph: dict[str, set[str]] = {}
+    for name, module in known.items():
+        found = imported(parse(module))
+        graph[name] = {x for x in found | {x.rpartition(".")[0] for x in found} if x in known and x != name}
+    graph[ONE_TYPE[0]].remove(ONE_TYPE[1])
+    tuple(TopologicalSorter(graph).static_order())  # raises CycleError, which names them
 
 
 def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

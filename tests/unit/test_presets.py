@@ -5,6 +5,7 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.backends import BACKENDS
 from gemmgen.errors import ScheduleError
+from gemmgen.methods import slug
 from gemmgen.names import name_problem
 
 
@@ -18,7 +19,7 @@ def test_every_listed_preset_is_there_once() -> None:
 @pytest.mark.parametrize("name", presets.names())
 def test_preset(name: str) -> None:
     preset = presets.load(name)
-    assert preset.name == preset.schedule.slug() == name
+    assert preset.name == slug(preset.schedule) == name
     assert name_problem(name) is None
     assert preset.summary
     assert "\n" not in preset.summary

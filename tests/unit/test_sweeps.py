@@ -10,6 +10,7 @@ from gemmgen import driver, presets
 from gemmgen.choose import SMALL_PRESET, choose
 from gemmgen.ir.dtypes import F16, F64
 from gemmgen.ir.target import TARGETS
+from gemmgen.methods import slug
 from gemmgen.passes.validate import validate
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import Shape, account, choose_sweep, costs, cycles
@@ -173,15 +174,15 @@ def test_the_runtime_and_the_command_line_choose_by_one_rule(shape: Shape) -> No
     assert chosen == choose(GemmSpec(m=m, n=n, k=k), None, cpu)
     assert (chosen == presets.load(SMALL_PRESET).schedule) == (shape in SMALL)
     asked = ("--target", "cpu", "-M", str(m), "-N", str(n), "-K", str(k))
-    assert chosen.slug() in printed("explain", *asked)
-    assert f"{chosen.slug()}(" in printed("emit", *asked)
+    assert slug(chosen) in printed("explain", *asked)
+    assert f"{slug(chosen)}(" in printed("emit", *asked)
 
 
 def test_the_command_line_chooses_and_explains() -> None:
     chosen = choose_sweep(GemmSpec(m=1000, n=1000, k=1000), None, TARGETS["cpu"])
     assert chosen is not None
     text = printed("explain", "--target", "cpu", "-M", "1000", "-N", "1000", "-K", "1000")
-    assert chosen.slug() in text
+    assert slug(chosen) in text
     assert "cycles of the busiest of 1 core for 1000 x 1000 x 1000, by the model of sweeps.toml" in text
     assert "multiply-adds and loads" in text
     assert "vector_" not in printed("explain", "--target", "cpu", "--method", "naive")

@@ -15,6 +15,7 @@ from gemmgen.choose import choose
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, C64, F16, F64, I8, DType
 from gemmgen.ir.target import TARGETS
+from gemmgen.methods import slug
 from gemmgen.spec import GemmSpec, Order
 from tests.support.cli import printed
 from tests.support.problems import Problem, interpret
@@ -84,7 +85,7 @@ def test_few_rows_go_to_swapped_operands_and_joined_parts(orders: tuple[Order, O
     assert (low.block_tile, low.split, low.joined) == ((64, 64), 2, 2)
     tiny = waves.choose_tiles(spec, (64, 64, 65536), target)
     assert tiny is not None
-    assert tiny.slug().startswith("wgmma_64x64_s6_split")
+    assert slug(tiny).startswith("wgmma_64x64_s6_split")
 
 
 @pytest.mark.parametrize("target", [SM_80, SM_90], ids=["sm_80", "sm_90"])

@@ -7,9 +7,9 @@ from typing import Literal, cast
 
 import numpy as np
 
+from gemmgen.api.libraries import Library, NumPy, Standard, TorchHost
 from gemmgen.errors import SpecError
 from gemmgen.runtime.cuda_arrays import DLPACK_CUDA, GpuMatrix, TorchTensor, loaded
-from gemmgen.runtime.libraries import Library, NumPy, Standard, TorchHost
 from gemmgen.runtime.views import is_device_array
 
 Kind = Literal["NumPy", "pyopencl", "a GPU", "torch (CPU)", "DLPack (CPU)"]
@@ -57,11 +57,11 @@ def kind_of(value: object) -> Kind:
 def _library(kind: Kind, values: Mapping[str, object]) -> Library:
     match kind:
         case "pyopencl":
-            from gemmgen.runtime.opencl_library import OpenCL
+            from gemmgen.api.opencl_library import OpenCL
 
             return OpenCL()
         case "a GPU":
-            from gemmgen.runtime.gpu_library import Gpu
+            from gemmgen.api.gpu_library import Gpu
 
             return Gpu(all(loaded("torch", "Tensor", value) for value in values.values() if value is not None))
         case "torch (CPU)":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from gemmgen.api.libraries import Dtype, Library
+from gemmgen.api.matmul import Operand, Shape
 from gemmgen.errors import LoweringError
-from gemmgen.runtime.libraries import Dtype, Library
-from gemmgen.runtime.matmul import Operand, Shape
 from gemmgen.runtime.overlaps import ArrayLike
 from gemmgen.runtime.views import is_device_array
 

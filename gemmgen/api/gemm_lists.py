@@ -10,17 +10,17 @@ from typing import TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.api.extras import Extra
+from gemmgen.api.kernels import kernel_for
+from gemmgen.api.libraries import Library
+from gemmgen.api.library_of import library_of
+from gemmgen.api.matmul import Operand
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import MATRIX_DTYPES, RESULTS
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.cuda_arrays import UNALIGNED_PRESET
-from gemmgen.runtime.extras import Extra
-from gemmgen.runtime.kernels import kernel_for
-from gemmgen.runtime.libraries import Library
-from gemmgen.runtime.library_of import library_of
 from gemmgen.runtime.lists import MOST_TOLD, collisions, labelled
-from gemmgen.runtime.matmul import Operand
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 

@@ -10,10 +10,10 @@ from typing import ClassVar, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.api.matmul import Operand, Shape
 from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.cuda_arrays import TorchTensor, loaded
-from gemmgen.runtime.matmul import Operand, Shape
 from gemmgen.runtime.overlaps import ArrayLike
 
 Dtype = np.dtype[np.generic]

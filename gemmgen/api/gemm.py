@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from gemmgen.api import repeated
+from gemmgen.api.extras import Extra
+from gemmgen.api.gemm_lists import takes_lists
+from gemmgen.api.gemm_problems import addend_problems, as_they_are, factor_problems, result_types, target_problems
+from gemmgen.api.kernels import kernel_for, target_for
+from gemmgen.api.libraries import Dtype, Library
+from gemmgen.api.library_of import library_of
+from gemmgen.api.matmul import Call, Operand, Product, calls_of, product_of, scalar_problems
+from gemmgen.api.promotion import Types
 from gemmgen.errors import DtypeError, SpecError
 from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.runtime import repeated
 from gemmgen.runtime.cuda_arrays import ALIGNMENT, UNALIGNED_PRESET
-from gemmgen.runtime.extras import Extra
-from gemmgen.runtime.gemm_lists import takes_lists
-from gemmgen.runtime.gemm_problems import addend_problems, as_they_are, factor_problems, result_types, target_problems
-from gemmgen.runtime.kernels import kernel_for, target_for
-from gemmgen.runtime.libraries import Dtype, Library
-from gemmgen.runtime.library_of import library_of
-from gemmgen.runtime.matmul import Call, Operand, Product, calls_of, product_of, scalar_problems
 from gemmgen.runtime.operands import expect_operands
-from gemmgen.runtime.promotion import Types
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -84,10 +84,9 @@ def gemm(
     """
     flags = transpose_a, transpose_b, conjugate_a, conjugate_b, emulate, operands
     named = prologue_a, prologue_b, epilogue, dtype, out
-    is_plain = not any(flags) and all(x is None for x in named)
-    key = repeated.key_of(a, b, c, schedule, backend, device) if is_plain else None
-    if key is not None and (known := repeated.again(key, a, b, c, alpha, beta)) is not None:
-        return cast("AnyArray", known)
+    key = repeated.key_of((a, b, c), (schedule, backend, device), flags, named)
+    if (done := repeated.again(key, (a, b, c), alpha, beta)) is not None:
+        return cast("AnyArray", done)
     expect_operands("gemm", operands)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
     conj = bool(conjugate_a), bool(conjugate_b)

@@ -6,11 +6,11 @@ import numbers
 
 import numpy as np
 
+from gemmgen.api.libraries import Dtype, Library
+from gemmgen.api.matmul import Operand, Product, text
+from gemmgen.api.promotion import Types, types_of
 from gemmgen.ir.dtypes import DType
-from gemmgen.runtime.libraries import Dtype, Library
-from gemmgen.runtime.matmul import Operand, Product, text
 from gemmgen.runtime.overlaps import meets_itself, overlap
-from gemmgen.runtime.promotion import Types, types_of
 
 
 def result_types(

@@ -9,12 +9,12 @@ from typing import Self
 
 import numpy as np
 
+from gemmgen.api.libraries import Library
+from gemmgen.api.matmul import Operand, Product
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import SpecError
 from gemmgen.ir.dtypes import STORED, DType
 from gemmgen.ir.numeric import numpy_dtype
-from gemmgen.runtime.libraries import Library
-from gemmgen.runtime.matmul import Operand, Product
 from gemmgen.runtime.operands import asking
 from gemmgen.spec import GemmSpec
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
 from gemmgen import presets
+from gemmgen.api.compile import compile as compile_kernel
 from gemmgen.choose import BLOCK_FEATURES, choose
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import F16
 from gemmgen.ir.target import Target
 from gemmgen.passes.validate import validate
-from gemmgen.runtime import api
 from gemmgen.runtime.kept import Kept
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -107,7 +107,7 @@ def choice(kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, 
 def _make(backend: str, device: Hashable, spec: GemmSpec, schedule: Schedule) -> Kernel:
     place = _place(backend, device, spec)
     # Each backend has devices of its own, and refuses others'.
-    return cast(Kernel, api.compile(spec, schedule, backend, cast("None", place.device)))
+    return cast(Kernel, compile_kernel(spec, schedule, backend, cast("None", place.device)))
 
 
 def _place(backend: str, device: Hashable, spec: GemmSpec) -> Place:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
-from importlib import import_module
+from functools import cache
 from typing import TYPE_CHECKING, Literal, overload
 
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
-from gemmgen.runtime import require_pyopencl
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -18,13 +16,10 @@ if TYPE_CHECKING:
     from gemmgen.runtime.opencl import CompiledKernel, DeviceLike
     from gemmgen.runtime.sycl import SyclKernel
     from gemmgen.runtime.sycl_devices import SyclDeviceLike
+    from gemmgen.source import Source
 
 #: Backends whose kernels can be run from Python.
 RUNNABLE = ("opencl", "cuda", "sycl")
-
-_OF_CUDA = {"CudaKernel": "cuda", "cuda_devices": "cuda_devices"}
-_OF_SYCL = {"SyclKernel": "sycl", "sycl_devices": "sycl_devices"}
-_HOMES = {"CompiledKernel": "opencl", "devices": "devices", **_OF_CUDA, **_OF_SYCL}
 
 
 @overload
@@ -195,15 +190,22 @@ def cuda_kernel(
 
     Raises: SpecError, ScheduleError, DeviceError with every problem.
     """
+    from gemmgen.driver import emit
     from gemmgen.runtime.cuda import CudaKernel
     from gemmgen.runtime.cuda_devices import pick, target_of
     from gemmgen.runtime.ptxas import refuse_spills
     from gemmgen.runtime.variants import Variants
 
     info = pick(device)
-    arch = "sm_{}{}".format(*info.capability)
-    admit = partial(refuse_spills, arch=arch) if strict else lambda _: None
-    variants = Variants(spec, schedule, target_of(info), exact, admit)
+    arch, target = "sm_{}{}".format(*info.capability), target_of(info)
+
+    def emitted(spec: GemmSpec) -> Source:
+        source = emit(spec, schedule, "cuda", target)
+        if strict:
+            refuse_spills(source, arch)
+        return source
+
+    variants = Variants(spec, schedule, emitted, exact)
     for promised_more in variants.promised if strict else ():
         variants.twin(promised_more)  # not by some call in the midst of a program
     return CudaKernel.from_source(variants.general, device, variants)
@@ -223,12 +225,3 @@ def wishes(schedule: Schedule | str | None) -> frozenset[str]:
         "image_block_read": any(o.block and o.memory == "image" for o in operands),
     }
     return frozenset(feature for feature, needed in asked.items() if needed)
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in {**_OF_CUDA, **_OF_SYCL}:
-        require_pyopencl()
-    value: object = getattr(import_module(f"gemmgen.runtime.{_HOMES[name]}"), name)
-    return value

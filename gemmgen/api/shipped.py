@@ -25,7 +25,7 @@ def source(package: str, suffix: str, backend: str, name: str, form: str | None 
         near = get_close_matches(name, known, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"module {package!r} has no kernel {name!r}{hint}")
-    from gemmgen import driver, presets
+    from gemmgen import driver, presets  # names alone need neither
 
     preset = presets.load(name)
     # The preset gives the arguments and the launch geometry; the text is the file's.

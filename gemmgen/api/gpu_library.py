@@ -7,11 +7,11 @@ from typing import cast
 
 import numpy as np
 
+from gemmgen.api.libraries import Dtype, Library, torch_dtype, torch_promoted
+from gemmgen.api.matmul import Operand, Shape
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.cuda import CupyLibrary
 from gemmgen.runtime.cuda_arrays import ALIGNMENT, GpuMatrix, as_matrix
-from gemmgen.runtime.libraries import Dtype, Library, torch_dtype, torch_promoted
-from gemmgen.runtime.matmul import Operand, Shape
 from gemmgen.runtime.overlaps import ArrayLike
 
 

@@ -1,0 +1,71 @@
+"""Calls of `gemmgen.gemm` on NumPy's matrices that are like one before: the kernel which served that serves them, and
+nothing but its own checks is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmgen.api.kernels import Kernel
+from gemmgen.runtime.kept import Kept
+from gemmgen.schedule import Schedule
+
+#: Shapes, strides and types of the arrays, and what was asked for.
+Key: TypeAlias = Hashable
+Numbers: TypeAlias = npt.NDArray[np.generic]
+Three: TypeAlias = tuple[object, object, object]
+_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+#: The kernel of a kind of calls, and whether it is given their transposes.
+_kernels: Kept[Key, tuple[Kernel, bool]] = Kept(1024)
+
+
+def key_of(arrays: Three, where: Three, flags: tuple[object, ...], named: tuple[object, ...]) -> Key | None:
+    """What tells such calls apart; None for one that is of another kind: it has stacks, other types, other arrays.
+
+    Args:
+        arrays: a, b and c.
+        where: schedule, backend and device.
+        flags, named: what else may be asked for, all of them false, or None, in such calls.
+    """
+    if any(flags) or any(x is not None for x in named):
+        return None
+    schedule, backend, device = where
+    if not isinstance(schedule, Schedule | str | None) or {type(backend), type(device)} - {int, str, type(None)}:
+        return None
+    found: list[Hashable] = [schedule, backend, device]
+    for x in arrays if arrays[2] is not None else arrays[:2]:
+        if type(x) is not np.ndarray or x.ndim != 2 or x.dtype not in _TYPES or not x.flags.aligned:
+            return None
+        found += [x.dtype, x.shape, x.strides]
+    return tuple(found)
+
+
+def remember(key: Key, kernel: Kernel, is_mirrored: bool) -> None:
+    """That a kernel took such arrays as they are, or their transposes, for that of the result."""
+    _kernels.get(key, lambda: (kernel, is_mirrored))
+
+
+def again(key: Key | None, arrays: Three, alpha: object, beta: object) -> object:
+    """The result of a call of which one like it was remembered; None where there is none, or something may be wrong
+    with this one, which is looked at in full then.
+    """
+    known = None if key is None else _kernels.known(key)
+    if known is None or type(alpha) not in (int, float) or type(beta) not in (int, float):
+        return None
+    left, right, given = cast("tuple[Numbers, Numbers, Numbers | None]", arrays)
+    if given is None:
+        if beta:
+            return None
+        into: Numbers = np.empty((left.shape[0], right.shape[1]), left.dtype)
+    else:
+        into = given
+        if not into.flags.writeable or np.may_share_memory(into, left) or np.may_share_memory(into, right):
+            return None
+    kernel, is_mirrored = known
+    operands = (right.T, left.T, into.T) if is_mirrored else (left, right, into)
+    kernel(*operands, alpha=cast("float", alpha), beta=cast("float", beta))
+    return into

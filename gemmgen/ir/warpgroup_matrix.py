@@ -78,6 +78,11 @@ class WarpgroupAtom:
         return _PTX + "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma"
 
     @property
+    def fragments(self) -> str:
+        """Where it is said which lane has what of the sums, and of A in registers."""
+        return f"{_PTX}asynchronous-warpgroup-level-matrix-register-fragment-wgmma-64n{self.depth}"
+
+    @property
     def line(self) -> int:
         """Elements of a line of a tile."""
         return LINE_BYTES // self.dtype.size

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
+from gemmgen.ir.dtypes import accumulator
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, as_int, convert
 from gemmgen.ir.stmt import Alloc, Body, Copy, Let, Move, Store, Tile
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, DEPTH_BYTES, LINES, PART_BYTES
@@ -88,7 +89,8 @@ def _made(copy: Copy, row: Expr, k: Expr, raw: Load) -> tuple[Body, Expr]:
     """What an element becomes: what its prologue makes of it, or what it is, in the instruction's type."""
     dtype = copy.dst.buffer.dtype
     if copy.prologue is None or copy.of is None:
-        return (), convert(raw, dtype)
+        # By way of sums' type: languages convert all others from that and to it.
+        return (), raw if raw.dtype == dtype else convert(convert(raw, accumulator(dtype)), dtype)
     of = copy.of
     slow, fast = (k, row) if of.transposed else (row, k)
     where = of.origin[0] + slow, of.origin[1] + fast

@@ -59,7 +59,7 @@ def test_either_order(
     schedule = held(method, shape)
     mine, its = ("b", "a") if schedule.swapped else ("a", "b")
     spec = GemmSpec(dtype=dtype, c_dtype=accumulator(dtype), ld_multiple=16)
-    spec = replace(spec, **{f"{mine}_order": order, f"{its}_order": other})
+    spec = replace(spec, **{f"{mine}_order": order, f"{its}_order": other})  # type: ignore[arg-type]
     rows, cols = schedule.block_tile
     problem = Problem.of(rng, spec, rows + 3, cols + 5, 200, -2, 3)
     found = interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 8)
@@ -92,7 +92,7 @@ def test_stored_otherwise_and_made(
     place = "col + k" if mine == "b" else "row + k"
     text = None if formula is None else formula.replace("X", mine).format(place)
     spec = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=16)
-    spec = replace(spec, **{f"{mine}_dtype": stored, f"{mine}_order": order, f"prologue_{mine}": text})
+    spec = replace(spec, **{f"{mine}_dtype": stored, f"{mine}_order": order, f"prologue_{mine}": text})  # type: ignore[arg-type]
     rows, cols = schedule.block_tile
     m, n, k = rows + 3, cols + 5, 200
     problem = Problem.of(rng, spec, m, n, k, 1.0, 0.0)

@@ -136,7 +136,7 @@ def _stored(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) ->
         # Each box counts as a group, stored so or not: the waits go by that.
         return (*stored, StoreGroup("commit"))
 
-    own, part = _own(put_atom(via.dtype)[0].matrices is not None)
+    own, part = _own(put_atom(via.dtype)[0].matrices is not None, _paired(update))
     names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * BOX_ROWS), Let(OWN_LINE, own), Let(OWN_PART, part))
     say = Comment("Each warp's rows box by box; what lies past the edges of C is not stored.")
     last = map_body_exprs(box(left), substitute({BOX: Const(boxes)})) if left else ()
@@ -174,7 +174,7 @@ def _one_box(update: Update, via: Buffer, slot: Expr, length: int) -> Body:
     # Of both rows a lane has as many, or has them one after the other.
     values, wide = (width // 2, 2 * WIDE) if at_once else (width, WIDE)
     at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (line // 4) + PART * values)
-    own = OWN_LINE if at_once else OWN_LINE + ROW * (BOX_ROWS // 2)
+    own = OWN_LINE if at_once else OWN_LINE + _apart(update, ROW)
     put: Body = (Move(via, (slot, own, OWN_PART + PART * wide), acc.buffer, at, atom, width),)
     rows = acc.fragment.rows.lanes * 2
     to = (update.dst.origin[-2] + TURN * rows + _first_row(update), _first_col(update) + BOX * line)
@@ -201,17 +201,29 @@ def _singly(update: Update, row: Expr, col: Expr, length: int) -> Body:
     """A box from registers, element by element."""
     acc, c = update.acc, update.dst.buffer
     rows, line = acc.fragment.rows.lanes * 2, length if c.box is None else c.box[1]
-    own_row = row + TURN * rows + ROW * (BOX_ROWS // 2)
+    own_row = row + TURN * rows + _apart(update, ROW)
     own_col = col + BOX * line + acc.fragment.cols.step(COL)
     value = Load(acc.buffer, acc.at(TURN * 2 + ROW, BOX * (line // 4) + COL))
     columns = loop(COL, length // 4, (Let(C_COL, own_col), Store(c, (C_ROW, C_COL), convert(value, c.dtype))))
     return loop(ROW, 2, (Let(C_ROW, own_row), *columns))
 
 
-def _own(by_matrices: bool) -> tuple[Expr, Expr]:
+def _paired(update: Update) -> bool:
+    """Whether a lane's two rows of a box lie side by side, not eight apart."""
+    return update.acc.fragment.rows.run == PAIR
+
+
+def _apart(update: Update, row: Expr) -> Expr:
+    """How far the first of them, or the second, is from the first."""
+    return row if _paired(update) else row * (BOX_ROWS // 2)
+
+
+def _own(by_matrices: bool, paired: bool) -> tuple[Expr, Expr]:
     """The line and the element where a lane's first part goes: for all of its warp where that puts down matrices, whose
     lines lanes name for each other; else where its own first pair goes.
     """
     if by_matrices:
-        return FIRST_LINE + LOCAL_INDEX % BOX_ROWS, LOCAL_INDEX % WARP // BOX_ROWS * WIDE
-    return FIRST_LINE + LOCAL_INDEX % WARP // 4, LOCAL_INDEX % 4 * PAIR
+        line = LOCAL_INDEX % 8 * 2 + LOCAL_INDEX // 8 % 2 if paired else LOCAL_INDEX % BOX_ROWS
+        return FIRST_LINE + line, LOCAL_INDEX % WARP // BOX_ROWS * WIDE
+    line = LOCAL_INDEX % WARP // 4
+    return FIRST_LINE + (line * 2 if paired else line), LOCAL_INDEX % 4 * PAIR

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import accumulator
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, as_int, convert
-from gemmgen.ir.stmt import Alloc, Body, Copy, Let, Move, Store, Tile
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, DEPTH_BYTES, LINES, PART_BYTES
+from gemmgen.ir.stmt import Alloc, Block, Body, Copy, Let, Move, Stmt, Store, Tile
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, DEPTH_BYTES, LINES, PART_BYTES, TURN_BYTES, WORD_BYTES
 from gemmgen.passes import prologue
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
@@ -28,6 +29,8 @@ Namer = Callable[[str, Expr, int], Expr]
 
 def load_operand(copy: Copy, named: Namer) -> Body:
     """All of a step's A."""
+    if copy.atom is TURN_BYTES:
+        return _by_bytes(copy, named)
     return _by_lines(copy, named) if copy.atom.matrices is not None else _singly(copy, named)
 
 
@@ -59,6 +62,44 @@ def _by_lines(copy: Copy, named: Namer) -> Body:
     to = replace(copy.dst, slot=KK).at(ROW * 2, ZERO)
     move = Move(copy.dst.buffer, to, src.buffer, at, copy.atom, copy.width)
     return loop(ROW, fragment.rows.values // 2, loop(KK, src.cols // depth, (move,)))
+
+
+def _by_bytes(copy: Copy, named: Namer) -> Body:
+    """Elements of a byte whose lines lie across K: of four lines a lane gets two rows, its own (`paired`), and
+    puts each where it belongs. Of elements that are converted, a load brings two instructions' worth.
+    """
+    src, width, dst = copy.src, copy.width, copy.dst
+    values = dst.fragment.cols.values
+    wide = values * WORD_BYTES == DEPTH_BYTES  # all four matrices are of one instruction
+    deep = DEPTH_BYTES
+    which, own = LOCAL_INDEX // LINES % 4, LOCAL_INDEX % LINES
+    k = which // 2 * 16 + which % 2 * 2 + own // 2 * 4 + own % 2 if wide else which * LINES + own
+    first = named("a_line_row", LOCAL_ROW // LINES * BOX_ROWS, 1) + ROW * (dst.fragment.rows.lanes * 2)
+    at = place(src, first, named("a_line_k", k, 1) + KK * deep)
+    raw = Buffer(
+        f"{src.buffer.name.partition('_')[0]}_bytes", src.buffer.dtype, Space.PRIVATE, Layout.packed(2, width // 2)
+    )
+    load = Move(raw, (ZERO, ZERO), src.buffer, at, copy.atom, width)
+    # Byte `v` of element `e` of a matrix: row v of the lane's two, line e.
+    lane = dst.fragment.cols.lane
+    rows: list[Stmt] = []
+    for band, half, e, v in product(range(2), repeat=4):
+        value = Load(raw, (Const(band), Const(half * 4 + e * 2 + v)))
+        if wide:
+            to, own_k = (
+                replace(dst, slot=KK).at(ROW * 2 + v, Const(band * 4 + half * 2 + e)),
+                lane * 4 + (band * 16 + half * 2 + e),
+            )
+        else:
+            to, own_k = (
+                replace(dst, slot=KK * 2 + band).at(ROW * 2 + v, Const(half * 2 + e)),
+                lane * 2 + ((band * 2 + half) * 8 + e),
+            )
+        row = named("a_row", dst.fragment.rows.start, 1) + dst.fragment.rows.step(ROW * 2 + v)
+        names, made = _made(copy, row, own_k + KK * deep, value)
+        rows += [Block((*names, Store(dst.buffer, to, made)))] if names else [Store(dst.buffer, to, made)]
+    body = (Alloc(raw), load, *rows)
+    return loop(ROW, dst.fragment.rows.values // 2, loop(KK, src.cols // deep, body))
 
 
 def _singly(copy: Copy, named: Namer) -> Body:

@@ -88,6 +88,8 @@ class _Warpgroups(Plan):
     def rows(self) -> Spread:
         """As the instruction has them: a warpgroup's 64 rows together, a lane's two eight apart."""
         s = self.schedule
+        if self.atom.paired:
+            return Spread(s.tile[0], s.group[0], 2, LOCAL_ROW)
         return Spread(s.tile[0], s.group[0], 1, LOCAL_ROW, turns=2, near=8)
 
     @cached_property
@@ -111,7 +113,8 @@ class _Warpgroups(Plan):
             raise LoweringError(f"no {self.schedule.atom} of {self.spec.dtype}")
         a_turned, b_turned = self.is_transposed("a"), not self.is_transposed("b")
         cols, held = self.schedule.block_tile[1] // self._across, self.schedule.a.memory == "private"
-        return replace(atom, cols=cols, a_turned=a_turned, b_turned=b_turned, held=held)
+        paired = held and a_turned and self.spec.element("a").size == 1
+        return replace(atom, cols=cols, a_turned=a_turned, b_turned=b_turned, held=held, paired=paired)
 
     def _element(self, name: str) -> DType:
         """What an operand's tile holds: what it is stored in, where prologues are applied to registers."""

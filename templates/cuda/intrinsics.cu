@@ -242,6 +242,18 @@ __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
                  : "r"(address) : "memory");
 }
 
+//: load_bytes4
+// Four matrices of eight lines of 16 bytes: lane 8 q + i says where line i of matrix q begins. Each
+// lane gets two neighbours of each of two lines of every matrix: it turns pairs of bytes.
+__device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(to);
+    const unsigned address = unsigned(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address) : "memory");
+}
+
 //: to_tf32
 // A number with 10 bits after the point, the nearest one; of two as near, the larger.
 __device__ __forceinline__ float to_tf32(float value)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import accumulator
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, as_int, convert
-from gemmgen.ir.stmt import Alloc, Block, Body, Copy, Let, Move, Stmt, Store, Tile
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, DEPTH_BYTES, LINES, PART_BYTES, TURN_BYTES, WORD_BYTES
+from gemmgen.ir.stmt import Alloc, Body, Copy, Let, Move, Store, Tile
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, DEPTH_BYTES, LINES, PART_BYTES, TURN_BYTES
 from gemmgen.passes import prologue
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
 
 ROW, COL, KK, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
+#: One of the four matrices of a load, and which of two neighbouring rows.
+MATRIX, SIDE = Var("q"), Var("side")
 ZERO = Const(0)
 #: Gives a value a name at the kernel's top.
 Namer = Callable[[str, Expr, int], Expr]
@@ -65,41 +66,29 @@ def _by_lines(copy: Copy, named: Namer) -> Body:
 
 
 def _by_bytes(copy: Copy, named: Namer) -> Body:
-    """Elements of a byte whose lines lie across K: of four lines a lane gets two rows, its own (`paired`), and
-    puts each where it belongs. Of elements that are converted, a load brings two instructions' worth.
+    """Elements of a byte whose lines lie across K, by matrices that lie along it: of two lines of each a lane gets two
+    rows, its own (`paired`). Where elements become larger ones, a load brings what two instructions take.
     """
     src, width, dst = copy.src, copy.width, copy.dst
-    values = dst.fragment.cols.values
-    wide = values * WORD_BYTES == DEPTH_BYTES  # all four matrices are of one instruction
-    deep = DEPTH_BYTES
-    which, own = LOCAL_INDEX // LINES % 4, LOCAL_INDEX % LINES
-    k = which // 2 * 16 + which % 2 * 2 + own // 2 * 4 + own % 2 if wide else which * LINES + own
+    own_line, at_once = LOCAL_INDEX % LINES, DEPTH_BYTES // dst.fragment.cols.extent
+    matrix = LOCAL_INDEX // LINES % 4
+    # Neighbours along K of a register: four bytes, which two matrices bring, or two elements of two.
+    in_order = matrix * LINES + own_line
+    by_fours = matrix // 2 * 16 + matrix % 2 * 2 + own_line // 2 * 4 + own_line % 2
     first = named("a_line_row", LOCAL_ROW // LINES * BOX_ROWS, 1) + ROW * (dst.fragment.rows.lanes * 2)
-    at = place(src, first, named("a_line_k", k, 1) + KK * deep)
-    raw = Buffer(
-        f"{src.buffer.name.partition('_')[0]}_bytes", src.buffer.dtype, Space.PRIVATE, Layout.packed(2, width // 2)
-    )
+    at = place(src, first, named("a_line_k", in_order if at_once > 1 else by_fours, 1) + KK * DEPTH_BYTES)
+    layout = Layout.packed(2, width // 2)
+    raw = Buffer(f"{src.buffer.name.partition('_')[0]}_bytes", src.buffer.dtype, Space.PRIVATE, layout)
     load = Move(raw, (ZERO, ZERO), src.buffer, at, copy.atom, width)
-    # Byte `v` of element `e` of a matrix: row v of the lane's two, line e.
-    lane = dst.fragment.cols.lane
-    rows: list[Stmt] = []
-    for band, half, e, v in product(range(2), repeat=4):
-        value = Load(raw, (Const(band), Const(half * 4 + e * 2 + v)))
-        if wide:
-            to, own_k = (
-                replace(dst, slot=KK).at(ROW * 2 + v, Const(band * 4 + half * 2 + e)),
-                lane * 4 + (band * 16 + half * 2 + e),
-            )
-        else:
-            to, own_k = (
-                replace(dst, slot=KK * 2 + band).at(ROW * 2 + v, Const(half * 2 + e)),
-                lane * 2 + ((band * 2 + half) * 8 + e),
-            )
-        row = named("a_row", dst.fragment.rows.start, 1) + dst.fragment.rows.step(ROW * 2 + v)
-        names, made = _made(copy, row, own_k + KK * deep, value)
-        rows += [Block((*names, Store(dst.buffer, to, made)))] if names else [Store(dst.buffer, to, made)]
-    body = (Alloc(raw), load, *rows)
-    return loop(ROW, dst.fragment.rows.values // 2, loop(KK, src.cols // deep, body))
+    value = Load(raw, (MATRIX // 2, MATRIX % 2 * 4 + ELEMENT * 2 + SIDE))
+    among = (MATRIX % 2 if at_once > 1 else MATRIX) * 2 + ELEMENT
+    to = replace(dst, slot=KK * at_once + (MATRIX // 2 if at_once > 1 else 0)).at(ROW * 2 + SIDE, among)
+    row = named("a_row", dst.fragment.rows.start, 1) + dst.fragment.rows.step(ROW * 2 + SIDE)
+    k = dst.fragment.cols.start + dst.fragment.cols.step(among)
+    k = k + (MATRIX // 2 * (DEPTH_BYTES // 2) if at_once > 1 else 0) + KK * DEPTH_BYTES
+    names, made = _made(copy, row, k, value)
+    each = loop(MATRIX, 4, loop(SIDE, 2, loop(ELEMENT, 2, (*names, Store(dst.buffer, to, made)))))
+    return loop(ROW, dst.fragment.rows.values // 2, loop(KK, src.cols // DEPTH_BYTES, (Alloc(raw), load, *each)))
 
 
 def _singly(copy: Copy, named: Namer) -> Body:

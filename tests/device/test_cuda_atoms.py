@@ -170,7 +170,7 @@ def test_float64_by_instructions_of_eight_rows() -> None:
     kernel = CudaKernel.from_source(driver.emit(spec, schedule, "cuda", TARGETS["sm_80"]))
     assert "m8n8k4" in kernel.source.text
     rng = np.random.default_rng(14)
-    problem = Problem.of(rng, spec, 37, 70, 129, -2.0, 3.0)
+    problem = Problem.of(rng, spec, 48, 80, 144, -2.0, 3.0)
     import cupy
 
     c = cupy.asarray(problem.c)

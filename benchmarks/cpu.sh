@@ -92,7 +92,7 @@ print(f"{1e3 * (time.perf_counter() - begin):.0f} ms from the first import to th
     unset PYTHONDONTWRITEBYTECODE
     export PYTHONPYCACHEPREFIX=$out/pyc XDG_CACHE_HOME=$out/cache
     python3 -c "$program" >/dev/null  # what an installation has compiled
-    for _ in 1 2 3 4 5; do PYOPENCL_NO_CACHE=1 $priority python3 -c "$program" | sed 's/$/, compiled anew/'; done
+    for _ in 1 2 3 4 5; do PYOPENCL_NO_CACHE=1 GEMMGEN_NO_CACHE=1 $priority python3 -c "$program" | sed 's/$/, compiled anew/'; done
     for _ in 1 2 3 4 5; do $priority python3 -c "$program" | sed 's/$/, from the cache/'; done
     rm -rf "$out/pyc" "$out/cache"
 }

@@ -64,15 +64,26 @@ def emit_program(
     """The source of a product, and the kernels that it was printed from. Raises: as `emit`."""
     language = find_backend(backend)
     form = _form(language, form)
-    given: object = schedule  # from Python, it may be anything
-    if not isinstance(given, Schedule):
-        own = "gemmgen.presets.load('naive').schedule"
-        raise ScheduleError(f"schedule is of type {type(given).__name__}: pass a Schedule, such as {own}")
+    _expect_types(spec, schedule, target)
     target = _target(language, target) if target else default_target(spec, schedule, backend)
     program = lower_program(spec, schedule, target)
     notes = describe(spec, schedule, target, language.words)
     printer = partial(printer_of(language, spec), target, form=form, spec=spec, program=program.name)
     return _print(program, spec, computes(meant(language, spec)), notes, "gemm", printer), program
+
+
+def _expect_types(spec: object, schedule: object, target: object) -> None:
+    """From Python, each may be anything. Raises: ScheduleError."""
+    given = (
+        ("spec", spec, GemmSpec, "a GemmSpec, such as gemmgen.GemmSpec()"),
+        ("schedule", schedule, Schedule, "a Schedule, such as gemmgen.presets.load('naive').schedule"),
+        ("target", target, Target | None, "a Target, such as gemmgen.ir.target.TARGETS['intel'], or None"),
+    )
+    problems = [
+        f"{name} is of type {type(x).__name__}: pass {what}" for name, x, kind, what in given if not isinstance(x, kind)
+    ]
+    if problems:
+        raise ScheduleError(problems)
 
 
 def emit_transpose(

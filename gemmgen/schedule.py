@@ -298,3 +298,10 @@ class Schedule:
         operand = self.a if name == "a" else self.b
         turned = operand.transposed if operand.packed else order == "col"
         return "col" if turned else "row"
+
+    def tile_line(self, name: str, order: str) -> int:
+        """Elements along the fast axis of A's or B's tile: of a step along K, or, where that is its slow axis, of the
+        block.
+        """
+        along_k = (self.read_order(name, order) == "row") == (name == "a")
+        return self.k_step if along_k else self.block_tile[name == "b"]

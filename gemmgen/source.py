@@ -31,14 +31,17 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """How the host makes the argument `name` of a matrix: `cuTensorMapEncodeTiled` of two dimensions, of lines that
-    swizzle as wide as they are in a box.
+    """How the host makes the argument `name` of a matrix: `cuTensorMapEncodeTiled` of two dimensions, of a batch's
+    matrices three.
 
     Attributes:
         operand: the matrix.
         lines, length: its extents in storage order, as expressions over the integer arguments.
         pitch: how many elements lie between the beginnings of two lines, as such an expression.
         box: lines, and elements of a line, that a copy brings.
+        swizzle: bytes of the lines of local memory that it goes to; 0 where those don't swizzle.
+        batch: how many matrices there are, and how many elements lie between the beginnings of two, 0 where one serves
+            for all; None where it is of one matrix.
     """
 
     name: str
@@ -49,6 +52,7 @@ class TensorMap:
     pitch: Expr
     box: tuple[int, int]
     swizzle: int
+    batch: tuple[Expr, Expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +183,14 @@ def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The maps that a kernel is given in the place of matrices."""
     out: list[TensorMap] = []
-    swizzles = {s.src.name: s.dst.layout.swizzle for s in walk(kernel.body) if isinstance(s, BoxCopy)}
-    swizzles = {name: swizzle for name, swizzle in swizzles.items() if not swizzle}
+    copies = [s for s in walk(kernel.body) if isinstance(s, BoxCopy)]
+    swizzles = {x.name: tile.layout.swizzle for s in copies for x, tile in ((s.src, s.dst), (s.dst, s.src))}
     for p in (box for matrix in kernel.matrices for box in in_boxes(matrix, kernel)):
         if p.box is not None:
-            lines, length = p.shape
+            (lines, length), pitch = p.shape[-2:], p.layout.strides[-2]
             name, swizzle = map_name(p, kernel), swizzles.get(p.name, LINE_BYTES)
-            out.append(TensorMap(name, p.name, p.dtype, lines, length, p.layout.strides[0], p.box, swizzle))
+            batch = (p.shape[0], p.layout.strides[0]) if len(p.shape) > 2 else None
+            out.append(TensorMap(name, p.name, p.dtype, lines, length, pitch, p.box, swizzle, batch))
     return tuple(out)
 
 

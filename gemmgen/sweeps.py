@@ -42,6 +42,8 @@ TILES_ALONG_K = {
 DEPTHS_ALONG_K, TURNED = (1024, 4096, 16384), 16
 #: Rows of C up to which a tile has no more, with what vectors; B then comes from memory a few lines at a time.
 FEW_ROWS, WIDE, FEW_LINES = 5, (16, 8, 6, 4, 2), (8, 32)
+#: The same of A by columns, whose elements of a step are neighbours, and need no places of their own.
+FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS = 8, (16, 8, 6, 4, 3, 2)
 #: How deep blocks of K are; a K up to the next number goes at once. What is shallow is copied only to be turned.
 DEPTHS, AT_ONCE, SHALLOW = (256, 512, 1024), 1024, 32
 #: K is cut into parts of at least this depth where C has few tiles.
@@ -65,7 +67,9 @@ class Costs:
     same_row: float
     far_row: float
     copied_row: float
+    crowded_row: float
     update_line: float
+    alone: float
     tile: float
     group: float
     kernel: float
@@ -84,6 +88,7 @@ class Costs:
     first_level: int
     all_first_level: int
     rows_in_place: int
+    rows_in_registers: int
     rows_apart: int
     lines_apart: int
     second_level: int
@@ -91,9 +96,11 @@ class Costs:
 
 
 @cache
-def costs() -> Costs:
-    """As the file has them."""
-    return Costs(**tomllib.loads(files("gemmgen").joinpath("sweeps.toml").read_text(encoding="utf-8")))
+def costs(maker: str = "") -> Costs:
+    """As the file has them, with what it says of a maker's processors."""
+    found = tomllib.loads(files("gemmgen").joinpath("sweeps.toml").read_text(encoding="utf-8"))
+    makers = {name: found.pop(name) for name, value in tuple(found.items()) if isinstance(value, dict)}
+    return Costs(**found | makers.get(maker, {}))
 
 
 def choose_sweep(spec: GemmSpec, shape: Shape | None, target: Target) -> Schedule | None:
@@ -184,14 +191,17 @@ def _of_columns(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[
     enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
     depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
     widest, fitting = target.vector_bytes // spec.dtype.size, _lanes(spec, n, target)
-    for (rows, vectors), copied, lanes in product(_tiles(m, target), (False, True), {fitting: 0, widest: 0}):
+    for (rows, vectors), copied, lanes in product(_tiles(spec, m, target), (False, True), {fitting: 0, widest: 0}):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
         most = _up(n, lanes) if copied else n // lanes
-        if lanes > fitting and not copied:
+        # A copy that one tile alone reads is needless.
+        if (lanes > fitting and not copied) or (by_lines and copied and rows >= m):
             continue
         if (by_lines and copied and k <= SHALLOW) or not (copied or by_lines) or vectors > max(1, most):
             continue
         few = FEW_LINES if m <= FEW_ROWS and not copied else ()
+        if spec.c_order == "col" and by_lines and not copied:
+            few = (0, *few)  # what waits in C goes there and back an element at a time
         yield _Way((rows, vectors * lanes), lanes, copied, _parts(shape)), (*few, *depths)
 
 
@@ -212,13 +222,14 @@ def _registers(target: Target) -> int:
     return 32 if target.vector_bytes >= MANY_REGISTERS else 16
 
 
-def _tiles(m: int, target: Target) -> tuple[tuple[int, int], ...]:
+def _tiles(spec: GemmSpec, m: int, target: Target) -> tuple[tuple[int, int], ...]:
     """Rows and vectors of tiles; where C has few rows a tile has as many, and vectors instead."""
     registers = _registers(target)
-    if m > FEW_ROWS:
+    few, wide = (FEW_ROWS, WIDE) if spec.a_order == "row" else (FEW_ROWS_BY_COLUMNS, WIDE_BY_COLUMNS)
+    if m > few:
         return TILES[registers]
     # With a single row each vector of B is used once, and needs no register.
-    return (*TILES[registers], *((m, width) for width in WIDE if width * (m + (m > 1)) < registers))
+    return (*TILES[registers], *((m, width) for width in wide if width * (m + (m > 1)) < registers))
 
 
 def _useful(lengths: tuple[int, ...], tiles: int) -> list[int]:
@@ -264,7 +275,7 @@ def account(spec: GemmSpec, s: Schedule, shape: Shape, target: Target) -> dict[s
 
 
 def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) -> dict[str, float]:
-    c, (m, n, k), (rows, cols), size = costs(), shape, s.tile, spec.dtype.size
+    c, (m, n, k), (rows, cols), size = costs(target.maker), shape, s.tile, spec.dtype.size
     (down, rows_each), (across, cols_each) = (
         _shares(extent, unit, sweep, even)
         for extent, unit, sweep, even in zip((m, n), s.tile, s.sweep, s.even, strict=True)
@@ -284,7 +295,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     # Cores take groups as they come: all are busy until the last few.
     even_share = _up(m, rows) * _up(n, cols) * s.split / cores / tiles
     rounds = min(_up(groups, cores), even_share + 1 - 1 / cores)
-    tile = _tile_along_k(s, size, depth, block) if s.along_k else _tile(spec, s, shape, depth, block, cached)
+    tile = _tile_along_k(c, s, size, depth, block) if s.along_k else _tile(c, spec, s, shape, depth, block, cached)
     # Memory gives a row after the other fastest, and whole rows.
     is_scattered = rows > 1 >= cols - 1 or block * size <= c.page_bytes
     begin = c.short_tile if s.along_k else c.tile * min(1, rows / (FEW_ROWS + 1))
@@ -297,7 +308,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
         + a_lines * (a_times - 1) * again
         + b_lines * (b_times - 1) * c.panel_line,
         "copies of B": b_lines * (c.turned_line if is_turned else c.copy_line + moves * c.move) * s.copied,
-        "C": tiles * rows * lines * (2 * blocks - 1) * c.update_line,
+        "C": tiles * rows * (2 * blocks - 1) * (lines * c.update_line if spec.c_order == "row" else cols * c.alone),
         "beginnings of tiles": tiles * blocks * begin,
     }
     total = {name: rounds * part for name, part in parts.items()}
@@ -308,9 +319,9 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     }
 
 
-def _tile(spec: GemmSpec, s: _Way, shape: Shape, depth: int, block: int, cached: int) -> dict[str, float]:
+def _tile(c: Costs, spec: GemmSpec, s: _Way, shape: Shape, depth: int, block: int, cached: int) -> dict[str, float]:
     """What a tile takes along K, in vectors of columns."""
-    c, (_, n, k), (rows, cols), size = costs(), shape, s.tile, spec.dtype.size
+    (_, n, k), (rows, cols), size = shape, s.tile, spec.dtype.size
     lines = cols * size / 64
     fmas, loads = rows * cols / s.vector / c.fma_per_cycle, (rows + cols / s.vector) / c.loads_per_cycle
     # In place, a step's line of B may lie on a page of its own; a panel that the cache can't hold comes anew each time.
@@ -323,9 +334,11 @@ def _tile(spec: GemmSpec, s: _Way, shape: Shape, depth: int, block: int, cached:
         # From memory it comes in runs of whole pages, of few lines at a time, or slowly.
         apart = 1 if s.sweep[1] * cols * size < c.page_bytes else min(1, block / c.lines_apart)
         slow += lines * c.apart_line * apart * (n * k * size > c.third_level)
-    a_row = _row_cost(rows, k * size * (spec.a_order == "row"))
+    a_row = _row_cost(c, rows, k * size * (spec.a_order == "row"))
     if s.copied and rows > c.rows_in_place:
         a_row += c.copied_row
+    elif rows > c.rows_in_registers:
+        a_row += c.crowded_row
     costs_of_a_step = {
         "multiply-adds and loads": max(fmas, loads),
         "B where it is slow to read": slow,
@@ -334,9 +347,9 @@ def _tile(spec: GemmSpec, s: _Way, shape: Shape, depth: int, block: int, cached:
     return {name: depth * cost for name, cost in costs_of_a_step.items()}
 
 
-def _tile_along_k(s: _Way, size: int, depth: int, block: int) -> dict[str, float]:
+def _tile_along_k(c: Costs, s: _Way, size: int, depth: int, block: int) -> dict[str, float]:
     """The same in vectors along K, whose elements are added up at the end of each block."""
-    c, (rows, cols) = costs(), s.tile
+    rows, cols = s.tile
     steps, rest = divmod(block, s.vector)
     blocks = _up(depth, block)
     # What goes by while the other stays comes from the second level; both do where the first can't hold one.
@@ -349,9 +362,8 @@ def _tile_along_k(s: _Way, size: int, depth: int, block: int) -> dict[str, float
     }
 
 
-def _row_cost(rows: int, pitch: int) -> float:
+def _row_cost(c: Costs, rows: int, pitch: int) -> float:
     """What an element of A costs beside its load, where a tile's rows are so many bytes apart (0: side by side)."""
-    c = costs()
     drive_out = rows * gcd(pitch, c.page_bytes) > c.rows_in_place * c.page_bytes
     return c.same_row * (pitch > 0 and drive_out) + c.far_row * (rows > c.rows_in_place and pitch > c.rows_apart)
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal, overload
 
+from gemmgen.api import on_disk
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
+from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -122,43 +124,52 @@ def promised(spec: GemmSpec | None, ld_multiple: int | None) -> GemmSpec:
 def _compile_opencl(
     spec: GemmSpec | None, schedule: Schedule | str | None, device: DeviceLike, ld_multiple: int | None
 ) -> CompiledKernel:
-    from gemmgen import presets
-    from gemmgen.choose import choose
-    from gemmgen.driver import emit
     from gemmgen.runtime.devices import target_of
     from gemmgen.runtime.opencl import CompiledKernel, resolve
 
-    preset = presets.load(schedule) if isinstance(schedule, str) else None
-    queue = resolve(device, wishes(preset.schedule if preset else schedule))
-    target = target_of(queue.device)
-    if schedule is None:
-        spec = spec or GemmSpec()
-        schedule = choose(spec, None, target)
-    if preset is not None:
-        spec, schedule = spec or preset.spec, preset.schedule
-    assert isinstance(schedule, Schedule)
-    return CompiledKernel.from_source(emit(promised(spec, ld_multiple), schedule, "opencl", target), queue)
+    known, how = _of_preset(spec, schedule)
+    queue = resolve(device, wishes(how))
+    return CompiledKernel.from_source(_emitted(known, how, ld_multiple, "opencl", target_of(queue.device)), queue)
 
 
 def _compile_sycl(
     spec: GemmSpec | None, schedule: Schedule | str | None, device: SyclDeviceLike, ld_multiple: int | None
 ) -> SyclKernel:
-    from gemmgen import presets
-    from gemmgen.choose import choose
-    from gemmgen.driver import emit
     from gemmgen.runtime.sycl import SyclKernel
     from gemmgen.runtime.sycl_devices import pick, target_of
 
-    preset = presets.load(schedule) if isinstance(schedule, str) else None
-    info = pick(device, wishes(preset.schedule if preset else schedule))
-    target = target_of(info)
-    if schedule is None:
-        spec = spec or GemmSpec()
-        schedule = choose(spec, None, target)
-    if preset is not None:
-        spec, schedule = spec or preset.spec, preset.schedule
-    assert isinstance(schedule, Schedule)
-    return SyclKernel.from_source(emit(promised(spec, ld_multiple), schedule, "sycl", target, "kernel"), info)
+    known, how = _of_preset(spec, schedule)
+    info = pick(device, wishes(how))
+    return SyclKernel.from_source(_emitted(known, how, ld_multiple, "sycl", target_of(info), "kernel"), info)
+
+
+def _of_preset(spec: GemmSpec | None, schedule: Schedule | str | None) -> tuple[GemmSpec, Schedule | None]:
+    """What a preset's name stands for; all else as it is given."""
+    if not isinstance(schedule, str):
+        return spec or GemmSpec(), schedule
+    from gemmgen import presets
+
+    preset = presets.load(schedule)
+    return spec or preset.spec, preset.schedule
+
+
+def _emitted(
+    spec: GemmSpec,
+    schedule: Schedule | None,
+    ld_multiple: int | None,
+    backend: str,
+    target: Target,
+    form: str | None = None,
+) -> Source:
+    """The source, of a schedule that is chosen where none is given. Raises: SpecError, ScheduleError."""
+
+    def emit() -> Source:
+        from gemmgen import driver
+        from gemmgen.choose import choose
+
+        return driver.emit(promised(spec, ld_multiple), schedule or choose(spec, None, target), backend, target, form)
+
+    return on_disk.remembered("source", (spec, schedule, ld_multiple, backend, target, form), emit)
 
 
 def _compile_cuda(
@@ -214,8 +225,6 @@ def cuda_kernel(
 def wishes(schedule: Schedule | str | None) -> frozenset[str]:
     """Features that a schedule will ask of a device, so that one is chosen that has them."""
     if schedule is None:
-        from gemmgen.choose import BLOCK_FEATURES
-
         return BLOCK_FEATURES
     assert isinstance(schedule, Schedule)
     operands = (schedule.a, schedule.b)

@@ -14,7 +14,14 @@ import numpy.typing as npt
 from gemmgen.api import repeated
 from gemmgen.api.extras import Extra
 from gemmgen.api.gemm_lists import takes_lists
-from gemmgen.api.gemm_problems import addend_problems, as_they_are, factor_problems, result_types, target_problems
+from gemmgen.api.gemm_problems import (
+    addend_problems,
+    as_they_are,
+    factor_problems,
+    flag_problems,
+    result_types,
+    target_problems,
+)
 from gemmgen.api.kernels import kernel_for, target_for
 from gemmgen.api.libraries import Dtype, Library
 from gemmgen.api.library_of import library_of
@@ -82,12 +89,14 @@ def gemm(
 
     Raises: SpecError with every problem (a ValueError; of types a TypeError, too), ScheduleError, DeviceError.
     """
-    flags = transpose_a, transpose_b, conjugate_a, conjugate_b, emulate, operands
-    named = prologue_a, prologue_b, epilogue, dtype, out
+    flags = transpose_a, transpose_b, conjugate_a, conjugate_b, emulate
+    named = prologue_a, prologue_b, epilogue, dtype, out, operands or None
     key = repeated.key_of((a, b, c), (schedule, backend, device), flags, named)
     if (done := repeated.again(key, (a, b, c), alpha, beta)) is not None:
         return cast("AnyArray", done)
     expect_operands("gemm", operands)
+    if problems := flag_problems(flags):
+        raise SpecError(problems)
     library = library_of({"a": a, "b": b, "c": c, "out": out}, backend)
     conj = bool(conjugate_a), bool(conjugate_b)
     extra = Extra.of(epilogue, (prologue_a, prologue_b), operands, conj, bool(emulate))

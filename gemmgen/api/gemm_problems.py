@@ -12,6 +12,18 @@ from gemmgen.api.promotion import Types, types_of
 from gemmgen.ir.dtypes import DType
 from gemmgen.runtime.overlaps import meets_itself, overlap
 
+#: What `gemm` calls its flags, in order.
+_FLAGS = ("transpose_a", "transpose_b", "conjugate_a", "conjugate_b", "emulate")
+
+
+def flag_problems(flags: tuple[object, ...]) -> list[str]:
+    """Flags that are neither true nor false: a text is no answer, whatever it says."""
+    return [
+        f"{name} = {value!r} is of type {type(value).__name__}: pass True or False"
+        for name, value in zip(_FLAGS, flags, strict=True)
+        if not isinstance(value, bool | int | np.bool_)
+    ]
+
 
 def result_types(
     library: Library, a: Operand, b: Operand, dtype: object, target: Operand | None, problems: list[str]

@@ -6,13 +6,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
-from gemmgen import presets
+from gemmgen.api import on_disk
 from gemmgen.api.compile import compile as compile_kernel
-from gemmgen.choose import BLOCK_FEATURES, choose
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.dtypes import F16
-from gemmgen.ir.target import Target
-from gemmgen.passes.validate import validate
+from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.runtime.kept import Kept
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -68,11 +66,13 @@ def kernel_for(
     if not isinstance(schedule, Schedule | str | None):
         raise ScheduleError(f"schedule is of type {type(schedule).__name__}: pass a Schedule or the name of a preset")
     if isinstance(schedule, str):
+        from gemmgen import presets
+
         schedule = presets.load(schedule).schedule
     named, kept = schedule, replace(spec, ld_multiple=ld_multiple)
     chosen, promised = _choices.get(
         (backend, device, kept, (*shape, products), named),
-        lambda: choice(kept, named, shape, products, _place(backend, device, spec).target),
+        lambda: _remembered_choice(kept, named, shape, products, _place(backend, device, spec).target),
     )
     return _kernels.get((backend, device, promised, chosen), lambda: _make(backend, device, promised, chosen))
 
@@ -91,10 +91,19 @@ def _named(device: object) -> Hashable:
     return device
 
 
+def _remembered_choice(spec: GemmSpec, named: Schedule | None, shape: Shape, products: int, target: Target) -> Choice:
+    about = spec, named, shape, products, target
+    return on_disk.remembered("choice", about, lambda: choice(*about))
+
+
 def choice(kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, target: Target) -> Choice:
     """The schedule, named or chosen, and the spec with what its leading dimensions keep to only if that is asked for:
     by schedules that copy boxes, or whole words of elements that are less than one.
     """
+    # Not needed by those who know the answer.
+    from gemmgen.choose import choose
+    from gemmgen.passes.validate import validate
+
     schedule = choose(kept, shape, target, products) if named is None else named
     spec = replace(kept, ld_multiple=1)
     try:

@@ -4,6 +4,7 @@ memory.
 
 from __future__ import annotations
 
+import numbers
 from abc import ABC, abstractmethod
 from typing import ClassVar, Protocol, cast
 
@@ -100,10 +101,14 @@ class NumPy(Library):
             if is_written:
                 problems.append(f"{name} is of type {type(value).__name__}, not an array: pass one of NumPy's")
                 return None
+            given = value
             try:
                 value = np.asarray(value)
             except Exception as error:  # noqa: BLE001  (whatever the object's own conversion says)
                 problems.append(f"{name} ({type(value).__name__}) makes no array of itself: {error}")
+                return None
+            if not value.ndim and not isinstance(given, numbers.Number | np.generic):
+                problems.append(f"{name} is of type {type(given).__name__}, not an array: pass one of NumPy's")
                 return None
         return Operand(value, value.shape, value.strides, value.dtype)
 

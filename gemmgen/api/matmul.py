@@ -13,6 +13,9 @@ from gemmgen.spec import Order
 
 Shape = tuple[int, ...]
 
+#: What C narrower than is computed as its transpose where A lies by columns: the widest vectors of CPUs.
+VECTOR_BYTES = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -137,12 +140,13 @@ class Call:
 
     @property
     def prefers_mirror(self) -> bool:
-        """Whether work-items with vectors of columns had better compute the transpose: where C lies by columns, or has
-        one, for A by columns; and what they need lies as they need it then.
+        """Whether work-items with vectors of columns had better compute the transpose: where C lies by columns, or is
+        narrower than a vector, for A by columns; and what they need lies as they need it then.
         """
-        by_columns = self.c.order == "col" or (self.c.shape[-1] == 1 and self.a.order == "col")
+        is_narrow = self.a.order == "col" and self.c.shape[-1] * self.c.dtype.itemsize < VECTOR_BYTES
         turned = self.mirrored()
-        return by_columns and turned.c.order == "row" and None not in (turned.a.order, turned.b.order)
+        lies = turned.c.order == "row" or (is_narrow and turned.c.order == "col")
+        return lies and (is_narrow or self.c.order == "col") and None not in (turned.a.order, turned.b.order)
 
 
 def calls_of(a: Operand, b: Operand, c: Operand) -> Iterator[Call]:

@@ -29,9 +29,9 @@ def key_of(arrays: Three, where: Three, flags: tuple[object, ...], named: tuple[
     Args:
         arrays: a, b and c.
         where: schedule, backend and device.
-        flags, named: what else may be asked for, all of them false, or None, in such calls.
+        flags, named: what else may be asked for, all of them False, or None, in such calls.
     """
-    if any(flags) or any(x is not None for x in named):
+    if any(x is not False for x in flags) or any(x is not None for x in named):
         return None
     schedule, backend, device = where
     if not isinstance(schedule, Schedule | str | None) or {type(backend), type(device)} - {int, str, type(None)}:

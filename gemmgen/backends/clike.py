@@ -48,7 +48,7 @@ class CLike(Language):
 
     def _indented(self, body: Body, depth: int) -> Iterator[str]:
         """The lines of a block; `depth` 1 is the function's own, whose sections stand apart."""
-        stmts = list(body)
+        stmts = _together(body)
         for i, stmt in enumerate(stmts):
             before = stmts[i - 1] if i else None
             if before is not None and _opens_section(before, stmt, depth):
@@ -83,13 +83,8 @@ class CLike(Language):
                 yield self._placed(stmt)
             case For():
                 yield from self.vector_loop(stmt) if stmt.vector else self._loop(stmt)
-            case If(condition, then, orelse):
-                yield f"if ({self.expr(condition)}) {{"
-                yield from self._indented(then, 2)
-                if orelse:
-                    yield "} else {"
-                    yield from self._indented(orelse, 2)
-                yield "}"
+            case If():
+                yield from self._branch(stmt)
             case Block(body):
                 yield "{"
                 yield from self._indented(body, 2)
@@ -147,6 +142,19 @@ class CLike(Language):
         yield from self._indented(loop.body, 2)
         yield "}"
 
+    def _branch(self, branch: If) -> Iterator[str]:
+        yield f"if ({self.expr(branch.condition)}) {{"
+        yield from self._indented(branch.then, 2)
+        match branch.orelse:
+            case (If() as other,):
+                first, *lines = self._branch(other)
+                yield from (f"}} else {first}", *lines)
+                return
+            case (_, *_):
+                yield "} else {"
+                yield from self._indented(branch.orelse, 2)
+        yield "}"
+
     def declare(self, buffer: Buffer) -> list[str]:
         """The declaration of an array."""
         dtype, vector = buffer.dtype, buffer.vector
@@ -171,6 +179,12 @@ def rounds(loop: For) -> int:
     if start is None or stop is None:
         raise LoweringError(f"the loop over {loop.var.name} is to be unrolled, but its bounds are no numbers")
     return -(-(stop - start) // loop.step)
+
+
+def _together(body: Body) -> list[Stmt]:
+    """A body with what parts of a group go through each by itself as what it is for each: statements as others."""
+    nested = (_together(s.body) if isinstance(s, Block) and s.apart is not None else [s] for s in body)
+    return [stmt for stmts in nested for stmt in stmts]
 
 
 def way(move: Move) -> Literal["copy", "load", "store"]:

@@ -66,9 +66,25 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
 def _functions(kernels: Sequence[Kernel]) -> list[str]:
     """The functions that the launches of kernels call."""
     maps = [tensor_map for kernel in kernels for tensor_map in tensor_maps(kernel)]
-    how = "SWIZZLE_128B" if any(tensor_map.swizzle for tensor_map in maps) else "SWIZZLE_NONE"
     counted = {_counter(kernel) for kernel in kernels if kernel.persistent}
-    return [*(section(HOST, "tensor_map", swizzling=how) if maps else []), *sections(HOST, counted)]
+    named = "tensor_map_of_batch" if any(tensor_map.batch for tensor_map in maps) else "tensor_map"
+    return [*(section(HOST, named, **_swizzling(maps)) if maps else []), *sections(HOST, counted)]
+
+
+def _swizzling(maps: Sequence[TensorMap]) -> dict[str, str]:
+    """How a file's maps swizzle: all alike, or each as the caller says."""
+    if _agree(maps):
+        return {"swizzling": _swizzle(maps[0]), "also": ""}
+    return {"swizzling": "swizzle", "also": ", CUtensorMapSwizzle swizzle"}
+
+
+def _agree(maps: Sequence[TensorMap]) -> bool:
+    return len({tensor_map.swizzle for tensor_map in maps}) == 1
+
+
+def _swizzle(tensor_map: TensorMap) -> str:
+    """What the driver calls it."""
+    return f"CU_TENSOR_MAP_SWIZZLE_{f'{tensor_map.swizzle}B' if tensor_map.swizzle else 'NONE'}"
 
 
 def _counter(kernel: Kernel) -> str:
@@ -143,7 +159,9 @@ def _made(tensor_map: TensorMap, printer: CLike, file: CLike) -> list[str]:
     name, dtype, (high, wide) = tensor_map.name, tensor_map.dtype, tensor_map.box
     kind = dtype.name.upper() if dtype.size > 1 else "UINT8"
     call = f"make_map(&{name}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {dtype.size}, {tensor_map.operand}, "
-    call += f"{lines}, {length}, {pitch}, {high}, {wide})"
+    how = "" if _agree(tensor_maps(printer.kernel)) else f", {_swizzle(tensor_map)}"
+    batch = "".join(f", {printer.expr(x)}" for x in tensor_map.batch or ())
+    call += f"{lines}, {length}, {pitch}{batch}, {high}, {wide}{how})"
     read = None if tensor_map.operand == "c" else file.reads_operands()
     return [
         f"    CUtensorMap {name} = {{}};",

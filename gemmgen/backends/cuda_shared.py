@@ -10,13 +10,14 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Mbarrier
 from gemmgen.ir.stmt import Alloc, BoxCopy
+from gemmgen.ir.swizzle import LINES, LINES_BYTES
 from gemmgen.ir.visit import local_bytes, walk
 from gemmgen.source import tensor_maps
 
 #: Shared memory that a kernel may declare with a fixed size; more must be asked for at the launch.
 STATIC_BYTES = 48 * 1024
-#: Where the first of eight lines that swizzle may stand: on multiples of all eight.
-SWIZZLED_BYTES = 1024
+#: Where the first of eight lines that swizzle may stand: on multiples of all eight, of the widest lines that is.
+SWIZZLED_BYTES = LINES * LINES_BYTES[-1]
 MBARRIER_BYTES = 8
 
 
@@ -35,7 +36,7 @@ def declare_shared(buffer: Buffer, printer: CLike) -> list[str]:
     kernel = printer.kernel
     arrays = [s.buffer for s in _shared(kernel) if not s.reuses]
     offset = sum(a.bytes for a in arrays[: arrays.index(buffer)]) if buffer in arrays else 0
-    if buffer.layout.swizzle and offset % SWIZZLED_BYTES:
+    if buffer.layout.swizzle and offset % (LINES * buffer.layout.swizzle):
         raise LoweringError(f"{buffer.name} begins at byte {offset}, where no lines may swizzle")
     align = SWIZZLED_BYTES if _swizzles(kernel) else 16
     first = [f"extern __shared__ __align__({align}) unsigned char shared[];"] if buffer == arrays[0] else []

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gemmgen.backends.clike import CLike
+from gemmgen.backends.cuda_boxes import place, words
 from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import BF16, F16
 from gemmgen.ir.meetings import StoreGroup
 from gemmgen.ir.stmt import Body, BoxCopy, Move
+from gemmgen.ir.swizzle import mask
 from gemmgen.ir.visit import walk
 from gemmgen.source import map_name
 
@@ -22,10 +24,9 @@ ALONE = "swizzled"
 
 
 def store_box(stmt: BoxCopy, printer: CLike) -> str:
-    """The statement that begins a store; PTX counts from the fast axis."""
-    slow, fast = map(printer.expr, stmt.dst_index)
+    """The statement that begins a store."""
     matrix, own = map_name(stmt.dst, printer.kernel), printer.address(stmt.src, stmt.src_index)
-    return f"store_box(&{matrix}, {fast}, {slow}, {own});"
+    return f"store_box(&{matrix}, {place(stmt.dst_index, printer)}, {own});"
 
 
 def store_group(stmt: StoreGroup) -> str:
@@ -53,7 +54,9 @@ def store_functions(body: Body, types: Mapping[str, str], source: str) -> list[s
     used = {f"stores_{s.verb}" for s in stmts if isinstance(s, StoreGroup)}
     used |= {"store_box" for s in stmts if isinstance(s, BoxCopy) and s.tells is None}
     moves = {(s.atom.name == ALONE, s.dst.dtype, s.src.dtype): s for s in stmts if isinstance(s, Move) and puts(s)}
-    lines = sections(source, used | ({"swizzled"} if moves else set()))
+    lines = sections(source, used, **words(body))
+    for line in {s.dst.layout.swizzle for s in moves.values()}:  # of C, and so one
+        lines += section(source, "swizzled", line=line, mask=mask(line))
     for alone, dtype, sums in moves:
         element = types[dtype.name]
         if alone:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gemmgen.backends.clike import CLike
+from gemmgen.backends.cuda_boxes import place, words
 from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
@@ -16,7 +17,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup, RegisterShare
 from gemmgen.ir.stmt import BoxCopy, Move, Multiply, Point, Store
 from gemmgen.ir.visit import walk
-from gemmgen.ir.warpgroup_matrix import TURNED_BYTES, WarpgroupAtom
+from gemmgen.ir.warpgroup_matrix import LINE_BYTES, LINES, TURNED_BYTES, WarpgroupAtom
 from gemmgen.source import map_name
 
 #: Descriptors of tiles count in so many bytes.
@@ -25,16 +26,17 @@ UNIT = 16
 _SUMS = {F32: ("float", "f32", "f"), I32: ("int", "s32", "r")}
 #: Type of the sums -> the macro that lists some of a thread's.
 _LISTED = {F32: "SUMS", I32: "INT_SUMS"}
+#: Bytes of a line that swizzles -> what descriptors call that (PTX ISA, "Matrix descriptor", bits 62 and 63).
+LAYOUT_TYPES = {128: 1, 64: 2, 32: 3}
 #: Characters of a line of operands.
 WIDTH = 88
 
 
 def box_copy(stmt: BoxCopy, tells: Mbarrier, printer: CLike) -> str:
-    """The statement that begins a copy; PTX counts from the fast axis."""
-    to = printer.address(stmt.dst, stmt.dst_index)
-    slow, fast = map(printer.expr, stmt.src_index)
+    """The statement that begins a copy."""
+    to, matrix = printer.address(stmt.dst, stmt.dst_index), map_name(stmt.src, printer.kernel)
     barrier = f"&{tells.name}[{printer.expr(tells.index)}]"
-    return f"{_copy_function(stmt.src)}({to}, &{map_name(stmt.src, printer.kernel)}, {fast}, {slow}, {barrier});"
+    return f"{_copy_function(stmt.src)}({to}, &{matrix}, {place(stmt.src_index, printer)}, {barrier});"
 
 
 def _copy_function(matrix: Buffer) -> str:
@@ -47,11 +49,20 @@ def point(stmt: Point, printer: CLike) -> str:
     several = as_int(stmt.view.shape[0]) != 1
     size = block * stmt.view.dtype.size if several else UNIT
     tile = printer.address(stmt.buffer, stmt.index)
-    return f"const unsigned long long {stmt.view.name} = {_tile_function(printer.kernel)}<{size}>({tile});"
+    return f"const unsigned long long {stmt.view.name} = {_tile_function(stmt.view, printer.kernel)}<{size}>({tile});"
 
 
-def _tile_function(kernel: Kernel) -> str:
-    return "matrix_tile" if kernel.cluster == 1 else "own_matrix_tile"
+def _tile_function(view: Buffer, kernel: Kernel) -> str:
+    """By name, lines of 128 bytes are meant where it says nothing else."""
+    line = view.layout.swizzle
+    return ("" if kernel.cluster == 1 else "own_") + "matrix_tile" + (f"_of_{line}" if line != LINE_BYTES else "")
+
+
+def _described_by(view: Buffer, kernel: Kernel, source: str) -> list[str]:
+    """The function that makes a tile's descriptor: the lines' swizzle, and how far from eight of them to the next."""
+    line, key = view.layout.swizzle, "matrix_tile" if kernel.cluster == 1 else "own_matrix_tile"
+    said = {"line": line, "eight": LINES * line, "stride": LINES * line // UNIT, "layout": LAYOUT_TYPES[line]}
+    return section(source, key, function=_tile_function(view, kernel), **said)
 
 
 def multiply(stmt: Multiply, atom: WarpgroupAtom, printer: CLike) -> str:
@@ -103,7 +114,13 @@ def _function(atom: WarpgroupAtom) -> str:
 
 def warpgroup_functions(kernel: Kernel, types: Mapping[str, str], source: str) -> list[str]:
     """The functions that a kernel's statements call, each once."""
-    lines = sections(source, set(_plain(kernel)))
+    named = set(_plain(kernel))
+    behind = {name for name in named if name.startswith("wgmma")}
+    lines = sections(source, named - behind, **words(kernel.body))
+    views = (s.view for s in walk(kernel.body) if isinstance(s, Point) and s.view.layout.swizzle)
+    for view in {_tile_function(view, kernel): view for view in views}.values():
+        lines += _described_by(view, kernel, source)
+    lines += sections(source, behind)
     atoms = [s.atom for s in walk(kernel.body) if isinstance(s, Multiply) and isinstance(s.atom, WarpgroupAtom)]
     for i, atom in enumerate(dict.fromkeys(atoms)):
         total, _, hold = _SUMS[atom.sums]
@@ -121,8 +138,6 @@ def _plain(kernel: Kernel) -> Iterator[str]:
         match stmt:
             case BoxCopy(tells=Mbarrier()):
                 yield _copy_function(stmt.src)
-            case Point(view) if view.layout.swizzle:
-                yield _tile_function(kernel)
             case Store(buffer=Buffer(spread=groups)) | Move(dst=Buffer(spread=groups)) if groups > 1:
                 yield "in_block"
             case Barrier(groups=groups, part=("arrive" | "wait") as part) if groups > 1:
@@ -147,7 +162,7 @@ def _multiplication(atom: WarpgroupAtom, types: Mapping[str, str], source: str, 
     turned = (atom.b_turned,) if atom.held else (atom.a_turned, atom.b_turned)
     orders = "".join(f", {int(x)}" for x in turned) if atom.dtype.size == TURNED_BYTES else ""
     named = _lines(", ".join(f"%{i}" for i in range(count)), WIDTH - 20)
-    words = {
+    said = {
         "function": _function(atom),
         "total": total,
         "kind": kind,
@@ -163,7 +178,7 @@ def _multiplication(atom: WarpgroupAtom, types: Mapping[str, str], source: str, 
         "modes": (", 1, 1" if atom.sums.is_float else "") + orders,
         "operands": operands,
     }
-    return section(source, "wgmma_held" if atom.held else "wgmma", **words)
+    return section(source, "wgmma_held" if atom.held else "wgmma", **said)
 
 
 def _folded(operands: list[str], indent: int) -> str:

@@ -30,20 +30,22 @@ def environment() -> Environment:
     return Environment(loader=FunctionLoader(load), undefined=StrictUndefined, keep_trailing_newline=True)
 
 
-def sections(name: str, wanted: Collection[str]) -> list[str]:
-    """The lines of the wanted sections of a text, in its order. Raises: KeyError for one that it lacks."""
+def sections(name: str, wanted: Collection[str], **words: object) -> list[str]:
+    """The lines of the wanted sections of a text, in its order, their words in capitals replaced. Raises: KeyError for
+    one that it lacks.
+    """
     found = _sections(name)
     if missing := sorted(set(wanted) - set(found)):
         raise KeyError(f"{name} has no {', '.join(missing)}")
-    return [line for section in found if section in wanted for line in found[section]]
-
-
-def section(name: str, key: str, **words: object) -> list[str]:
-    """The lines of one section of a text, its words in capitals replaced. Raises: KeyError."""
-    lines = sections(name, {key})
+    lines = [line for section in found if section in wanted for line in found[section]]
     for word, value in words.items():
         lines = [line.replace(word.upper(), str(value)) for line in lines]
     return lines
+
+
+def section(name: str, key: str, **words: object) -> list[str]:
+    """The lines of one section. Raises: KeyError."""
+    return sections(name, {key}, **words)
 
 
 @cache

@@ -17,7 +17,8 @@ def fold_line(line: str, limit: int = 100, hang: int = 4) -> list[str]:
     inner = " " * (indent + hang)
     marks = _marks(line)
     if (equals := marks.get(" = ")) is not None:
-        return [line[: equals + 2], *fold_line(" " * (indent + 4) + line[equals + 3 :], limit)]
+        left = fold_line(line[: equals + 2], limit)
+        return [*left, *fold_line(" " * (indent + 4) + line[equals + 3 :], limit)]
     question, colon = marks.get(" ? "), marks.get(" : ")
     if question is not None and colon is not None:
         if colon > limit:
@@ -69,12 +70,14 @@ def _marks(line: str) -> dict[str, int]:
 
 
 def wrapped(opening: str, params: list[str], limit: int = 100) -> list[str]:
-    """A parameter list over as few lines as fit, aligned under the first parameter."""
-    lines, line = [], opening
+    """A parameter list over as few lines as fit, aligned under the first parameter, or below a name that is long."""
+    lines, line, indent = list[str](), opening, " " * len(opening)
+    if len(opening) + max(map(len, params), default=0) >= limit:
+        lines, line, indent = [opening], " " * 8, " " * 8
     for i, param in enumerate(params):
         text = param + (", " if i + 1 < len(params) else ")")
         if len(line) + len(text.rstrip()) > limit:
             lines.append(line.rstrip())
-            line = " " * len(opening)
+            line = indent
         line += text
     return [*lines, line]

@@ -14,6 +14,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.kernel import Workspace
+from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes
 from gemmgen.ir.warp_matrix import warp_atom
@@ -122,7 +123,7 @@ def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
     if schedule.by_warpgroups:
-        ways = [("A", _by_boxes(schedule.a, words)), ("B", _by_boxes(schedule.b, words))]
+        ways = [("A", _by_boxes("a", spec, schedule, words)), ("B", _by_boxes("b", spec, schedule, words))]
         sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
         return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
     a, read = schedule.staged("a", spec.a_order), schedule.staged("b", spec.b_order)
@@ -208,9 +209,11 @@ def _instructions_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tupl
         yield atom.products == 1, f"A and B {'cut' if s.by_warpgroups else 'rounded'} to TF32"
 
 
-def _by_boxes(operand: Operand, words: Words) -> list[str]:
+def _by_boxes(name: str, spec: GemmSpec, s: Schedule, words: Words) -> list[str]:
     """How an operand reaches local memory by tensor maps."""
-    how = f"{words.buffer}, by tensor maps: boxes in lines of 128 bytes that swizzle, to {words.local_memory}"
+    operand, order = (s.a, spec.a_order) if name == "a" else (s.b, spec.b_order)
+    line = line_bytes(s.tile_line(name, order) * spec.dtype.size)
+    how = f"{words.buffer}, by tensor maps: boxes in lines of {line} bytes that swizzle, to {words.local_memory}"
     before = "packed into whole tiles by a kernel before; " if operand.packed else ""
     behind = ", and from there to registers" if operand.memory == "private" else ""
     behind += "; read once, as caches are told" if operand.streamed else ""

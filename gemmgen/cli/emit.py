@@ -49,9 +49,9 @@ def complete_passes(incomplete: str) -> list[str]:
 
 def complete_forms(incomplete: str) -> list[str]:
     """Forms of any backend, for the shell."""
-    from gemmgen.backends import BACKENDS
+    from gemmgen.backends import BACKENDS, backend
 
-    return [form for backend in BACKENDS.values() for form in backend.forms if form.startswith(incomplete)]
+    return [form for name in BACKENDS for form in backend(name).forms if form.startswith(incomplete)]
 
 
 def complete_kernels(incomplete: str) -> list[str]:
@@ -160,12 +160,13 @@ def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: 
 def _form_problems(backend: str, form: str | None, stop_after: str | None) -> list[str]:
     """What is wrong with --form."""
     from gemmgen.backends import BACKENDS
+    from gemmgen.backends import backend as find_backend
     from gemmgen.options import suggest
 
     if form is None:
         return []
     problems = [] if stop_after is None else ["--form and --stop-after exclude one another: drop one"]
-    if backend in BACKENDS and form not in (forms := BACKENDS[backend].forms):
+    if backend in BACKENDS and form not in (forms := find_backend(backend).forms):
         remedy = suggest(form, forms) if forms else f"backend {backend} has one form only, so leave it out"
         problems.append(f"form {form!r} does not exist: {remedy}")
     return problems

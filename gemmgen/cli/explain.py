@@ -25,6 +25,6 @@ def explain(request: Request) -> None:
     spec, schedule, target = request.resolve()
     if request.target is None:
         # Of the languages, the first that has a target which takes the schedule.
-        takers = [b for b in BACKENDS.values() if not driver.refusals(spec, schedule, b.name)]
-        target = driver.default_target(spec, schedule, takers[0].name) if takers else target
+        takers = [name for name in BACKENDS if not driver.refusals(spec, schedule, name)]
+        target = driver.default_target(spec, schedule, takers[0]) if takers else target
     say(picture(spec, schedule, target))

@@ -105,6 +105,8 @@ def _destination(output: str | None, source: bool) -> tuple[Path | None, bool]:
 
     if output is None:
         return None, source
+    if not output:
+        raise UserError("-o names no file: give one such as libgemmgen_blas.so")
     path = Path(output)
     return (path / f"{LIBRARY}.c", True) if path.is_dir() or output.endswith("/") else (path, source)
 

@@ -15,7 +15,6 @@ from platformdirs import user_cache_path
 from gemmgen.cli.output import say, write
 from gemmgen.cli.request import attempt
 from gemmgen.errors import LoweringError, UserError
-from gemmgen.methods import slug
 
 if TYPE_CHECKING:
     from gemmgen.fuzz.case import Case
@@ -76,7 +75,7 @@ def fuzz(
     seconds = 60 * _number("minutes", minutes, _LONGEST, problems)
     most = None if examples is None else int(_number("examples", examples, 10**9, problems, whole=True))
     start = int(_number("seed", seed, 10**9, problems, whole=True))
-    found = attempt(problems, places, backend or "interp", *chosen)
+    found = attempt(problems, places, "interp" if backend is None else backend, *chosen)
     problems += _folder_problems(save)
     if problems or found is None:
         raise UserError(problems)
@@ -125,7 +124,7 @@ def _saved(
 
     case = load(path)
     if backend not in (None, "interp") or case.target == OF_DEVICE:
-        (place,) = places(backend or case.backend, platform, device, type_)
+        (place,) = places(case.backend if backend is None else backend, platform, device, type_)
         return case, place
     if case.target not in TARGETS:
         raise UserError(f"{path}: target {case.target!r} does not exist: {suggest(case.target, TARGETS)}")
@@ -152,6 +151,8 @@ def _look(search: Search) -> list[Found]:
     """What fails, with a line about how far it is."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from gemmgen.methods import slug
 
     say(f"{', '.join(p.device.label if p.device else p.name for p in search.places)}\n")
     columns = (BarColumn(20), TimeRemainingColumn(), TextColumn("{task.fields[tried]} cases  {task.description}"))

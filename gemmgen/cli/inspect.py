@@ -14,7 +14,6 @@ import typer
 from gemmgen.cli.output import deliver, path_problems, say, write
 from gemmgen.cli.request import Request, attempt, complete_presets, takes_request
 from gemmgen.errors import UserError
-from gemmgen.methods import slug
 
 if TYPE_CHECKING:
     from gemmgen.inspect.html import Section
@@ -133,6 +132,7 @@ def _kernels(
 ) -> list[_Kernel]:
     """Raises: UserError with every problem."""
     from gemmgen.inspect.jobs import file_jobs, jobs
+    from gemmgen.methods import slug
 
     if file is not None:
         return [_Kernel(file.name, file_jobs(file, kernel, machines))]

@@ -163,7 +163,7 @@ def _load(name: str, path: Path | None, spec: GemmSpec, check: bool) -> Matrix |
         problems.append(f"{option} {path} holds {content.dtype}, not {stored}: {remedy}")
     if content.ndim not in ((2, 3) if spec.batched else (2,)):
         remedy = "give --batch" if content.ndim == 3 else "reshape it to rows and columns"
-        problems.append(f"{option} {path} has {content.ndim} dimensions, not 2: {remedy}")
+        problems.append(f"{option} {path} has {content.ndim} dimension{'s' * (content.ndim != 1)}, not 2: {remedy}")
     elif 0 in content.shape:
         problems.append(f"{option} {path} is empty ({'x'.join(map(str, content.shape))}): give 1x1 or more")
     if not problems and check and not np.isfinite(content).all():

@@ -266,23 +266,26 @@ class Request:
         """What is wrong with a schedule for a product of these types, whatever else is wrong with the product."""
         from gemmgen import driver
         from gemmgen.backends import BACKENDS
+        from gemmgen.backends import backend as find_backend
         from gemmgen.options import build_spec
 
         known, start = (self.dtype, self.c_dtype, self.layout), base.spec if base else None
         stand_in = attempt([], build_spec, None, None, None, known[0], known[2], c_dtype=known[1], base=start)
-        if stand_in is None or backend not in BACKENDS or target.name not in BACKENDS[backend].targets:
+        if stand_in is None or backend not in BACKENDS or target.name not in find_backend(backend).targets:
             return ()
         return driver.refusals(stand_in, schedule, backend, None if self.target is None else target)
 
     def _for_target(self, spec: GemmSpec | None) -> Schedule | None:
         """Where nothing is said but the target: what is chosen for the sizes, or else for any."""
-        from gemmgen.choose import BLOCK_FEATURES, by_sizes, choose
-        from gemmgen.errors import ScheduleError
         from gemmgen.ir.target import TARGETS
 
         target = TARGETS.get(self.target or "")
         if spec is None or target is None or not self.is_open:
             return None
+        from gemmgen.choose import by_sizes, choose
+        from gemmgen.errors import ScheduleError
+        from gemmgen.ir.target import BLOCK_FEATURES
+
         found = by_sizes(spec, None, target)
         if found is not None or target.features >= BLOCK_FEATURES:
             return found
@@ -297,12 +300,13 @@ class Request:
         """The target, or the one that the backend means by itself for a schedule. Raises: UserError."""
         from gemmgen import driver
         from gemmgen.backends import BACKENDS
+        from gemmgen.backends import backend as find_backend
         from gemmgen.ir.target import TARGETS
         from gemmgen.options import suggest
 
         if self.target is None and backend in BACKENDS and spec is not None and schedule is not None:
             return driver.default_target(spec, schedule, backend)
-        meant = BACKENDS[backend].targets[0] if backend in BACKENDS else "intel"
+        meant = find_backend(backend).targets[0] if backend in BACKENDS else "intel"
         name = meant if self.target is None else self.target
         if name not in TARGETS:
             raise UserError(f"target {name!r} does not exist: {suggest(name, TARGETS)}")
@@ -327,7 +331,7 @@ def strict_problems(strict: bool, backend: str) -> list[str]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors begin with a mark
     except OSError as error:
         raise UserError(f"--schedule {path} can't be read: {error.strerror}: name a TOML file") from None
     except UnicodeDecodeError:

@@ -12,7 +12,6 @@ import typer
 from gemmgen.cli.output import path_problems, say, write
 from gemmgen.cli.request import Request, attempt, complete_presets, strict_problems, takes_request
 from gemmgen.errors import UserError
-from gemmgen.methods import slug
 
 if TYPE_CHECKING:
     from gemmgen.cli.engines import Engine, Once
@@ -198,6 +197,7 @@ def _whole(name: str, text: str, problems: list[str]) -> int:
 
 def _refusals(plan: Plan, engine: Engine) -> list[str]:
     """Why the device can't run what was asked for by name; found before anything runs."""
+    from gemmgen.methods import slug
     from gemmgen.passes.validate import validate
 
     problems: list[str] = []
@@ -214,6 +214,8 @@ def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output:
 
     Raises: UserError where the device can't run it and it was asked for by name.
     """
+    from gemmgen.methods import slug
+
     say(f"\n{slug(schedule)}\n")
     try:
         once = engine.compile(spec, schedule, plan.exact)

@@ -28,9 +28,8 @@ class Layout:
     Attributes:
         shape: the extents that may be accessed, slowest dimension first.
         strides: elements between neighbours along each dimension; the last one is 1.
-        swizzle: bytes of a line whose parts of 16 bytes change places, in another way on each of eight lines that
-            follow each other: bits 4 to 6 of an address are those that bits 7 to 9 are added to, without carry. 0 where
-            addresses are as they are counted. Only copies and matrix instructions that know of it go there.
+        swizzle: bytes of a line whose parts of 16 bytes change places, as `ir/swizzle.py` says; 0 where addresses are
+            as they are counted. Only copies and matrix instructions that know of it go there.
     """
 
     shape: tuple[Expr, ...]
@@ -70,7 +69,8 @@ class Buffer:
         writable: whether the kernel may store to it.
         contracted: the storage axis that is summed over, if any. What is read past it must be zero; past
             the other axes any value of the matrix will do, since nothing made of it is stored.
-        step: elements from one matrix of a batch to the next, if it is one of a batch.
+        step: elements from one matrix of a batch to the next, if it is one of a batch; with three coordinates the first
+            says which.
         addresses: the matrix of which this holds the addresses, one for each product of a batch; in the IR they are
             places, in elements from where the matrix named so begins.
         vector: neighbours along the last axis that are kept as one vector (private memory only); coordinates count
@@ -109,8 +109,8 @@ class Buffer:
 
     @property
     def reach(self) -> int:
-        """How many elements its places are counted by: 2^31, or as many as there can be."""
-        return 2**63 if any(stride.dtype == I64 for stride in self.layout.strides) else 2**31
+        """How many elements places in it are counted by, of a batch those in a matrix: 2^31, or as many as can be."""
+        return 2**63 if any(stride.dtype == I64 for stride in self.layout.strides[-2:]) else 2**31
 
     @property
     def extents(self) -> tuple[int, ...]:

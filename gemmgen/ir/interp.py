@@ -52,6 +52,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.store_meaning import barrier_step, put_step, store_group_step, store_step
 from gemmgen.ir.tile_memory import BoxedMatrix, RingMemory, TileMemory
+from gemmgen.ir.turns import one_by_one
 from gemmgen.ir.visit import evaluate, walk
 from gemmgen.ir.warp_meaning import load_step
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
@@ -153,8 +154,9 @@ class _Run:
                 return self._for(stmt, scope, site)
             case If():
                 return self._if(stmt, scope, site)
-            case Block(body):
-                return self._block(body, scope.inner())
+            case Block(body, apart, parts):
+                step = self._block(body, scope.inner())
+                return step if apart is None else one_by_one(self._evaluator.index(apart, scope, site), parts, step)
             case Barrier() | AsyncGroup() | Mbarrier() | MultiplyGroup() | StoreGroup():
                 return self._meeting(stmt, scope, site)
             case BoxCopy():

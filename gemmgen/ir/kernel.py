@@ -79,7 +79,7 @@ class Kernel:
     @property
     def extents(self) -> tuple[Var, ...]:
         """Of those, the integers that must not be zero for anything to be there to do."""
-        named = ("m", "n", "rows", "cols", *(() if self.layers is None else (self.layers.name,)))
+        named = ("m", "n", "rows", "cols", "batch_count")
         return tuple(p for p in self.launch_params if isinstance(p, Var) and p.name in named)
 
 

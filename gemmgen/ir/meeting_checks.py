@@ -11,8 +11,9 @@ from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
 from gemmgen.ir.scopes import Scope
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.stmt import BoxCopy
+from gemmgen.ir.swizzle import LINES_BYTES
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import LINE_BYTES, PART_BYTES
+from gemmgen.ir.warpgroup_matrix import PART_BYTES
 
 
 def meeting_problems(stmt: Meeting, scope: Scope, target: Target) -> Iterator[str]:
@@ -73,8 +74,8 @@ def box_copy_problems(stmt: BoxCopy, target: Target) -> Iterator[str]:
     narrow = not 0 < wide <= (length or 0) or wide * matrix.dtype.size % PART_BYTES
     if narrow or (lines or 0) % high or (alone and lines != high):
         yield f"a box of {high}x{wide} is not what {tile.name} is made of"
-    elif (length or 0) * matrix.dtype.size != LINE_BYTES or tile.layout.swizzle != LINE_BYTES:
-        yield f"the lines of {tile.name} are not {LINE_BYTES} bytes that swizzle"
+    elif (length or 0) * matrix.dtype.size != tile.layout.swizzle or tile.layout.swizzle not in LINES_BYTES:
+        yield f"the lines of {tile.name} are not {', '.join(map(str, LINES_BYTES))} bytes that swizzle"
 
 
 def box_bytes(matrix: Buffer) -> int:

@@ -199,8 +199,8 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
                 if orelse:
                     yield f"{indent}else:"
                     yield from _lines(orelse, indent + _INDENT)
-            case Block(inner):
-                yield f"{indent}block:"
+            case Block(inner, apart, parts):
+                yield f"{indent}block{'' if apart is None else f', {parts} parts by {apart.name} apart'}:"
                 yield from _block(inner, indent + _INDENT)
             case Fill() | Copy() | Stage() | Mma() | TileMma() | Sum() | Update() | PipeOp():
                 yield indent + _on_tiles(stmt)

@@ -346,9 +346,17 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A scope of its own: what is declared in it ends with it."""
+    """A scope of its own: what is declared in it ends with it.
+
+    Attributes:
+        apart: parts of a group that go through it each by itself, numbered by this name from 0 on: in it they may wait
+            for each other. None where all go together.
+        parts: how many those are.
+    """
 
     body: tuple[Stmt, ...]
+    apart: Var | None = None
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

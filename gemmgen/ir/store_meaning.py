@@ -82,13 +82,13 @@ def store_step(
 
     def act(active: Active) -> None:
         begin = np.broadcast_to(tile.locate([code(active) for code in src_index], active, site), active.lanes.shape)
-        row, col = (np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in dst_index)
+        places = [np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in dst_index]
         for i, lane in enumerate(map(int, active.lanes)):
             first = int(begin[i]) * tile.item
             if first % (LINES * tile.swizzle):
                 raise KernelFault("alignment", site.text, f"a box of lines that swizzle can't begin at byte {first}")
             addresses, values = tile.begin_store(first + offsets, lane, site)
-            matrix.put(int(row[i]), int(col[i]), values.reshape(rows, cols), lane, site)
+            matrix.put([int(place[i]) for place in places], values.reshape(rows, cols), lane, site)
             group.stores.begin(tile, addresses, lane)
 
     return act

@@ -52,6 +52,7 @@ class Target:
         private_bytes: arrays that a work-item may have beside registers, in bytes, on targets with `cached_private`.
         cores: how many work-items of a CPU run at a time; multiprocessors of a GPU of NVIDIA, a large one of its kind
             where no device is there.
+        maker: of a CPU, in a word, where that is known to matter and its name says it.
         cache_bytes: of a core's own cache, or all of them, as a device says; 0 where it says nothing.
         vector_bytes: the widest vector that a work-item computes on, in bytes, on targets with `vectors`.
     """
@@ -67,6 +68,7 @@ class Target:
     vector_bytes: int = 0
     cores: int = 1
     cache_bytes: int = 0
+    maker: str = ""
 
     def reads_blocks(self, dtype: DType) -> bool:
         """Whether sub-groups read neighbouring elements of a type by one instruction."""
@@ -78,6 +80,8 @@ _INTEL = frozenset(FEATURES) - {
     *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8"),
     "funnel_shifts",
 }
+#: For kernels by block reads: a device is picked that has them.
+BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
 #: What a CPU has in the place of many threads, whatever runs OpenCL C on it.
 CPU_FEATURES = frozenset({"vectors", "cached_private"})
 #: Private arrays that fit the stack of a thread, of 8 MiB on Linux, with room for its callers.

@@ -8,7 +8,7 @@ they have to exchange the parts of lines in what they ask for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import numpy as np
 
@@ -18,20 +18,13 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
 from gemmgen.ir.memory import GlobalMemory, LocalMemory
 from gemmgen.ir.races import Conflict
+from gemmgen.ir.swizzle import swizzled
 from gemmgen.ir.warpgroup_matrix import PART_BYTES
 
 #: What is said of an element: stores of boxes see it; its writer has fenced it; nobody has.
 _SEEN, _FENCED, _PUT = 0, 1, 2
 #: Reads of matrix instructions under way have times from here on, which no arrival has.
 UNDER_WAY = 2**62
-
-
-def swizzled(place: Ints, swizzle: int) -> Ints:
-    """Where the byte of a place lies, in lines of `swizzle` bytes: its part of 16 is another on each of eight lines."""
-    if not swizzle:
-        return place
-    parts = swizzle // 16
-    return cast(Ints, place ^ ((place // swizzle % parts) * 16))
 
 
 class TileMemory(LocalMemory):
@@ -179,25 +172,35 @@ class RingMemory(TileMemory):
 class BoxedMatrix(GlobalMemory):
     """A matrix that a tensor map stands for: outside of it there are zeros."""
 
-    def box(self, row: int, col: int, rows: int, cols: int) -> Floats:
-        """The elements of a box, row by row."""
-        (high, wide), (pitch, _) = self._shape, self.strides
+    def _matrix(self, place: Sequence[int]) -> tuple[int, int, int]:
+        """Where the matrix begins that a box is of, one of a batch if it has three coordinates, and its extents: none
+        where there is no such matrix.
+        """
+        if len(place) == 2:
+            return 0, *self._shape  # type: ignore[return-value]
+        (count, high, wide), number = self._shape, place[0]
+        return (number * self.strides[0], high, wide) if 0 <= number < count else (0, 0, 0)
+
+    def box(self, place: Sequence[int], rows: int, cols: int) -> Floats:
+        """The elements of a box that begins there, row by row."""
+        (begin, high, wide), pitch, (row, col) = self._matrix(place), self.strides[-2], place[-2:]
         out = np.zeros((rows, cols), self._dtype)
         inside = max(0, min(rows, high - row)), max(0, min(cols, wide - col))
-        at = (row + np.arange(inside[0]))[:, None] * pitch + col + np.arange(inside[1])
+        at = begin + (row + np.arange(inside[0]))[:, None] * pitch + col + np.arange(inside[1])
         out[: inside[0], : inside[1]] = self._data[at]
         return out
 
-    def put(self, row: int, col: int, values: Floats, lane: int, site: Site) -> None:
+    def put(self, place: Sequence[int], values: Floats, lane: int, site: Site) -> None:
         """A lane stores a box, as far as it is inside; but of a line always whole parts of 16 bytes, so that what lies
         past the matrix is overwritten (seen on an H200; Triton's manual warns of it, too).
         """
         if self._accesses is None:
             raise LoweringError(f"`{site.text}` writes to {self._name}, which is read only")
-        (high, wide), (pitch, _), unit = self._shape, self.strides, PART_BYTES // self._data.itemsize
+        (begin, high, wide), pitch, (row, col) = self._matrix(place), self.strides[-2], place[-2:]
+        unit = PART_BYTES // self._data.itemsize
         rows, cols = row + np.arange(values.shape[0]), col + np.arange(values.shape[1])
         some, part = rows < high, cols < -(-wide // unit) * unit
-        addresses = (rows[some][:, None] * pitch + cols[part]).reshape(-1)
+        addresses = begin + (rows[some][:, None] * pitch + cols[part]).reshape(-1)
         if len(addresses) and addresses.max() >= self._size:
             raise KernelFault("out-of-bounds", site.text, f"the store of a box ends past the elements of {self._name}")
         lanes = np.full(len(addresses), self._lanes.first + lane, np.int64)

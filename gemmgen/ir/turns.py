@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gemmgen.ir.evaluate import IndexCode
+from gemmgen.ir.lanes import Active
+
 
 class _Stopped(Exception):
     """Another role has failed."""
@@ -94,3 +97,16 @@ class Turns:
 
 #: In the place of when a role began to wait.
 _OVER = -1
+
+
+def one_by_one(number: IndexCode, parts: int, body: Callable[[Active], None]) -> Callable[[Active], None]:
+    """Parts of a group by themselves: the work-items of number 0 first, then those of number 1, and so on."""
+
+    def step(active: Active) -> None:
+        own = number(active)
+        for part in range(parts):
+            among, _ = active.split(own == part)
+            if among is not None:
+                body(among)
+
+    return step

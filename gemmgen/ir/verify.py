@@ -110,8 +110,8 @@ class _Verifier(Checker):
                 varies = scope.varies(condition)
                 self._body(then, scope.inner(varies, stmt.roles))
                 self._body(orelse, scope.inner(varies, stmt.roles))
-            case Block(body):
-                self._body(body, scope.inner(False))
+            case Block(body, apart):
+                self._body(body, scope.inner(apart is not None))
             case BoxCopy():
                 self._box_copy(stmt, scope)
             case Fill() | Copy() | Stage() | Mma() | TileMma() | Sum() | Update():

@@ -197,7 +197,7 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
             then, orelse = (map_body_exprs(side, rewrite) for side in (then, orelse))
             return replace(stmt, condition=map_expr(condition, rewrite), then=then, orelse=orelse)
         case Block(body):
-            return Block(map_body_exprs(body, rewrite))
+            return replace(stmt, body=map_body_exprs(body, rewrite))
         case Copy() | Stage() | TileMma() | Sum():
             return _map_tiles(stmt, rewrite)
         case Mma():
@@ -241,7 +241,7 @@ def map_body(body: Body, rewrite: Callable[[Stmt], Body]) -> Body:
             case If(_, then, orelse):
                 stmt = replace(stmt, then=map_body(then, rewrite), orelse=map_body(orelse, rewrite))
             case Block(inner):
-                stmt = Block(map_body(inner, rewrite))
+                stmt = replace(stmt, body=map_body(inner, rewrite))
         out.extend(rewrite(stmt))
     return tuple(out)
 
@@ -275,6 +275,8 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
             yield from (stmt.start, stmt.stop)
         case If(condition, _, _):
             yield condition
+        case Block(_, Var() as apart):
+            yield apart
         case Copy() | Stage() | TileMma() | Sum():
             yield from _tile_exprs(stmt)
         case Mma():
@@ -324,8 +326,16 @@ def substitute(values: Mapping[Var, Expr]) -> Rewrite:
 
 def evaluate(node: Expr, values: Mapping[str, int]) -> int:
     """The value of an integer expression over named integers."""
-    named = {name: Const(value) for name, value in values.items()}
-    result = map_expr(node, lambda e: named.get(e.name, e) if isinstance(e, Var) else e)
+
+    def known(part: Expr) -> Expr:
+        match part:
+            case Var(name) if name in values:
+                return Const(values[name])
+            case Call("convert", (Const() as value,)) if not part.dtype.is_float:
+                return value
+        return part
+
+    result = map_expr(node, known)
     if isinstance(result, Const) and isinstance(result.value, int):
         return result.value
     raise LoweringError(f"{node} is not a number over {sorted(values)}")

@@ -36,7 +36,9 @@ def sum_places(atom: WarpgroupAtom) -> Places:
     return warp_meaning.places(atom.c, LANES)
 
 
-def places(atom: WarpgroupAtom, extent: int, turned: bool, leading: int, stride: int) -> Ints:
+def places(
+    atom: WarpgroupAtom, extent: int, turned: bool, leading: int, stride: int, line_bytes: int = LINE_BYTES
+) -> Ints:
     """[row of A or column of B, place along K] -> bytes from where the operand begins, before they swizzle, as its
     descriptor has them (PTX ISA, "Matrix Descriptor Format", "Strides").
 
@@ -45,10 +47,11 @@ def places(atom: WarpgroupAtom, extent: int, turned: bool, leading: int, stride:
         stride: bytes from eight lines to the next eight.
     """
     size = atom.dtype.size
+    wide = line_bytes // size
     outer, k = np.meshgrid(np.arange(extent), np.arange(atom.depth), indexing="ij")
     line, along = (k, outer) if turned else (outer, k)
-    block, along = (along // atom.line, along % atom.line) if turned else (0 * along, along)
-    return cast(Ints, block * leading + line // LINES * stride + line % LINES * LINE_BYTES + along * size)
+    block, along = (along // wide, along % wide) if turned else (0 * along, along)
+    return cast(Ints, block * leading + line // LINES * stride + line % LINES * line_bytes + along * size)
 
 
 @dataclass
@@ -138,7 +141,7 @@ class Multiplications:
         exact = warp_meaning.exact(atom.sums)
         # In elements that are whole lines, so that a layout's strides are those of lines.
         bytes_of = [
-            places(atom, extent, turned, *_descriptor(buffer.layout.strides, atom))
+            places(atom, extent, turned, *_descriptor(buffer.layout.strides, atom), buffer.layout.swizzle)
             for _, _, buffer, extent, turned in sides
         ]
 
@@ -176,7 +179,7 @@ class Multiplications:
         for lanes in warpgroups:
             own = begin[lanes]
             first = int(own[0]) * tile.item
-            if (own != own[0]).any() or first % 16 or first // LINE_BYTES % LINES:
+            if (own != own[0]).any() or first % 16 or first // tile.swizzle % LINES:
                 raise KernelFault("alignment", site.text, f"a warpgroup's tile can't begin at byte {first}")
             values, addresses = tile.take(first + offsets, int(lanes[0]), self.number, site)
             self.open.append(partial(tile.over, addresses, self.number))
@@ -304,10 +307,10 @@ def box_step(
         if problem := phases.problem(which):
             fault(problem)
         begin = np.broadcast_to(tile.locate([code(active) for code in dst_index], active, site), active.lanes.shape)
-        row, col = (np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in src_index)
+        places = [np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in src_index]
         flights = []
         for i, lane in enumerate(map(int, active.lanes)):
-            values = matrix.box(int(row[i]), int(col[i]), rows, cols).reshape(-1)
+            values = matrix.box([int(place[i]) for place in places], rows, cols).reshape(-1)
             for to in group.lanes.of_cluster(lane, stmt.src.shared):
                 addresses = tile.begin_box(int(begin[i]) * tile.item + offsets, to, site)
                 flights.append(Flight(tile, addresses, values, np.full(len(addresses), to, np.int64), site))

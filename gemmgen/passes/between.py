@@ -85,10 +85,12 @@ class Between(Positions):
         return {**lines, "workspace": ceil_div(cols, 4) * 4 if self.schedule.c_width > 1 else cols}
 
     def _pitch(self, name: str) -> Expr:
-        """The length of a line, by a name of 64 bits where matrices may be of any span: so is every place then."""
+        """The length of a line, by its name if it needs one; by one of 64 bits where matrices may be of any span: so is
+        every place then.
+        """
         line = self._lines[name]
         if not self.spec.is_wide:
-            return line
+            return line if isinstance(line, Var | Const) else Var(f"ld_{name}")
         return Const(line.value, I64) if isinstance(line, Const) else Var(f"ld_{name}", I64)
 
     def wholes(self) -> Body:

@@ -64,7 +64,8 @@ def _each(update: Update, body: Body) -> Body:
 def _with_old(update: Update, row: Expr, col: Expr) -> Body:
     """acc += beta * c where beta is not zero, by pairs where they are inside."""
     beta, acc, c = update.beta, update.acc, update.dst.buffer
-    dtype, (rows, cols) = acc.buffer.dtype, c.shape
+    dtype, (rows, cols) = acc.buffer.dtype, c.shape[-2:]
+    whose = update.dst.origin[:-2]
     if is_const(beta, 0.0):
         return ()
     old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(PAIR))
@@ -77,10 +78,10 @@ def _with_old(update: Update, row: Expr, col: Expr) -> Body:
 
     pair = (
         Alloc(old),
-        Move(old, (ZERO,), c, (C_ROW, C_COL), update.atom, PAIR),
+        Move(old, (ZERO,), c, (*whose, C_ROW, C_COL), update.atom, PAIR),
         *loop(ELEMENT, PAIR, (added(COL * PAIR + ELEMENT, Load(old, (ELEMENT,))),)),
     )
-    single = added(COL * PAIR, convert(Load(c, (C_ROW, C_COL)), dtype))
+    single = added(COL * PAIR, convert(Load(c, (*whose, C_ROW, C_COL)), dtype))
     fragment = acc.fragment
     own: Body = (
         Let(C_COL, col + fragment.cols.chunk_step(COL, PAIR)),
@@ -99,12 +100,14 @@ def _stepped(update: Update, row: Expr, col: Expr) -> Body:
         return ()
     acc, c, fragment = update.acc, update.dst.buffer, update.acc.fragment
     place = acc.at(ROW, COL)
-    names, value = applied(update, Load(acc.buffer, place), Load(c, (C_ROW, C_COL)), C_ROW, C_COL)
+    before = Load(c, (*update.dst.origin[:-2], C_ROW, C_COL))
+    names, value = applied(update, Load(acc.buffer, place), before, C_ROW, C_COL)
     body: Body = (*names, Store(acc.buffer, place, value))
     reads = {node.buffer.name for step in update.steps for node in walk_expr(step.value) if isinstance(node, Load)}
     named = {node for stmt in body for root in _values(stmt) for node in walk_expr(root)}
     if reads or any(isinstance(node, Load) and node.buffer == c for node in named):
-        body = (If(all_of((compare("<", C_ROW, c.shape[0]), compare("<", C_COL, c.shape[1]))), body),)
+        rows, cols = c.shape[-2:]
+        body = (If(all_of((compare("<", C_ROW, rows), compare("<", C_COL, cols))), body),)
     columns = loop(COL, fragment.cols.values, (Let(C_COL, col + fragment.cols.step(COL)), *body))
     return loop(ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), *columns))
 
@@ -177,7 +180,8 @@ def _one_box(update: Update, via: Buffer, slot: Expr, length: int) -> Body:
     own = OWN_LINE if at_once else OWN_LINE + _apart(update, ROW)
     put: Body = (Move(via, (slot, own, OWN_PART + PART * wide), acc.buffer, at, atom, width),)
     rows = acc.fragment.rows.lanes * 2
-    to = (update.dst.origin[-2] + TURN * rows + _first_row(update), _first_col(update) + BOX * line)
+    *whose, slow, _ = update.dst.origin
+    to = *whose, slow + TURN * rows + _first_row(update), _first_col(update) + BOX * line
     c = replace(c, box=(BOX_ROWS, length))
     return (
         *loop(PART, length // wide, put if at_once else loop(ROW, 2, put)),
@@ -190,7 +194,7 @@ def _one_box(update: Update, via: Buffer, slot: Expr, length: int) -> Body:
 def _ragged(update: Update, promises: Collection[Expr], length: int) -> Expr | None:
     """Whether C ends in a box so long, or before it, in a part of what its store writes at least; None for never."""
     c = update.dst.buffer
-    unit, cols = PART_BYTES // c.dtype.size, c.shape[1]
+    unit, cols = PART_BYTES // c.dtype.size, c.shape[-1]
     whole = compare("==", cols % unit, 0)
     if whole in promises or is_const(whole, 1) or c.box is None:
         return None
@@ -204,7 +208,8 @@ def _singly(update: Update, row: Expr, col: Expr, length: int) -> Body:
     own_row = row + TURN * rows + _apart(update, ROW)
     own_col = col + BOX * line + acc.fragment.cols.step(COL)
     value = Load(acc.buffer, acc.at(TURN * 2 + ROW, BOX * (line // 4) + COL))
-    columns = loop(COL, length // 4, (Let(C_COL, own_col), Store(c, (C_ROW, C_COL), convert(value, c.dtype))))
+    at = *update.dst.origin[:-2], C_ROW, C_COL
+    columns = loop(COL, length // 4, (Let(C_COL, own_col), Store(c, at, convert(value, c.dtype))))
     return loop(ROW, 2, (Let(C_ROW, own_row), *columns))
 
 

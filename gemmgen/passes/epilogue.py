@@ -13,6 +13,7 @@ from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, Step, element, old, place
 from gemmgen.ir.stmt import Body, If, Let, Stmt, Store, Update
 from gemmgen.ir.visit import map_expr, map_index, substitute, walk_expr
 from gemmgen.passes.plan import Plan
+from gemmgen.passes.positions import FIRST_ROW
 
 
 def operands(plan: Plan) -> tuple[Buffer, ...]:
@@ -93,7 +94,8 @@ def finished(update: Update, store: Store, value: Expr, row: Expr, col: Expr) ->
     body: Body = ()
     several = update.acc.fragment.cols.values > 1
     if several and any(ELEMENT_COL in walk_expr(step.value) for step in update.steps):
-        named, given = Var(f"{buffer.name}_col"), col
+        # Of sums that were put down column by column it is one of C's rows.
+        named, given = Var(f"{buffer.name}_{'row' if FIRST_ROW in walk_expr(col) else 'col'}"), col
         body, col = (Let(named, given),), named
 
         def by_name(node: Expr) -> Expr:

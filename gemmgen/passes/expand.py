@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gemmgen.errors import LoweringError
-from gemmgen.ir.atoms import BROADCAST_FMA, IMAGE_BLOCK_READ, MmaAtom, Spread, aligned
+from gemmgen.ir.atoms import IMAGE_BLOCK_READ, MmaAtom, Spread, aligned
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, conj, convert, is_const, number, select
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, convert, is_const, number, select
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -30,13 +30,14 @@ from gemmgen.ir.stmt import (
     TileMma,
     Update,
 )
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.visit import map_body, walk, walk_expr
 from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.passes.box_stores import update_by_boxes
 from gemmgen.passes.epilogue import applied, finished
 from gemmgen.passes.lanes import fill_vectors, multiply_vectors, update_vectors
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import LOCAL_INDEX
+from gemmgen.passes.multiply_adds import multiply_adds
+from gemmgen.passes.positions import COL0, LOCAL_INDEX, SUM_ROW
 from gemmgen.passes.prologue import copied, staged
 from gemmgen.passes.warp_tiles import load_lines, multiply_by_warp
 from gemmgen.passes.warpgroup_operands import load_operand
@@ -52,7 +53,7 @@ def expand(kernel: Kernel) -> Kernel:
     """The kernel in statements on instructions."""
     expander = _Expander(kernel)
     body = map_body(kernel.body, expander.statement)
-    lead = sum(1 for s in kernel.body if isinstance(s, Let))
+    lead = next((i for i, s in enumerate(kernel.body) if not isinstance(s, Let)), len(kernel.body))
     return replace(kernel, body=(*body[:lead], *expander.hoisted, *body[lead:]))
 
 
@@ -87,7 +88,7 @@ class _Expander:
             case Mma(atom=WarpAtom() as atom):
                 return multiply_by_warp(stmt, atom)
             case Mma(atom=MmaAtom() as atom):
-                return _mma(stmt, atom)
+                return multiply_adds(stmt, atom)
             case Sum():
                 return self._sum(stmt)
             case Update():
@@ -137,9 +138,13 @@ class _Expander:
         slow, fast = dst.origin[:-3:-1] if dst.transposed else dst.origin[-2:]
         row = self._named(slow, fragment.rows) + fragment.rows.step(ROW)
         col = self._named(fast, fragment.cols) + fragment.cols.step(COL)
-        # A row of many parts stands in each access of its columns: it gets a name.
-        many = fragment.rows.lanes > 1 and 1 < fragment.rows.run < fragment.rows.values
-        named = Var(f"{dst.buffer.name}_row")
+        # A row of many parts stands in each access of its columns: it gets a name. It may be a column, put down so.
+        several = fragment.rows.lanes > 1 and 1 < fragment.rows.run < fragment.rows.values
+        # Rows of warpgroups lie so that they are long to say; lines that a cluster shares have a name already.
+        local = dst.buffer.space is Space.LOCAL
+        long = local and fragment.rows.turns > 1 and (dst.transposed or dst.buffer.spread == 1)
+        many = several or long or SUM_ROW in walk_expr(row)
+        named = Var(f"{dst.buffer.name}_{'col' if COL0 in walk_expr(slow) or (local and dst.transposed) else 'row'}")
         names: Body = (Let(named, row),) if many else ()
         row = named if many else row
         place = (*dst.origin[:-2], *((col, row) if dst.transposed else (row, col)))
@@ -159,20 +164,30 @@ class _Expander:
         dst, width = update.dst, update.width
         spread = update.acc.fragment.cols
         start = self._named(dst.origin[-1], spread) + spread.chunk_step(COL, width)
-        values, scaled = self._scaled(update)
-        move = Move(dst.buffer, (line, start), values, (Const(0),), update.atom, width)
-        single = replace(move, dst_index=(line, start + ELEMENT), src_index=(ELEMENT,), width=1)
+        values, first, each, scaled = self._scaled(update)
+        move = Move(dst.buffer, (line, start), values, first, update.atom, width)
+        single = replace(move, dst_index=(line, start + ELEMENT), src_index=each, width=1)
         add: Body = (If(_fits(update, start), (move,), loop(ELEMENT, width, (single,))),) if width > 1 else (move,)
         columns = loop(COL, spread.values // width, (*scaled, *add))
         return loop(ROW, update.acc.fragment.rows.values, (*names, If(line < dst.buffer.shape[-2], columns)))
 
-    def _scaled(self, update: Update) -> tuple[Buffer, Body]:
-        """alpha * acc for one vector, in registers of its own, so that accumulators may lie in any."""
+    def _scaled(self, update: Update) -> tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...], Body]:
+        """alpha * acc for one vector, its first and each of its elements: in registers of its own, so that accumulators
+        may lie in any, but where the sums are if they are such vectors already.
+        """
         c, acc, width = update.dst.buffer, update.acc, update.width
+        first, each = (acc.at(ROW, COL * width + e) for e in (0, ELEMENT))
+        if is_const(update.alpha, 1.0) and acc.fragment.cols.values == width:
+            return acc.buffer, first, each, ()
         values = Buffer(f"{c.name}_values", acc.buffer.dtype, Space.PRIVATE, Layout.packed(width))
-        product = Load(acc.buffer, acc.at(ROW, COL * width + ELEMENT))
-        scaled = product if is_const(update.alpha, 1.0) else Bin("*", update.alpha, product)
-        return values, (Alloc(values), *loop(ELEMENT, width, (Store(values, (ELEMENT,), scaled),)))
+        sum_ = Load(acc.buffer, each)
+        scaled = sum_ if is_const(update.alpha, 1.0) else Bin("*", update.alpha, sum_)
+        return (
+            values,
+            (Const(0),),
+            (ELEMENT,),
+            (Alloc(values), *loop(ELEMENT, width, (Store(values, (ELEMENT,), scaled),))),
+        )
 
     def _update_vectors(self, update: Update, names: Body, line: Expr) -> Body:
         """The same by vectors of neighbours, where they are inside and may stand there."""
@@ -198,22 +213,22 @@ class _Expander:
         """One vector of c."""
         c, width, dtype = update.dst.buffer, update.width, update.acc.buffer.dtype
         old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(width))
-        values, body = self._scaled(update)
+        values, first, each, body = self._scaled(update)
         if not is_const(update.beta, 0.0):
-            sum_ = Call("fma", (update.beta, Load(old, (ELEMENT,)), Load(values, (ELEMENT,))), dtype)
+            sum_ = Call("fma", (update.beta, Load(old, (ELEMENT,)), Load(values, each)), dtype)
             add_old: Body = (
                 Alloc(old),
                 Move(old, (Const(0),), c, place, update.atom, width),
-                *loop(ELEMENT, width, (Store(values, (ELEMENT,), sum_),)),
+                *loop(ELEMENT, width, (Store(values, each, sum_),)),
             )
             always = isinstance(update.beta, Const)
             body = (*body, *add_old) if always else (*body, If(compare("!=", update.beta, number(0, dtype)), add_old))
         if update.steps:
             line, at = place[-2], place[-1] + ELEMENT
-            own, before = Load(values, (ELEMENT,)), Load(c, (*place[:-1], at))
+            own, before = Load(values, each), Load(c, (*place[:-1], at))
             names, value = applied(update, own, before, line, at)
-            body = (*body, *loop(ELEMENT, width, (*names, Store(values, (ELEMENT,), value))))
-        return (*body, Move(c, place, values, (Const(0),), update.atom, width))
+            body = (*body, *loop(ELEMENT, width, (*names, Store(values, each, value))))
+        return (*body, Move(c, place, values, first, update.atom, width))
 
     def _sum(self, total: Sum) -> Body:
         """Element by element of a vector, plane after plane."""
@@ -351,47 +366,3 @@ def _scatter(stage: Stage, via: Buffer, vector: Expr, dst_at: tuple[Expr, ...]) 
     index = (*dst_at[:-2], dst_at[-2] + ELEMENT, dst_at[-1])
     value = Load(via, (vector, ELEMENT))
     return loop(ELEMENT, stage.width, (Store(stage.dst.buffer, index, value),))
-
-
-def _shared(registers: Registers, row: Expr, k: Expr) -> Expr:
-    """A's element (row, k), from the lane of the sub-group that holds it."""
-    fragment = registers.fragment
-    row_value, row_lane = _held(fragment.rows, row)
-    k_value, k_lane = _held(fragment.cols, k)
-    element = Load(registers.buffer, registers.at(row_value, k_value))
-    return Call("broadcast", (element, k_lane if fragment.cols.lanes > 1 else row_lane), registers.buffer.dtype)
-
-
-def _held(spread: Spread, element: Expr) -> tuple[Expr, Expr]:
-    """The (value, lane) that holds an element of an axis dealt out to lanes one by one."""
-    if spread.lanes == 1:
-        return element, Const(0)
-    if spread.values == 1:
-        return Const(0), element
-    return element // spread.lanes, element % spread.lanes
-
-
-def _mma(mma: Mma, atom: MmaAtom) -> Body:
-    """Multiply-adds over rows, columns and depth, nested as the atom asks."""
-    acc, a, b = mma.acc, mma.a, mma.b
-    a_k, b_k = mma.a_k + DEPTH, mma.b_k + DEPTH
-    counts = {"i": acc.fragment.rows.values, "j": acc.fragment.cols.values, "k": mma.depth}
-    turn = Var("turn")
-    column: Expr = turn if atom.snake and counts["i"] > 1 else COL
-    broadcast = atom is BROADCAST_FMA
-    a_value: Expr = _shared(a, ROW, a_k) if broadcast else Load(a.buffer, a.at(ROW, a_k))
-    b_value: Expr = Load(b.buffer, b.at(b_k, column))
-    a_value, b_value = (conj(x) if c else x for x, c in zip((a_value, b_value), mma.conj, strict=True))
-    at, dtype = acc.at(ROW, column), acc.buffer.dtype
-    names = {"i": ROW, "j": COL, "k": DEPTH}
-    shared = Var("a_value", dtype)
-    factor = shared if broadcast else a_value
-    body: Body = (Store(acc.buffer, at, Call("fma", (factor, b_value, Load(acc.buffer, at)), dtype)),)
-    if column is turn:
-        forward = compare("==", ROW % 2, 0)
-        body = (Let(turn, select(forward, COL, Const(counts["j"] - 1) - COL)), *body)
-    for axis in reversed(atom.order):
-        body = loop(names[axis], counts[axis], body)
-        if axis == "j" and broadcast:
-            body = (Let(shared, a_value), *body)
-    return body

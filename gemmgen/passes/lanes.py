@@ -45,14 +45,18 @@ def multiply_vectors(mma: Mma, atom: MmaAtom) -> Body:
 
 
 def update_vectors(update: Update) -> Body:
-    """C by vectors where all of the tile is inside and this work-item's own, else element by element."""
+    """C by vectors where all of the tile is inside and this work-item's own, else element by element; so is a C that
+    lies by columns.
+    """
+    if update.dst.transposed:
+        return _singles(update, "C lies by columns: element by element.")
     c, fragment = update.dst.buffer, update.acc.fragment
     row0, col0 = update.dst.origin[-2:]
     rows, cols = c.shape[-2:]
     high, wide = fragment.rows.values, fragment.cols.values
     own = () if update.first is None else (update.first <= col0,)
     inside = all_of((row0 + high <= rows, col0 + wide <= cols, *own))
-    return (If(inside, _whole(update), _edge(update)),)
+    return (If(inside, _whole(update), _singles(update, "At the edge of C, element by element.")),)
 
 
 def _whole(update: Update) -> Body:
@@ -85,23 +89,28 @@ def _whole(update: Update) -> Body:
     return (unrolled(ROW, acc.fragment.rows.values, (unrolled(COL, vectors, body),)),)
 
 
-def _edge(update: Update) -> Body:
+def _singles(update: Update, say: str) -> Body:
     """From memory, since registers have no numbers that are worked out."""
-    c, acc, width = update.dst.buffer, update.acc, update.acc.buffer.vector
-    row0, col0 = update.dst.origin[-2:]
+    dst, acc, width = update.dst, update.acc, update.acc.buffer.vector
+    c, planes = dst.buffer, dst.origin[:-2]
+    (row0, col0), (rows, cols) = (x[::-1] if dst.transposed else x for x in (dst.origin[-2:], c.shape[-2:]))
     high, wide = acc.fragment.rows.values, acc.fragment.cols.values
     part = Buffer(f"{c.name}_part", acc.buffer.dtype, Space.PRIVATE, Layout.packed(high, wide))
     at = (ROW, COL * width + ELEMENT)
     put = at_once(width, Store(part, at, Load(acc.buffer, acc.at(*at))))
     first = Const(0) if update.first is None else update.first - col0
-    place = (*update.dst.origin[:-2], row0 + ROW, col0 + COL)
-    store = Store(c, place, _blend(update, Load(part, (ROW, COL)), Load(c, place)))
-    columns = For(COL, first, minimum(Const(wide), c.shape[-1] - col0), 1, (store,))
+    row, col = row0 + ROW, col0 + COL
+    place = (*planes, *((col, row) if dst.transposed else (row, col)))
+    body: Body = (Store(c, place, _blend(update, Load(part, (ROW, COL)), Load(c, place))),)
+    down = ROW, Const(0), minimum(Const(high), rows - row0)
+    across = COL, first, minimum(Const(wide), cols - col0)
+    for var, start, stop in (down, across) if dst.transposed else (across, down):
+        body = (For(var, start, stop, 1, body),)
     return (
-        Comment("At the edge of C, element by element."),
+        Comment(say),
         Alloc(part),
         unrolled(ROW, high, (unrolled(COL, wide // width, (put,)),)),
-        For(ROW, Const(0), minimum(Const(high), c.shape[-2] - row0), 1, (columns,)),
+        *body,
     )
 
 

@@ -296,7 +296,7 @@ class Plan(Between):
         for matrix in matrices:
             alone = matrix.space is Space.IMAGE or matrix.is_packed
             lists = [self.addresses(matrix)] if self.spec.listed and not alone and matrix.name in "abc" else []
-            out += [matrix] if alone else [matrix, *lists, matrix.layout.strides[0], matrix.step]
+            out += [matrix] if alone else [matrix, *lists, matrix.layout.strides[-2], matrix.step]
         return tuple(p for p in out if isinstance(p, Buffer | Var))
 
     def awaited(self, *buffers: Buffer) -> Body:

@@ -27,6 +27,8 @@ LOCAL_ROW, LOCAL_COL, LANE = Var("local_row"), Var("local_col"), Var("lane")
 ROW0, COL0, ROW, COL = Var("row0"), Var("col0"), Var("row"), Var("col")
 #: Where a work-item adds up slices.
 SUM_ROW, SUM_COL = Var("sum_row"), Var("sum_col")
+#: Where its own of those begin in C, along C's lines.
+FIRST_ROW, FIRST_COL = Var("first_row"), Var("first_col")
 K0, KK, K_MAIN = Var("k0"), Var("kk"), Var("k_main")
 #: Of groups that are numbered in one line: how many lie along C's columns and rows, and which of them this is.
 DOWN, ACROSS, BLOCK = Var("blocks_down"), Var("blocks_across"), stream.BLOCK
@@ -37,6 +39,8 @@ BLOCKS, WAVE, WAVES = stream.BLOCKS, Var("wave"), Var("waves")
 WHOLE = {"m": Var("m_whole"), "n": Var("n_whole"), "k": Var("k_whole")}
 #: Which product of a batch it is, how many there are.
 BATCH, BATCH_COUNT = Var("batch"), Var("batch_count")
+#: A block's number where those of all products stand in one line.
+OF_ALL = Var("block_of_all")
 #: The part of K that a group sums, and its bounds.
 PART, K_PART, K_BEGIN, K_END = Var("part"), Var("k_part"), Var("k_begin"), Var("k_end")
 
@@ -79,6 +83,16 @@ class Positions:
         #: Whether groups are numbered in one line, not in two.
         alone = (schedule.raster, schedule.split - 1, schedule.persistent, schedule.stream, self.clustered - 1)
         self.in_line = any(alone)
+
+    @property
+    def batch_in_line(self) -> bool:
+        """Whether the blocks of all products of a batch stand in one line, as groups that stay go through them."""
+        return self.spec.batched and self.schedule.persistent
+
+    @property
+    def layers(self) -> Var | None:
+        """How many grids there are: a product's each, of a batch."""
+        return BATCH_COUNT if self.spec.batched and not self.batch_in_line else None
 
     @property
     def clustered(self) -> int:
@@ -233,8 +247,9 @@ class Positions:
             # None where C is empty.
             groups = Const(self.schedule.stream)
             return Const(1), minimum(groups, down * across * groups)
-        groups = Const(self.schedule.planes * self.clustered)
-        return (Const(1), down * across * groups) if self.in_line else (down, across)
+        each = Const(self.schedule.planes * self.clustered)
+        across = across * BATCH_COUNT if self.batch_in_line else across
+        return (Const(1), down * across * each) if self.in_line else (down, across)
 
     def dealing(self, blocks: Expr) -> Body:
         """What is dealt out to groups that have parts of blocks."""
@@ -255,7 +270,8 @@ class Positions:
             number, count = number // self.clustered, count // self.clustered
         if self.schedule.persistent:
             waves = div(BLOCKS - number + count - 1, count)
-            sizes = (*sizes, Let(BLOCKS, DOWN * ACROSS), Let(WAVES, waves))
+            blocks = DOWN * ACROSS * (BATCH_COUNT if self.batch_in_line else 1)
+            sizes = (*sizes, Let(BLOCKS, blocks), Let(WAVES, waves))
             number = WAVE * count + number
         block: Body = (Let(BLOCK, number),)
         if self.schedule.stream:
@@ -263,6 +279,9 @@ class Positions:
             block = stream.segments(self.schedule.stream, number)
         if self.schedule.planes > 1:
             block = Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))
+        if self.batch_in_line:
+            place = Let(OF_ALL, number)
+            block = place, Let(BATCH, OF_ALL // (DOWN * ACROSS)), Let(BLOCK, OF_ALL % (DOWN * ACROSS))
         return (*sizes, *block, *self._walk())
 
     def walk(self) -> Body:
@@ -287,7 +306,7 @@ class Positions:
         """Where this work-item stands; names that nothing uses are dropped by `simplify`."""
         (block_rows, block_cols), (row, col) = self.schedule.block_tile, self._block
         lets: list[Stmt] = [
-            *((Let(BATCH, call("group_id", 2)),) if self.spec.batched else ()),
+            *((Let(BATCH, call("group_id", 2)),) if self.layers is not None else ()),
             *self._work_item(),
             *((Let(LANE, call("lane_id")),) if self.uses_sub_group else ()),
             *(self._in_line() if self.in_line else ()),

@@ -79,7 +79,7 @@ class _Guard:
                     replace(stmt, condition=scope.unproved(condition), then=inside, orelse=self.body(orelse, scope)),
                 )
             case Block(body):
-                return (Block(self.body(body, scope)),)
+                return (replace(stmt, body=self.body(body, scope)),)
             case Store(buffer, index, _) if buffer.space is Space.GLOBAL:
                 return _only_where(self._outside(buffer, index, (1,) * len(index), scope), (stmt,))
             case Store() | Let():

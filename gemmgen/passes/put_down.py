@@ -8,7 +8,7 @@ from gemmgen.ir.expr import Const, Expr, number
 from gemmgen.ir.meetings import RANK, Barrier
 from gemmgen.ir.stmt import Alloc, Body, Comment, Let, Sum, Tile, Update
 from gemmgen.passes.plan import Plan
-from gemmgen.passes.positions import LOCAL_INDEX, SUM_COL, SUM_ROW
+from gemmgen.passes.positions import FIRST_COL, FIRST_ROW, LOCAL_INDEX, SUM_COL, SUM_ROW
 
 
 def by_local_memory(plan: Plan, say: str, plane: Expr, comment: Comment, store: Update, meet: Barrier) -> Body:
@@ -24,6 +24,7 @@ def by_local_memory(plan: Plan, say: str, plane: Expr, comment: Comment, store: 
     one, zero = number(1, plan.sums), number(0, plan.sums)
     # What a cluster puts down goes to the group that adds it up, and lies in its own there.
     to, there = ((Const(0),), (RANK,)) if partial.spread > 1 else ((), ())
+    along = store.dst.origin[-2 if store.dst.transposed else -1]
     own = Tile(partial, (*to, plane, Const(0), Const(0)), *schedule.block_tile, plan.flipped)
     planes = Tile(partial, (*there, *(Const(0),) * 3), *plan.put_down)
     return (
@@ -35,6 +36,7 @@ def by_local_memory(plan: Plan, say: str, plane: Expr, comment: Comment, store: 
         meet,
         Let(SUM_ROW, LOCAL_INDEX // plan.sum_across),
         Let(SUM_COL, LOCAL_INDEX % plan.sum_across),
+        Let(FIRST_ROW if plan.flipped else FIRST_COL, along + total.fragment.cols.start),
         Alloc(total.buffer),
         Sum(total, planes, schedule.slices * schedule.joined, *plan.vector(total.fragment.cols.run, plan.sums)),
         comment,

@@ -57,11 +57,11 @@ def _splice(body: Body, outer: frozenset[str]) -> Body:
     out: list[Stmt] = []
     for i, stmt in enumerate(body):
         match stmt:
-            case Block(inner):
+            case Block(inner, None):
                 visible = outer | _declared(tuple(out)) | _declared(body[i + 1 :])
                 spliced = _splice(inner, outer)
                 out += spliced if not _declared_here(spliced) & visible else (Block(spliced),)
-            case For():
+            case For() | Block():
                 out.append(replace(stmt, body=_splice(stmt.body, outer)))
             case If(_, then, orelse):
                 out.append(replace(stmt, then=_splice(then, outer), orelse=_splice(orelse, outer)))
@@ -159,12 +159,10 @@ def _bind(body: Body) -> Body:
                 if _writes(rest)[buffer] == 1 and not moved and any(_bound(s, buffer) for s in rest):
                     return (*out, *_bind(_with_name(rest, buffer)))
                 out.append(stmt)
-            case For():
+            case For() | Block():
                 out.append(replace(stmt, body=_bind(stmt.body)))
             case If(_, then, orelse):
                 out.append(replace(stmt, then=_bind(then), orelse=_bind(orelse)))
-            case Block(inner):
-                out.append(Block(_bind(inner)))
             case _:
                 out.append(stmt)
     return tuple(out)
@@ -258,12 +256,10 @@ def _drop_comments(body: Body) -> Body:
         match stmt:
             case Comment() if following is None or isinstance(following, Comment):
                 continue
-            case For():
+            case For() | Block():
                 out.append(replace(stmt, body=_drop_comments(stmt.body)))
             case If(_, then, orelse):
                 out.append(replace(stmt, then=_drop_comments(then), orelse=_drop_comments(orelse)))
-            case Block(inner):
-                out.append(Block(_drop_comments(inner)))
             case _:
                 out.append(stmt)
     return tuple(out)

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmgen.ir.expr import Const, Expr, Var, both, compare, select
+from gemmgen.ir.expr import Const, Expr, both, compare, select
 from gemmgen.ir.meetings import Mbarrier, MbarrierVerb, Roles
-from gemmgen.ir.stmt import Body, Comment, For, If
+from gemmgen.ir.stmt import Block, Body, Comment, If
 from gemmgen.passes.positions import LOCAL_INDEX, WARPGROUP, WAVE, WAVES
 
-#: Whose turn it is.
-WHOSE = Var("whose")
 WARP, WARPS = 32, 4
 
 
@@ -33,14 +31,13 @@ def in_turns(store: Body, roles: Roles | None) -> Body:
     if roles is None or not roles.storing:
         return store
     # The first may store its first block at once, as if the last had stored one before.
-    parity = (WAVE + select(compare("==", WHOSE, 0), Const(1), Const(0))) % 2
+    parity = (WAVE + select(compare("==", WARPGROUP, 0), Const(1), Const(0))) % 2
     goes_on = WAVE + 1 < WAVES
-    wait = replace(_may_store(roles, "wait", WHOSE), parity=parity)
-    following = _may_store(roles, "arrive", (WHOSE + 1) % roles.storing)
+    wait = replace(_may_store(roles, "wait", WARPGROUP), parity=parity)
+    following = _may_store(roles, "arrive", (WARPGROUP + 1) % roles.storing)
     passed_on = If(both(goes_on, compare("==", LOCAL_INDEX % WARP, 0)), (following,))
-    own = (If(goes_on, (wait,)), *store, passed_on)
     say = Comment("Warpgroups store one after the other, so that another multiplies meanwhile.")
-    return (say, For(WHOSE, Const(0), Const(roles.storing), 1, (If(compare("==", WARPGROUP, WHOSE), own),)))
+    return (say, Block((If(goes_on, (wait,)), *store, passed_on), WARPGROUP, roles.storing))
 
 
 def _may_store(roles: Roles, verb: MbarrierVerb, which: Expr) -> Mbarrier:

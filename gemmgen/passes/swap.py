@@ -23,11 +23,13 @@ _TURNED: dict[Order, Order] = {"row": "col", "col": "row"}
 _PAIRS = (
     *(("m", "n"), ("a", "b"), ("lda", "ldb"), ("a_shared", "b_shared"), ("a_tile", "b_tile")),
     *(("a_packed", "b_packed"), ("m_whole", "n_whole"), ("ld_a_packed", "ld_b_packed")),
+    ("stride_a", "stride_b"),
     *(("row", "col"), ("row0", "col0"), ("c_row", "c_col"), ("local_row", "local_col")),
     *(("warpgroup_row", "warpgroup_col"), ("a_frag", "b_frag"), ("a_row", "b_col"), ("a_line_row", "b_line_col")),
     *(("a_line_k", "b_line_k"), ("a_element", "b_element"), ("a_element_row", "b_element_col")),
     *(("a_vector", "b_vector"), ("a_bytes", "b_bytes"), ("a_frag_value", "b_frag_value")),
     *((f"a{rest}", f"b{rest}") for rest in ("_scale", "_shift", "_scale_k", "_shift_k", "_factor")),
+    *(("workspace_row", "workspace_col"), ("first_row", "first_col")),
     *(("blocks_down", "blocks_across"), ("block_row", "block_col"), ("band_row", "band_col")),
 )
 _NAMES = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}

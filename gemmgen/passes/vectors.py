@@ -57,11 +57,6 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     yield from _as_they_are(spec)
     if spec.epilogue:
         yield "an epilogue, but work-items with vectors leave sums in C between blocks of K: use method slm, or naive"
-    if spec.c_order == "col" and not s.along_k:
-        yield (
-            "C is column-major, but vectors are of neighbouring columns: compute its transpose, B^T A^T, or use "
-            "vector 1, or along_k = true"
-        )
     if s.group != (1, 1):
         yield f"group {text_of(s.group)}, but a work-item with vectors is alone on its core: use group 1x1, and sweep"
     plain = flatten(defaults("vector", s.tile, (1, 1)))

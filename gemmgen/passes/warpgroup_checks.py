@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gemmgen.ir.dtypes import FLOAT8
+from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import (
     BOX_ROWS,
     LANES,
-    LINE_BYTES,
     LINES,
     MOST_COLS,
     PUT_BYTES,
@@ -76,8 +76,8 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
         return
     if lacking := sorted({"wgmma", "tensor_maps"} - target.features):
         yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or atom mma"
-    if spec.batched:
-        yield f"atom {s.atom} has a map of one matrix, not of a batch: call it for each, or use atom mma"
+    if spec.listed:
+        yield f"atom {s.atom} has maps of matrices a stride apart, not of a list: leave listed out, or use atom mma"
     yield from as_they_are(spec, s, tuple(name for name in "ab" if is_held(s, name)))
     yield from _operands(spec, s)
     yield from register_problems(s, atom)
@@ -155,8 +155,7 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     if cols % unit or cols > MOST_COLS:
         yield f"a block's {cols} {across} of {other}, multiplied by {unit}: use a multiple of {unit} up to {MOST_COLS}"
     yield from _beside(spec, s, atom, (across, other), unit)
-    if s.k_step != atom.line:
-        yield f"k_step = {s.k_step}, but a line is {LINE_BYTES} bytes of {spec.dtype}: use k_step {atom.line}"
+    yield from _steps(spec, s, atom)
     if s.stages < 2:
         yield f"stages = {s.stages}, but a tile is copied while another is multiplied: use 2 or more"
     yield from _cluster(spec, s)
@@ -176,17 +175,25 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
 def _beside(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, names: tuple[str, str], unit: int) -> Iterator[str]:
     """Warpgroups beside one another, each with columns of its own."""
     (_, beside), (across, other) = s.warpgroups, names
-    own = s.block_tile[1] // beside
+    own, size = s.block_tile[1] // beside, atom.dtype.size
     if beside == 1:
         return
     if own % unit:
         yield f"a warpgroup's {own} {across} of {other}, multiplied by {unit}: use a multiple of {unit}"
-    slow_k = s.read_order("b", spec.b_order) == "row"
-    if slow_k and own % atom.line and atom.line % own:
+    line = line_bytes(s.tile_line("b", spec.b_order) * size) // size
+    if s.read_order("b", spec.b_order) == "row" and own % line and line % own:
         yield (
-            f"a warpgroup's {own} {across} of {other} lie in boxes of {atom.line}, which no other's may begin within: "
-            f"use a multiple of {atom.line}, or 32 or 16, or group {s.group[0] * beside}x4"
+            f"a warpgroup's {own} {across} of {other} lie in boxes of {line}, which no other's may begin within: "
+            f"use a multiple of {line}, or 32 or 16, or group {s.group[0] * beside}x4"
         )
+
+
+def _steps(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
+    """How deep a tile is: as a line that swizzles is wide, of elements in two terms the widest."""
+    known = [size // atom.dtype.size for size in (LINES_BYTES if atom.terms == 1 else LINES_BYTES[-1:])]
+    if s.k_step not in known:
+        whose = f"lines of {spec.dtype} are {_either(known)} long"
+        yield f"k_step = {s.k_step}, but {whose}: use k_step {atom.line}, or less where K is short"
 
 
 def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str]:
@@ -215,7 +222,8 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
 
 
 def _either(values: Iterable[int]) -> str:
-    return " or ".join(map(str, values))
+    *others, last = map(str, values)
+    return " or ".join([", ".join(others), last] if others else [last])
 
 
 def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
@@ -324,17 +332,19 @@ def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
 def _tile_bytes(turned: bool, outer: int, depth: int, size: int) -> int:
     """Of a tile: whole lines, along whatever is its fast axis."""
     slow, fast = (depth, outer) if turned else (outer, depth)
-    return slow * -(-fast * size // LINE_BYTES) * LINE_BYTES
+    line = line_bytes(fast * size)
+    return slow * -(-fast * size // line) * line
 
 
-def _lines(s: Schedule) -> int:
+def _slot_lines(s: Schedule) -> int:
     """Lines of a slot for boxes of C, of each warp so many."""
     return s.group[0] * s.group[1] // (LANES // 4) * BOX_ROWS
 
 
-def _fewer(s: Schedule, over: int, stage: int, slots: int) -> str:
-    """What takes so many bytes less, of stages so large and of slots for boxes of C."""
-    enough = s.stages - -(-over // stage), slots - -(-over // (_lines(s) * LINE_BYTES))
+def _fewer(s: Schedule, over: int, stage: int, c: tuple[int, int]) -> str:
+    """What takes so many bytes less, of stages so large, and of slots for boxes of C in lines so wide."""
+    slots, line = c
+    enough = s.stages - -(-over // stage), slots - -(-over // (_slot_lines(s) * line))
     ways = [f"{enough[1]} c_stages instead of {s.c_stages}"] * (enough[1] > 0)
     ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
     return ", or ".join([*ways, "a smaller tile"])
@@ -350,15 +360,17 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     tiles = s.stages * (
         _tile_bytes(turned_a, rows, depth, of_a.size) + _tile_bytes(turned_b, cols, depth, atom.dtype.size)
     )
-    boxes = s.tile[0] // 2 * -(-cols // s.warpgroups[1] * spec.result.size // LINE_BYTES)
-    slots = min(boxes, s.c_stages) * _lines(s) * LINE_BYTES
+    own = cols // s.warpgroups[1] * spec.result.size
+    c_line = line_bytes(own)
+    boxes = s.tile[0] // 2 * -(-own // c_line)
+    slots = min(boxes, s.c_stages) * _slot_lines(s) * c_line
     by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
     beside = s.persistent or s.joined > 1
     used = (tiles + slots + sums if beside else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages
     used += MBARRIER_BYTES * (s.group[0] * s.group[1] // LANES) * s.c_turns
     if used > target.local_bytes:
-        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, min(boxes, s.c_stages))
+        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, (min(boxes, s.c_stages), c_line))
         whose = f", {sums:,} of them for sums, which no tile makes room for," if beside and sums else ""
         remedy = "c_width 2" if sums and s.joined == 1 and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"

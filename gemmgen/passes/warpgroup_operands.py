@@ -2,7 +2,8 @@
 that has the instruction's fragments, else by single elements or pairs, which a prologue may make into others.
 
 Box copies have put the parts of 16 bytes of a line elsewhere; what reads by plain instructions has to say so itself:
-part p of line i lies where part p ^ (i % 8) would.
+of lines of 128 bytes, part p of line i lies where part p ^ (i % 8) would; of narrower ones (`ir/swizzle.py`) two, or
+four, change alike.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ def load_operand(copy: Copy, named: Namer) -> Body:
 
 def place(tile: Tile, row: Expr, k: Expr) -> tuple[Expr, ...]:
     """Where an element of A lies in its tile, [slot][box][line][element], as it is found by plain instructions."""
-    length = as_int(tile.buffer.shape[-1]) or 1
+    length, parts = as_int(tile.buffer.shape[-1]) or 1, tile.buffer.layout.swizzle // PART_BYTES
     part = PART_BYTES // tile.buffer.dtype.size
     line, along = (k, row) if tile.transposed else (row, k)
     box: Expr = along // length if tile.transposed else ZERO
     element = along % length if tile.transposed else along
-    swizzled = Bin("^", element, line % LINES * part)
+    swizzled = Bin("^", element, line // (LINES // parts) % parts * part)
     return (tile.origin[0], box, line, swizzled)
 
 
@@ -122,6 +123,14 @@ def _made(copy: Copy, row: Expr, k: Expr, raw: Load) -> tuple[Body, Expr]:
         # By way of sums' type: languages convert all others from that and to it.
         return (), raw if raw.dtype == dtype else convert(convert(raw, accumulator(dtype)), dtype)
     of = copy.of
+    matrix, (slow0, fast0) = _alone(of.buffer), of.origin[-2:]
     slow, fast = (k, row) if of.transposed else (row, k)
-    where = of.origin[0] + slow, of.origin[1] + fast
-    return prologue.made(copy.prologue, of.buffer, where, dtype, raw)
+    return prologue.made(copy.prologue, matrix, (slow0 + slow, fast0 + fast), dtype, raw)
+
+
+def _alone(matrix: Buffer) -> Buffer:
+    """A matrix of a batch by its own two coordinates."""
+    if len(matrix.shape) == 2:
+        return matrix
+    layout = Layout(matrix.layout.shape[1:], matrix.layout.strides[1:])
+    return replace(matrix, layout=layout, contracted=None if matrix.contracted is None else matrix.contracted - 1)

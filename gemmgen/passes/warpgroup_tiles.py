@@ -25,7 +25,7 @@ def copy_boxes(stage: Stage) -> Body:
     if not dst.layout.swizzle:
         return (BoxCopy(dst, (stage.dst.origin[0], ZERO, ZERO), src, stage.src.origin, stage.tells),)
     high, line = src.box
-    slow, fast = stage.src.origin
+    *whose, slow, fast = stage.src.origin
     boxes, left = divmod(stage.src.rows if stage.src.transposed else stage.src.cols, line)
     first: Expr = ZERO
     place: Expr = ZERO
@@ -36,7 +36,8 @@ def copy_boxes(stage: Stage) -> Body:
         place = RANK * high
 
     def copy(box: Expr, matrix: Buffer) -> BoxCopy:
-        to, origin = (stage.dst.origin[0], first + box, place, ZERO), (slow + place, fast + (first + box) * line)
+        to = stage.dst.origin[0], first + box, place, ZERO
+        origin = *whose, slow + place, fast + (first + box) * line
         return BoxCopy(dst, to, matrix, origin, stage.tells)
 
     last = (copy(Const(boxes), replace(src, box=(high, left))),) if left else ()
@@ -51,7 +52,8 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     warpgroup: Expr = ZERO if warpgroups == 1 else WARPGROUP if across == 1 else WARPGROUP_ROW
     b, slot_b = _view(mma.b, "b"), mma.b.origin[0]
     col: Expr = WARPGROUP_COL * atom.cols if across > 1 else ZERO
-    first_b = (slot_b, col // atom.line, ZERO, col % atom.line) if atom.b_turned else (slot_b, ZERO, col, ZERO)
+    line = as_int(mma.b.buffer.shape[-1]) or atom.line
+    first_b = (slot_b, col // line, ZERO, col % line) if atom.b_turned else (slot_b, ZERO, col, ZERO)
     point_b = Point(b, mma.b.buffer, first_b)
     along_k = For(KK, ZERO, Const(mma.b.rows // atom.terms), atom.depth, (), unroll=True, exact=True)
     if isinstance(mma.a, Registers):

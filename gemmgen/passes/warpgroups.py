@@ -8,8 +8,8 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import I32, DType
-from gemmgen.ir.expr import Call, Const, Expr, Var, compare, number
+from gemmgen.ir.dtypes import I64, DType
+from gemmgen.ir.expr import Const, Expr, Var, compare, convert, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import RANK, Barrier, Roles, StoreGroup
 from gemmgen.ir.pipe import Pipe, PipeOp
@@ -26,35 +26,34 @@ from gemmgen.ir.stmt import (
     TileMma,
     Update,
 )
+from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, LINE_BYTES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, WarpgroupAtom, warpgroup_atom
 from gemmgen.methods import slug
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.in_registers import fill, registers_of_a
+from gemmgen.passes.of_batch import of_batch, reading_of_batch, which
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, part_of
-from gemmgen.passes.plan import WIDTHS, Plan, update_comment
+from gemmgen.passes.plan import WIDTHS, update_comment
 from gemmgen.passes.positions import (
-    BLOCK,
+    BATCH,
+    BATCH_COUNT,
     COL0,
     K0,
     LOCAL_COL,
     LOCAL_ROW,
     PART,
     ROW0,
-    WARPGROUP,
-    WARPGROUP_COL,
-    WARPGROUP_ROW,
     WAVE,
     WAVES,
-    call,
     depending,
-    linear,
 )
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.swap import turned
 from gemmgen.passes.total import build_total
 from gemmgen.passes.warpgroup_checks import SUM_PAD, TURNED_PAD
+from gemmgen.passes.warpgroup_positions import WarpgroupPositions
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -70,11 +69,12 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     product = _Swapped(spec, schedule, target) if schedule.swapped else plan
     before = (build_pack(plan),) if plan.packed else ()
     after = () if schedule.planes == 1 else (build_total(plan, early=True),)
-    between = tuple(Workspace(x.name, x.dtype, size, x.reach) for x, size in plan.workspaces())
+    count = BATCH_COUNT if spec.batched else Const(1)
+    between = tuple(Workspace(x.name, x.dtype, size * count, x.reach) for x, size in plan.workspaces())
     return Program((*before, product.kernel(), *after), between)
 
 
-class _Warpgroups(Plan):
+class _Warpgroups(WarpgroupPositions):
     """The statements of the kernel."""
 
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
@@ -96,14 +96,9 @@ class _Warpgroups(Plan):
     def cols(self) -> Spread:
         """As the instruction has them: pairs, a warpgroup's columns together."""
         own, lanes = self.schedule.tile[1], self.schedule.group[1]
-        if self._across == 1:
+        if self.across == 1:
             return Spread(own, lanes, 2, LOCAL_COL)
         return Spread(own, lanes, 2, LOCAL_COL, turns=own // 2, near=4)
-
-    @property
-    def _across(self) -> int:
-        """Warpgroups beside one another."""
-        return self.schedule.warpgroups[1]
 
     @cached_property
     def atom(self) -> WarpgroupAtom:
@@ -112,17 +107,13 @@ class _Warpgroups(Plan):
         if atom is None:
             raise LoweringError(f"no {self.schedule.atom} of {self.spec.dtype}")
         a_turned, b_turned = self.is_transposed("a"), not self.is_transposed("b")
-        cols, held = self.schedule.block_tile[1] // self._across, self.schedule.a.memory == "private"
+        cols, held = self.schedule.block_tile[1] // self.across, self.schedule.a.memory == "private"
         paired = held and a_turned and self.spec.element("a").size == 1
         return replace(atom, cols=cols, a_turned=a_turned, b_turned=b_turned, held=held, paired=paired)
 
     def _element(self, name: str) -> DType:
         """What an operand's tile holds: what it is stored in, where prologues are applied to registers."""
         return self.spec.element(name) if self.atom.held and name == "a" else self.spec.made(name)
-
-    def _line(self, name: str) -> int:
-        """Elements of a line of an operand's tile."""
-        return LINE_BYTES // self._element(name).size
 
     def _has_slow_k(self, name: str) -> bool:
         return self.atom.a_turned if name == "a" else self.atom.b_turned
@@ -131,6 +122,12 @@ class _Warpgroups(Plan):
         """Of an operand's tile, in storage order."""
         outer, depth = self.schedule.block_tile[0 if name == "a" else 1], self.schedule.k_step * self.atom.terms
         return (depth, outer) if self._has_slow_k(name) else (outer, depth)
+
+    def _line(self, name: str) -> int:
+        """Elements of a line of an operand's tile."""
+        size = self._element(name).size
+        order = self.spec.a_order if name == "a" else self.spec.b_order
+        return line_bytes(self.schedule.tile_line(name, order) * size) // size
 
     def packed_matrix(self, name: str, writable: bool) -> Buffer:
         """An operand in whole tiles; of elements in two terms, a line of heads and then their rests, and so on."""
@@ -146,19 +143,22 @@ class _Warpgroups(Plan):
         matrix = self.source(name)
         if name in self.packed:
             lines, length = matrix.shape
-            matrix = replace(matrix, layout=Layout.pitched(lines, length, length))
+            step = convert(lines, I64) * length if self.spec.batched else None
+            matrix = replace(matrix, layout=Layout.pitched(lines, length, length), step=step)
         (slow, fast), shared = self._extents(name), self.schedule.cluster[1 if name == "a" else 0]
         line = min(fast, self._line(name))
         by_boxes = fast % (line * shared) == 0
         streamed = (self.schedule.a if name == "a" else self.schedule.b).streamed
-        return replace(matrix, box=(slow if by_boxes else slow // shared, line), shared=shared, streamed=streamed)
+        box = slow if by_boxes else slow // shared, line
+        return of_batch(replace(matrix, box=box, shared=shared, streamed=streamed))
 
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
         slow, fast = self._extents(name)
-        layout = Layout.packed(self.schedule.stages, -(-fast // self._line(name)), slow, self._line(name))
-        layout = replace(layout, swizzle=LINE_BYTES)
-        buffer = Buffer(f"{name}_shared", self._element(name), Space.LOCAL, layout)
+        line, element = self._line(name), self._element(name)
+        layout = Layout.packed(self.schedule.stages, -(-fast // line), slow, line)
+        layout = replace(layout, swizzle=line * element.size)
+        buffer = Buffer(f"{name}_shared", element, Space.LOCAL, layout)
         rows, cols = self._logical(name)
         zero = Const(0)
         return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.is_transposed(name), self.pipe)
@@ -173,7 +173,8 @@ class _Warpgroups(Plan):
         logical = (ROW0, k0) if name == "a" else (k0, COL0)
         transposed = self.is_transposed(name)
         origin = logical[::-1] if transposed else logical
-        return Tile(self.boxed(name), origin, *self._logical(name), transposed)
+        matrix = self.boxed(name)
+        return Tile(matrix, (*which(matrix), *origin), *self._logical(name), transposed)
 
     def _stage(self, name: str) -> Stage:
         """The boxes of a step."""
@@ -182,7 +183,7 @@ class _Warpgroups(Plan):
     @cached_property
     def held_a(self) -> Registers:
         """A step's A in registers, where it is multiplied from there."""
-        lane = LOCAL_COL if self._across == 1 else LOCAL_COL % 4
+        lane = LOCAL_COL if self.across == 1 else LOCAL_COL % 4
         return registers_of_a(self.atom, self.schedule.k_step, self.rows, lane)
 
     def _multiply(self, sums: Registers) -> Body:
@@ -213,7 +214,8 @@ class _Warpgroups(Plan):
     @property
     def flipped(self) -> bool:
         """Of sums that a cluster adds up, as they are stored then."""
-        return self.schedule.joined > 1 and (self.spec.c_order == "col" if self.result == self.c else self.swapped)
+        whole = self.schedule.planes == 1
+        return self.schedule.joined > 1 and (self.spec.c_order == "col" if whole else self.swapped)
 
     def _product(self) -> Body:
         pipe, s, zero = self.pipe, self.schedule, number(0, self.sums)
@@ -254,14 +256,20 @@ class _Warpgroups(Plan):
     @property
     def result(self) -> Buffer:
         """Where the kernel leaves what it sums."""
-        return self.c if self.schedule.planes == 1 else self.workspace(writable=True)
+        return self.own_c if self.schedule.planes == 1 else self.workspace(writable=True)
 
     @cached_property
-    def c(self) -> Buffer:
-        """In boxes where it is stored so: a warp's rows, as wide as a line."""
-        c = super().c
-        length = min(LINE_BYTES // c.dtype.size, self.schedule.block_tile[1])
+    def own_c(self) -> Buffer:
+        """C as this kernel has it, in boxes where it is stored so: a warp's rows, as wide as a line."""
+        c = of_batch(self.c)
+        length = min(self._c_line, self.schedule.block_tile[1])
         return replace(c, box=(BOX_ROWS, length)) if self.schedule.c_stages else c
+
+    @property
+    def _c_line(self) -> int:
+        """Elements of the lines that C is put down in."""
+        size = self.spec.result.size
+        return line_bytes(self.atom.cols * size) // size
 
     def promises(self) -> tuple[Expr, ...]:
         """Of C's columns, too."""
@@ -273,20 +281,21 @@ class _Warpgroups(Plan):
         """Where boxes of C are put down before they are stored, as many rows at a time as there are warps for."""
         if not self.schedule.c_stages:
             return None
-        line = LINE_BYTES // self.c.dtype.size
+        line = self._c_line
         boxes = -(-self.atom.cols // line) * (self.schedule.tile[0] // 2)
-        layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2 * self._across, line)
-        return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=LINE_BYTES))
+        layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2 * self.across, line)
+        return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=line * self.c.dtype.size))
 
     def _store(self) -> Body:
         """C, or a part's share of it, from registers or by way of local memory."""
-        s, whole = self.schedule, self.result == self.c
+        s, whole = self.schedule, self.result == self.own_c
         turned = (self.spec.c_order == "col") if whole else self.swapped
         origin = (COL0, ROW0) if turned else (ROW0, COL0)
-        planes = () if whole else (PART,)
+        planes = which(self.own_c) if whole else (PART,)
         tile = Tile(self.result, (*planes, *origin), *self.put_down, turned and not self.flipped)
         vector = self.vector(s.c_width, self.spec.result if whole else self.sums)
-        store = Update(tile, self.acc, self.alpha, self.beta, *vector, epilogue.steps(self, self.flipped))
+        steps = tuple(map(reading_of_batch, epilogue.steps(self, self.flipped)))
+        store = Update(tile, self.acc, self.alpha, self.beta, *vector, steps)
         comment = Comment(update_comment(self.spec))
         if not whole:
             store = replace(store, beta=number(0, self.sums), steps=())
@@ -312,63 +321,50 @@ class _Warpgroups(Plan):
         begun = Comment("By now all of the cluster have begun, and have shared memory."), replace(together, part="wait")
         return (*begun, *by_local_memory(self, say, RANK, comment, share, together))
 
-    def _warpgroup(self) -> Body:
-        """Which warpgroup a work-item is of. By a shuffle, since all of a warp agree on what one lane says: descriptors
-        of tiles are then worked out once for all lanes.
-        """
-        line = LOCAL_ROW if self._across == 1 else call("local_id", 1)
-        number = Let(WARPGROUP, Call("broadcast", (line // (LANES // 4), Const(0)), I32))
-        if self._across == 1:
-            return (number,)
-        return (number, Let(WARPGROUP_ROW, WARPGROUP // self._across), Let(WARPGROUP_COL, WARPGROUP % self._across))
-
-    def _work_item(self) -> Body:
-        """Warpgroups follow one another in the launch, wherever they lie."""
-        if self._across == 1:
-            return super()._work_item()
-        high, line = LANES // 4, call("local_id", 1)
-        row = line // (high * self._across) * high + line % high
-        col = line // high % self._across * 4 + call("local_id", 0)
-        return (Let(LOCAL_ROW, row), Let(LOCAL_COL, col))
-
-    def _number(self) -> Expr:
-        own = (call("local_id", 1), call("local_id", 0))
-        return super()._number() if self._across == 1 else linear(self.schedule.all_work_items, *own)
-
     def kernel(self) -> Kernel:
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
-        tiles: Body = (Alloc(self.tile("a").buffer), Alloc(self.tile("b").buffer))
+        shared = [self.tile("a").buffer, self.tile("b").buffer]
         left: Body = ()
         if self._slots is not None:
-            tiles = (*tiles, Alloc(self._slots))
+            shared.append(self._slots)
             left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
-        names, product = (*self.positions(), *self._warpgroup(), *ends), self._product()
+        # Wide lines first: eight lines begin on a multiple of their bytes.
+        tiles: Body = tuple(map(Alloc, sorted(shared, key=lambda x: -x.layout.swizzle)))
+        names, product = (*self.positions(), *self.warpgroup(), *ends), self._product()
         if self.schedule.persistent:
-            of_each, names = depending(names, BLOCK)
+            of_each, names = depending(names, WAVE)
             product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)
         matrices = self.per_matrix(self.boxed("a"), self.boxed("b"))
         made = prologue.parameters(self, {"a"} - {*self.packed}) if self.atom.held else ()
-        finish = (self.beta, self.c, self.pitch("c"), *made, *epilogue.parameters(self))
-        finish = finish if self.result == self.c else (self.result, *made)
-        params = (self.m, self.n, self.k, self.alpha, *matrices, *finish)
+        finish = (self.beta, *self.per_matrix(self.own_c), *made, *map(_alike, epilogue.parameters(self)))
+        whole = self.schedule.planes == 1
+        params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if whole else (self.result, *made)))
+        params = (*params, *((BATCH_COUNT,) if self.batch_in_line else ()))
         used = [p for p in params if isinstance(p, Buffer)]
         joined = self.schedule.joined
+        moved = () if whole else self.to_product(self.result)
         begun: Body = (Barrier(groups=joined, part="arrive"),) if joined > 1 else ()
         return Kernel(
             name=self.name,
             params=tuple(p for p in params if isinstance(p, Buffer | Var)),
             # Blocks of the next kernel, if it waits as this one does, wait where this one leaves room.
-            body=(*names, *begun, *self.awaited(*used), *self.released(), *tiles, *product, *left),
+            body=(*names, *begun, *self.awaited(*used), *self.released(), *tiles, *moved, *product, *left),
             group=self.schedule.all_work_items,
             grid=self.grid(),
             sub_group=self.atom.lanes,
-            facts=self.facts(),
+            facts=(*self.facts(), *((BATCH_COUNT - BATCH - 1,) if self.spec.batched else ())),
             promises=self.promises(),
+            layers=self.layers,
             persistent=self.schedule.persistent,
             cluster=self.clustered,
             swapped=self.swapped,
         )
+
+
+def _alike(param: Buffer | Var) -> Buffer | Var:
+    """A parameter as this kernel has it."""
+    return of_batch(param) if isinstance(param, Buffer) else param
 
 
 class _Swapped(_Warpgroups):

@@ -10,6 +10,11 @@ from gemmgen.errors import DeviceError
 INSTALL = 'pip install "gemmgen[cpu]"'
 
 
+def is_named(part: str, name: str) -> bool:
+    """Whether a device or a platform is meant by a part of its name; by an empty one none is."""
+    return bool(part.strip()) and part.lower() in name.lower()
+
+
 def require_pyopencl() -> None:
     """Raises: DeviceError with the command that installs it."""
     if find_spec("pyopencl") is None:

@@ -40,7 +40,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     Attributes:
         source: what was compiled.
         wider: makes the twin that counts places in 64 bits; None where there is none.
-        places: the keywords of a call that say where its work is queued.
+        places: the keywords of a call that say where its work is queued, and that events tell of it.
     """
 
     places: ClassVar[frozenset[str]]
@@ -123,6 +123,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
         """
         given = {"queue": queue is not None, "wait_for": bool(wait_for), "stream": stream is not None}
+        given |= {"return_event": return_event}
         for name in (name for name, there in given.items() if there and name not in self.places):
             raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {name!r}")
         expect_operands(f"{type(self).__name__}.__call__", operands)
@@ -130,12 +131,17 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         if is_nothing(self.source.spec, a, b, c) and not return_event:
             return cast("Matrix", c)
         place = Place(queue, wait_for, stream, return_event)
+        if place.queue is not None or place.wait_for:
+            self._expect_place(place)
         done = None if operands else self._once_more((a, b, c), (alpha, beta), place)
         if done is None:
             kernel, request = self._reaching(a, b, c, alpha, beta, operands)
             done = kernel._run(request, place)
         result, event = done
         return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
+
+    def _expect_place(self, _place: Place[Queue, Before, Stream], /) -> None:
+        """Raises: SpecError where the queue is none of the backend's, or an event."""
 
     def _once_more(
         self,

@@ -49,7 +49,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         variants: chooses for each call between that source and a twin; None for the source alone.
     """
 
-    places = frozenset({"stream"})
+    places = frozenset({"stream", "return_event"})
 
     def __init__(self, source: Source, device: CudaDeviceLike = None, variants: Variants | None = None) -> None:
         super().__init__(source)

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import TARGETS, Target
-from gemmgen.runtime import require_cupy
+from gemmgen.runtime import is_named, require_cupy
 
 CudaDeviceLike: TypeAlias = object
 _ARCHITECTURE = "sm_"
@@ -94,7 +94,7 @@ def pick(device: CudaDeviceLike = None) -> CudaDeviceInfo:
     if not isinstance(device, str | int):
         number = getattr(device, "id", getattr(device, "index", device))  # CuPy's, torch's
     if isinstance(number, str) and not number.isdecimal():
-        found = [info for info in everything if number.lower() in info.name.lower()]
+        found = [info for info in everything if is_named(number, info.name)]
     elif isinstance(number, int | str) and not isinstance(number, bool):
         found = [info for info in everything if info.number == int(number)]
     else:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target
-from gemmgen.runtime import icd, limits, require_pyopencl
+from gemmgen.runtime import icd, is_named, limits, require_pyopencl
 
 require_pyopencl()
 import pyopencl as cl  # noqa: E402  (after the check, so that its lack is told with a remedy)
@@ -234,6 +234,7 @@ def target_of(device: cl.Device) -> Target:
         vector_bytes=vector_bytes(device),
         cores=min(max(1, device.max_compute_units), limits.processors()),
         cache_bytes=device.global_mem_cache_size,
+        maker=limits.maker(device.name),
     )
 
 
@@ -261,7 +262,7 @@ def pick(
     if type is not None and type.lower() in TYPES:
         left = [d for d in left if d.type == type.lower()]
     if isinstance(device, str) and not device.isdecimal():
-        left = [d for d in left if device.lower() in d.name.lower()]
+        left = [d for d in left if is_named(device, d.name)]
     elif device is not None:
         left = left[int(device) :][:1] if int(device) >= 0 else []
     if not left:
@@ -279,4 +280,4 @@ def _on_platform(device: DeviceInfo, platform: str | int | None, everything: tup
         # Platforms are told apart by their handles: two versions of PoCL carry one name.
         breaks = [b.number for a, b in pairwise(everything) if a.handle.platform != b.handle.platform]
         return sum(start <= device.number for start in breaks) == int(platform)
-    return platform.lower() in device.platform.lower()
+    return is_named(platform, device.platform)

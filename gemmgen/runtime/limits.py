@@ -18,6 +18,11 @@ def stack_bytes() -> int:
     return UNLIMITED_STACK if limit == resource.RLIM_INFINITY else limit
 
 
+def maker(name: str) -> str:
+    """Who made a CPU of that name, where the model of CPUs has costs of that maker's (`gemmgen/sweeps.toml`)."""
+    return "intel" if "Intel" in name else ""
+
+
 def processors(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
     """As many as the process may run on (taskset, cpusets), and no more than its cgroup has time for."""
     allowed, quota = len(os.sched_getaffinity(0)), _quota(cgroups)

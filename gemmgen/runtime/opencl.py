@@ -9,7 +9,7 @@ from typing import Never, TypeAlias, cast
 
 import pyopencl as cl
 
-from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.errors import DeviceError, ScheduleError, SpecError
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.devices import DeviceInfo, info_of, pick
@@ -36,7 +36,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     It is built once for each context, when that is first needed.
     """
 
-    places = frozenset({"queue", "wait_for"})
+    places = frozenset({"queue", "wait_for", "return_event"})
 
     def __init__(self, source: Source, device: DeviceLike = None) -> None:
         super().__init__(source)
@@ -145,6 +145,17 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             if events:
                 stage.finish(events[-1])
         return seconds
+
+    def _expect_place(self, place: Place[cl.CommandQueue, cl.Event, Never], /) -> None:
+        queue, before = cast("tuple[object, object]", (place.queue, place.wait_for))
+        problems = []
+        if not isinstance(queue, cl.CommandQueue | None):
+            problems.append(f"queue is of type {type(queue).__name__}: pass a pyopencl.CommandQueue")
+        events = before if isinstance(before, Sequence) else [before]
+        wrong = {type(x).__name__ for x in events if not isinstance(x, cl.Event)}
+        problems += [f"wait_for holds what is of type {name}: pass a list of pyopencl.Event" for name in sorted(wrong)]
+        if problems:
+            raise SpecError(problems)
 
     def _once_more(
         self,

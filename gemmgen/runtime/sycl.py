@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Never, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +15,16 @@ from gemmgen.errors import DeviceError, LoweringError, SpecError
 from gemmgen.ir.dtypes import I64
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
-from gemmgen.runtime.between import Between
+from gemmgen.runtime.call import CallableKernel, Place
 from gemmgen.runtime.cuda_arrays import GpuMatrix
-from gemmgen.runtime.lists import check_listed, each_matrix, is_nothing, labelled, regrouped, stacked
-from gemmgen.runtime.operands import expect_operands, letter
+from gemmgen.runtime.lists import check_listed, each_matrix, labelled, regrouped, stacked
+from gemmgen.runtime.operands import letter
 from gemmgen.runtime.overlaps import ArrayLike
 from gemmgen.runtime.sycl_arrays import SyclQueue, UsmArray, as_matrices, own_queue, queue_of
 from gemmgen.runtime.sycl_build import check_device, content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
-from gemmgen.runtime.views import SpanError, View, new_array
+from gemmgen.runtime.views import View, new_array
 from gemmgen.source import EntryPoint, Source
 
 #: A NumPy array, or one that offers `__sycl_usm_array_interface__`; what goes in comes out.
@@ -34,20 +34,20 @@ INTEGER, FLOAT, ADDRESS, DOUBLE, LONG, FLOAT2, DOUBLE2 = range(7)
 NUMBERS = {"float32": FLOAT, "float64": DOUBLE, "complex64": FLOAT2, "complex128": DOUBLE2}
 
 
-class SyclKernel:
-    """A kernel that can be called with NumPy arrays or arrays in USM. Safe to call from several threads.
+class SyclKernel(CallableKernel[Never, Never, Never, Never]):
+    """A kernel that can be called with arrays that are all NumPy's or all in USM. Safe to call from several threads.
 
-    Calls return when the result is there.
+    NumPy's are used in place where the device reaches the host's memory, else copied to USM and back. Calls return
+    when the result is there: of arrays in USM a `UsmArray` where c was None.
 
     Attributes:
         source: what was compiled, in the form `kernel`.
-        wider: makes the twin that counts places in 64 bits; None where there is none.
     """
 
+    places = frozenset()
+
     def __init__(self, source: Source, device: SyclDeviceLike = None) -> None:
-        self.source = source
-        self._between = Between(source)
-        self.wider: Callable[[], SyclKernel] | None = None
+        super().__init__(source)
         self._wish = device
         self._info: SyclDeviceInfo | None = None
         self._kernels: int | None = None
@@ -86,46 +86,6 @@ class SyclKernel:
         element = numpy_dtype(dtype or self.source.spec.dtype)
         return UsmArray(own_queue(self.device), rows, cols, "col" if order == "F" else "row", element)
 
-    def __repr__(self) -> str:
-        return f"<gemmgen kernel {self.source.name}>"
-
-    def __call__(
-        self,
-        a: Matrix,
-        b: Matrix,
-        c: Matrix | None = None,
-        *,
-        alpha: complex | None = None,
-        beta: complex | None = None,
-        **operands: object,
-    ) -> Matrix:
-        """C = alpha * A @ B + beta * C, after the spec's epilogue.
-
-        Args:
-            a, b: [m, k] and [k, n], of the spec's dtype, all NumPy's or all in USM. Lines may lie apart (slices),
-                elements of a line may not. A matrix that the spec calls column-major must be Fortran-ordered. NumPy's
-                are used in place where the device reaches the host's memory, else copied to USM and back.
-            c: [m, n], of the spec's result, written in place; None allocates it. It must share no memory with a or b.
-            alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0, a and b
-                are not if alpha is 0. Sizes may be 0: of K, c becomes beta * c.
-            operands: the arrays that the spec's epilogue names, as `CallableKernel` says.
-
-        Returns: c; of arrays in USM a `UsmArray` where c was None.
-
-        Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
-        """
-        expect_operands(f"{type(self).__name__}.__call__", operands)
-        if is_nothing(self.source.spec, a, b, c):
-            return cast("Matrix", c)
-        try:
-            request = self._gemm(a, b, c, alpha, beta, operands)
-        except SpanError:
-            if self.wider is None:
-                raise
-            return self.wider()(a, b, c, alpha=alpha, beta=beta, **operands)
-        result, _ = self._run(request, 1)
-        return cast("Matrix", result)
-
     def transpose(self, a: Matrix, out: Matrix | None = None) -> Matrix:
         """The transposed matrix, for a kernel whose operation that is.
 
@@ -135,7 +95,7 @@ class SyclKernel:
 
         Raises: SpecError, DeviceError, ScheduleError.
         """
-        result, _ = self._run(self._transposition(a, out), 1)
+        result, _ = self._times(self._transposition(a, out), 1)
         return cast("Matrix", result)
 
     def time(
@@ -156,13 +116,13 @@ class SyclKernel:
         Raises: SpecError, DeviceError, ScheduleError.
         """
         gemm = self.source.operation == "gemm"
-        request = self._gemm(a, b, c, alpha, beta, operands) if gemm else self._transposition(a, b)
-        _, nanoseconds = self._run(request, iterations)
+        request = self._request(a, b, c, alpha, beta, operands) if gemm else self._transposition(a, b)
+        _, nanoseconds = self._times(request, iterations)
         return [count * 1e-9 for count in nanoseconds]
 
     # --- arguments --------------------------------------------------------------------------------
 
-    def _gemm(
+    def _request(
         self,
         a: object,
         b: object,
@@ -171,7 +131,6 @@ class SyclKernel:
         beta: complex | None,
         operands: Mapping[str, object],
     ) -> Request:
-        self._expect("gemm")
         found: list[str] = []
         spec, given = self.source.spec, {"a": a, "b": b, "c": c, **operands}
         known = as_matrices(labelled(given) if spec.listed else given, found)
@@ -189,14 +148,12 @@ class SyclKernel:
             raise SpecError(found)
         return check_transpose(self.source.spec.dtype, known["a"], known["out"])
 
-    def _expect(self, operation: str) -> None:
-        if self.source.operation != operation:
-            remedy = "call .transpose(a)" if self.source.operation == "transpose" else "call it with a and b"
-            raise SpecError(f"{self.source.name} is a {self.source.operation} kernel: {remedy}")
-
     # --- running ----------------------------------------------------------------------------------
 
-    def _run(self, request: Request, iterations: int) -> tuple[object, list[int]]:
+    def _run(self, request: Request, _place: Place[Never, Never, Never], /) -> tuple[object, None]:
+        return self._times(request, 1)[0], None
+
+    def _times(self, request: Request, iterations: int) -> tuple[object, list[int]]:
         """The result, and the nanoseconds of each run."""
         kernels = self._own_kernels()
         own, between = own_queue(self.device), self._between.elements(request.sizes)

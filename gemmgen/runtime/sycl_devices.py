@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target
-from gemmgen.runtime import limits
+from gemmgen.runtime import is_named, limits
 from gemmgen.runtime.icd import intel_cpu_library
 from gemmgen.runtime.sycl_library import ICDS, INSTALL, helper
 
@@ -113,6 +113,7 @@ def target_of(info: SyclDeviceInfo) -> Target:
         vector_bytes=min(64, 4 * max(4, info.vector_width)),
         cores=min(max(1, info.units), limits.processors()),
         cache_bytes=info.cache_bytes,
+        maker=limits.maker(info.name),
     )
 
 
@@ -139,7 +140,7 @@ def pick(device: SyclDeviceLike = None, requires: frozenset[str] = frozenset()) 
             f"device = {device!r} is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices)"
         )
     if isinstance(device, str) and not device.isdecimal():
-        found = [d for d in everything if device.lower() in d.name.lower()]
+        found = [d for d in everything if is_named(device, d.name)]
     else:
         found = [d for d in everything if d.number == int(device)]
     there = "; ".join(map(str, everything))

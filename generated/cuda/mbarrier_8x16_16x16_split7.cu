@@ -166,6 +166,7 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
     const int k_part = (k + 223) / 224 * 32;
     const int k_begin = part * k_part;
     const int k_end = min(k, k_begin + k_part);
+    const int ld_workspace = (n + 3) / 4 * 4;
     const int a_packed_k = local_index / 32;
     const int a_packed_row = local_index % 32 * 4;
     const int b_k = local_index / 64;
@@ -343,13 +344,14 @@ mbarrier_8x16_16x16_split7(int m, int n, int k, float alpha, const float *a_pack
                         workspace_values[e] = alpha * acc[i][j * 4 + e];
                     }
                     copy4(
-                        &workspace[part * (m * ((n + 3) / 4 * 4))
-                            + workspace_row * ((n + 3) / 4 * 4) + col + j * 64], workspace_values);
+                        &workspace[part * (m * ld_workspace) + workspace_row * ld_workspace + col
+                            + j * 64], workspace_values);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
                         if (col + j * 64 + e < n) {
-                            workspace[part * (m * ((n + 3) / 4 * 4)) + workspace_row * ((n + 3) / 4 * 4) + col + j * 64 + e] =
+                            workspace[part * (m * ld_workspace) + workspace_row * ld_workspace + col
+                                + j * 64 + e] =
                                 alpha * acc[i][j * 4 + e];
                         }
                     }
@@ -363,6 +365,7 @@ extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x16_16x16_split7_total(int m, int n, const float *workspace, float beta,
                                  float *__restrict__ c, int ldc)
 {
+    const int ld_workspace = (n + 3) / 4 * 4;
     const int blocks_across = (n + 255) / 256;
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
@@ -370,11 +373,10 @@ mbarrier_8x16_16x16_split7_total(int m, int n, const float *workspace, float bet
     kernels_await();
     if (col < n) {
         // The parts of K, one after the other.
-        float total = workspace[row * ((n + 3) / 4 * 4) + col];
+        float total = workspace[row * ld_workspace + col];
         #pragma unroll
         for (int s = 1; s < 7; ++s) {
-            const float term =
-                workspace[s * (m * ((n + 3) / 4 * 4)) + row * ((n + 3) / 4 * 4) + col];
+            const float term = workspace[s * (m * ld_workspace) + row * ld_workspace + col];
             total = total + term;
         }
         c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);

@@ -107,11 +107,6 @@ mbarrier_8x16_8x8_slices4(int m, int n, int k, float alpha, const float *__restr
     const int block_col = in_band / min(8, blocks_down - band_row);
     const int row0 = block_row * 64;
     const int col0 = block_col * 128;
-
-    extern __shared__ __align__(16) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<float(*)[8][32][68]>(shared);
-    __align__(16) float a_frag[2][8];
-
     const int a_row = local_index / 32;
     const int a_k = local_index % 32;
     const int b_k = local_index / 32;
@@ -119,6 +114,9 @@ mbarrier_8x16_8x8_slices4(int m, int n, int k, float alpha, const float *__restr
     const int b_k_by1 = local_index / 128;
     const int b_col_by1 = local_index % 128;
 
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto &a_shared = *reinterpret_cast<float(*)[8][32][68]>(shared);
+    __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[8][32][128]>(shared + 69632);
     __align__(16) float b_frag[2][16];
     float acc[8][16];
@@ -303,6 +301,7 @@ mbarrier_8x16_8x8_slices4(int m, int n, int k, float alpha, const float *__restr
 
     const int sum_row = local_index / 32;
     const int sum_col = local_index % 32;
+    const int first_col = col0 + sum_col * 4;
 
     __align__(16) float total[8][4];
     #pragma unroll
@@ -322,31 +321,25 @@ mbarrier_8x16_8x8_slices4(int m, int n, int k, float alpha, const float *__restr
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        if (row0 + sum_row + i * 8 < m) {
-            if (col0 + sum_col * 4 + 4 <= n && ldc % 4 == 0) {
-                __align__(16) float c_values[4];
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    c_values[e] = total[i][e];
-                }
+        const int c_row = row0 + sum_row + i * 8;
+        if (c_row < m) {
+            if (first_col + 4 <= n && ldc % 4 == 0) {
                 if (beta != 0.0f) {
                     __align__(16) float c_old[4];
-                    copy4(c_old, &c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4]);
+                    copy4(c_old, &c[c_row * ldc + first_col]);
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                        total[i][e] = fmaf(beta, c_old[e], total[i][e]);
                     }
                 }
-                copy4(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4], c_values);
+                copy4(&c[c_row * ldc + first_col], total[i]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    if (col0 + sum_col * 4 + e < n) {
-                        c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
+                    if (first_col + e < n) {
+                        c[c_row * ldc + first_col + e] =
                             beta == 0.0f ? total[i][e]
-                                         : fmaf(beta,
-                                             c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4
-                                                 + e], total[i][e]);
+                                         : fmaf(beta, c[c_row * ldc + first_col + e], total[i][e]);
                     }
                 }
             }

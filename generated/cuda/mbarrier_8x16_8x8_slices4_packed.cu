@@ -161,16 +161,14 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha, const float *
     const int m_whole = (m + 63) / 64 * 64;
     const int n_whole = (n + 127) / 128 * 128;
     const int k_whole = (k + 63) / 64 * 64;
-
-    extern __shared__ __align__(16) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<float(*)[8][32][64]>(shared);
-    __align__(16) float a_frag[2][8];
-
     const int a_packed_k = local_index / 16;
     const int a_packed_row = local_index % 16 * 4;
     const int b_packed_k = local_index / 32;
     const int b_packed_row = local_index % 32 * 4;
 
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto &a_shared = *reinterpret_cast<float(*)[8][32][64]>(shared);
+    __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[8][32][128]>(shared + 65536);
     __align__(16) float b_frag[2][16];
     float acc[8][16];
@@ -314,6 +312,7 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha, const float *
 
     const int sum_row = local_index / 64;
     const int sum_col = local_index % 64;
+    const int first_col = col0 + sum_col * 2;
 
     __align__(16) float total[16][2];
     #pragma unroll
@@ -333,31 +332,25 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha, const float *
     // C = alpha * A * B + beta * C; C is not read where beta is zero.
     #pragma unroll
     for (int i = 0; i < 16; ++i) {
-        if (row0 + sum_row + i * 4 < m) {
-            if (col0 + sum_col * 2 + 2 <= n && ldc % 2 == 0) {
-                __align__(16) float c_values[2];
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    c_values[e] = total[i][e];
-                }
+        const int c_row = row0 + sum_row + i * 4;
+        if (c_row < m) {
+            if (first_col + 2 <= n && ldc % 2 == 0) {
                 if (beta != 0.0f) {
                     __align__(16) float c_old[2];
-                    copy2(c_old, &c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 2]);
+                    copy2(c_old, &c[c_row * ldc + first_col]);
                     #pragma unroll
                     for (int e = 0; e < 2; ++e) {
-                        c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                        total[i][e] = fmaf(beta, c_old[e], total[i][e]);
                     }
                 }
-                copy2(&c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 2], c_values);
+                copy2(&c[c_row * ldc + first_col], total[i]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    if (col0 + sum_col * 2 + e < n) {
-                        c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 2 + e] =
+                    if (first_col + e < n) {
+                        c[c_row * ldc + first_col + e] =
                             beta == 0.0f ? total[i][e]
-                                         : fmaf(beta,
-                                             c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 2
-                                                 + e], total[i][e]);
+                                         : fmaf(beta, c[c_row * ldc + first_col + e], total[i][e]);
                     }
                 }
             }

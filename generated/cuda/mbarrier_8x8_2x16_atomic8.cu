@@ -148,16 +148,14 @@ mbarrier_8x8_2x16_atomic8(int m, int n, int k, float alpha, const float *__restr
     const int k_part = (k + 255) / 256 * 32;
     const int k_begin = int(blockIdx.x) / (blocks_down * blocks_across) * k_part;
     const int k_end = min(k, k_begin + k_part);
-
-    extern __shared__ __align__(16) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<float(*)[4][32][20]>(shared);
-    __align__(16) float a_frag[2][8];
-
     const int a_row = local_index / 32;
     const int a_k = local_index % 32;
     const int b_k = local_index / 32;
     const int b_col = local_index % 32 * 4;
 
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto &a_shared = *reinterpret_cast<float(*)[4][32][20]>(shared);
+    __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[4][32][128]>(shared + 10240);
     __align__(16) float b_frag[2][8];
     float acc[8][8];
@@ -329,6 +327,7 @@ mbarrier_8x8_2x16_atomic8(int m, int n, int k, float alpha, const float *__restr
 
     const int sum_row = local_index / 32;
     const int sum_col = local_index % 32;
+    const int first_col = col0 + sum_col * 4;
 
     __align__(16) float total[4][4];
     #pragma unroll
@@ -348,20 +347,15 @@ mbarrier_8x8_2x16_atomic8(int m, int n, int k, float alpha, const float *__restr
     // This part's share is added to C.
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        if (row0 + sum_row + i * 4 < m) {
-            __align__(16) float c_values[4];
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                c_values[e] = total[i][e];
-            }
-            if (col0 + sum_col * 4 + 4 <= n && ldc % 4 == 0) {
-                atomic_add4(&c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 4], c_values);
+        const int c_row = row0 + sum_row + i * 4;
+        if (c_row < m) {
+            if (first_col + 4 <= n && ldc % 4 == 0) {
+                atomic_add4(&c[c_row * ldc + first_col], total[i]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    if (col0 + sum_col * 4 + e < n) {
-                        atomic_add(&c[(row0 + sum_row + i * 4) * ldc + col0 + sum_col * 4 + e],
-                            &c_values[e]);
+                    if (first_col + e < n) {
+                        atomic_add(&c[c_row * ldc + first_col + e], &total[i][e]);
                     }
                 }
             }

@@ -124,16 +124,15 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
     const int k_part = (k + 255) / 256 * 32;
     const int k_begin = part * k_part;
     const int k_end = min(k, k_begin + k_part);
-
-    kernels_release();
-    extern __shared__ __align__(16) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<float(*)[4][32][20]>(shared);
-
+    const int ld_workspace = (n + 3) / 4 * 4;
     const int a_row = local_index / 32;
     const int a_k = local_index % 32;
     const int b_k = local_index / 32;
     const int b_col = local_index % 32 * 4;
 
+    kernels_release();
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto &a_shared = *reinterpret_cast<float(*)[4][32][20]>(shared);
     __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[4][32][128]>(shared + 10240);
     __align__(16) float b_frag[2][8];
@@ -305,6 +304,7 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
 
     const int sum_row = local_index / 32;
     const int sum_col = local_index % 32;
+    const int first_col = col0 + sum_col * 4;
 
     __align__(16) float total[4][4];
     #pragma unroll
@@ -324,22 +324,18 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
     // This part's share of C.
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        if (row0 + sum_row + i * 4 < m) {
-            if (col0 + sum_col * 4 + 4 <= n) {
-                __align__(16) float workspace_values[4];
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    workspace_values[e] = total[i][e];
-                }
+        const int workspace_row = row0 + sum_row + i * 4;
+        if (workspace_row < m) {
+            if (first_col + 4 <= n) {
                 copy4(
-                    &workspace[part * (m * ((n + 3) / 4 * 4))
-                        + (row0 + sum_row + i * 4) * ((n + 3) / 4 * 4) + col0 + sum_col * 4],
-                        workspace_values);
+                    &workspace[part * (m * ld_workspace) + workspace_row * ld_workspace
+                        + first_col], total[i]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    if (col0 + sum_col * 4 + e < n) {
-                        workspace[part * (m * ((n + 3) / 4 * 4)) + (row0 + sum_row + i * 4) * ((n + 3) / 4 * 4) + col0 + sum_col * 4 + e] =
+                    if (first_col + e < n) {
+                        workspace[part * (m * ld_workspace) + workspace_row * ld_workspace
+                            + first_col + e] =
                             total[i][e];
                     }
                 }
@@ -352,6 +348,7 @@ extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x8_2x16_split8_total(int m, int n, const float *workspace, float beta,
                                float *__restrict__ c, int ldc)
 {
+    const int ld_workspace = (n + 3) / 4 * 4;
     const int blocks_across = (n + 255) / 256;
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 256 + int(threadIdx.x);
@@ -359,11 +356,10 @@ mbarrier_8x8_2x16_split8_total(int m, int n, const float *workspace, float beta,
     kernels_await();
     if (col < n) {
         // The parts of K, one after the other.
-        float total = workspace[row * ((n + 3) / 4 * 4) + col];
+        float total = workspace[row * ld_workspace + col];
         #pragma unroll
         for (int s = 1; s < 8; ++s) {
-            const float term =
-                workspace[s * (m * ((n + 3) / 4 * 4)) + row * ((n + 3) / 4 * 4) + col];
+            const float term = workspace[s * (m * ld_workspace) + row * ld_workspace + col];
             total = total + term;
         }
         c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);

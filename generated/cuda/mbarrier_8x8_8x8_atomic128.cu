@@ -148,11 +148,6 @@ mbarrier_8x8_8x8_atomic128(int m, int n, int k, float alpha, const float *__rest
     const int k_part = (k + 8191) / 8192 * 64;
     const int k_begin = int(blockIdx.x) / (blocks_down * blocks_across) * k_part;
     const int k_end = min(k, k_begin + k_part);
-
-    extern __shared__ __align__(16) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<float(*)[8][32][68]>(shared);
-    __align__(16) float a_frag[2][8];
-
     const int a_row = local_index / 32;
     const int a_k = local_index % 32;
     const int b_k = local_index / 16;
@@ -160,6 +155,9 @@ mbarrier_8x8_8x8_atomic128(int m, int n, int k, float alpha, const float *__rest
     const int b_k_by1 = local_index / 64;
     const int b_col_by1 = local_index % 64;
 
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto &a_shared = *reinterpret_cast<float(*)[8][32][68]>(shared);
+    __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[8][32][64]>(shared + 69632);
     __align__(16) float b_frag[2][8];
     float acc[8][8];
@@ -353,6 +351,7 @@ mbarrier_8x8_8x8_atomic128(int m, int n, int k, float alpha, const float *__rest
 
     const int sum_row = local_index / 16;
     const int sum_col = local_index % 16;
+    const int first_col = col0 + sum_col * 4;
 
     __align__(16) float total[4][4];
     #pragma unroll
@@ -372,20 +371,15 @@ mbarrier_8x8_8x8_atomic128(int m, int n, int k, float alpha, const float *__rest
     // This part's share is added to C.
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        if (row0 + sum_row + i * 16 < m) {
-            __align__(16) float c_values[4];
-            #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                c_values[e] = total[i][e];
-            }
-            if (col0 + sum_col * 4 + 4 <= n && ldc % 4 == 0) {
-                atomic_add4(&c[(row0 + sum_row + i * 16) * ldc + col0 + sum_col * 4], c_values);
+        const int c_row = row0 + sum_row + i * 16;
+        if (c_row < m) {
+            if (first_col + 4 <= n && ldc % 4 == 0) {
+                atomic_add4(&c[c_row * ldc + first_col], total[i]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    if (col0 + sum_col * 4 + e < n) {
-                        atomic_add(&c[(row0 + sum_row + i * 16) * ldc + col0 + sum_col * 4 + e],
-                            &c_values[e]);
+                    if (first_col + e < n) {
+                        atomic_add(&c[c_row * ldc + first_col + e], &total[i][e]);
                     }
                 }
             }

@@ -124,11 +124,7 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
     const int k_part = (k + 8191) / 8192 * 64;
     const int k_begin = part * k_part;
     const int k_end = min(k, k_begin + k_part);
-
-    extern __shared__ __align__(16) unsigned char shared[];
-    auto &a_shared = *reinterpret_cast<float(*)[8][32][68]>(shared);
-    __align__(16) float a_frag[2][8];
-
+    const int ld_workspace = (n + 3) / 4 * 4;
     const int a_row = local_index / 32;
     const int a_k = local_index % 32;
     const int b_k = local_index / 16;
@@ -136,6 +132,9 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
     const int b_k_by1 = local_index / 64;
     const int b_col_by1 = local_index % 64;
 
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto &a_shared = *reinterpret_cast<float(*)[8][32][68]>(shared);
+    __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[8][32][64]>(shared + 69632);
     __align__(16) float b_frag[2][8];
     float acc[8][8];
@@ -329,6 +328,7 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
 
     const int sum_row = local_index / 16;
     const int sum_col = local_index % 16;
+    const int first_col = col0 + sum_col * 4;
 
     __align__(16) float total[4][4];
     #pragma unroll
@@ -348,22 +348,18 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
     // This part's share of C.
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        if (row0 + sum_row + i * 16 < m) {
-            if (col0 + sum_col * 4 + 4 <= n) {
-                __align__(16) float workspace_values[4];
-                #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    workspace_values[e] = total[i][e];
-                }
+        const int workspace_row = row0 + sum_row + i * 16;
+        if (workspace_row < m) {
+            if (first_col + 4 <= n) {
                 copy4(
-                    &workspace[part * (m * ((n + 3) / 4 * 4))
-                        + (row0 + sum_row + i * 16) * ((n + 3) / 4 * 4) + col0 + sum_col * 4],
-                        workspace_values);
+                    &workspace[part * (m * ld_workspace) + workspace_row * ld_workspace
+                        + first_col], total[i]);
             } else {
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
-                    if (col0 + sum_col * 4 + e < n) {
-                        workspace[part * (m * ((n + 3) / 4 * 4)) + (row0 + sum_row + i * 16) * ((n + 3) / 4 * 4) + col0 + sum_col * 4 + e] =
+                    if (first_col + e < n) {
+                        workspace[part * (m * ld_workspace) + workspace_row * ld_workspace
+                            + first_col + e] =
                             total[i][e];
                     }
                 }
@@ -376,6 +372,7 @@ extern "C" __global__ void __launch_bounds__(32)
 mbarrier_8x8_8x8_split128_total(int m, int n, const float *workspace, float beta,
                                 float *__restrict__ c, int ldc)
 {
+    const int ld_workspace = (n + 3) / 4 * 4;
     const int blocks_across = (n + 31) / 32;
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 32 + int(threadIdx.x);
@@ -383,11 +380,10 @@ mbarrier_8x8_8x8_split128_total(int m, int n, const float *workspace, float beta
     kernels_await();
     if (col < n) {
         // The parts of K, one after the other.
-        float total = workspace[row * ((n + 3) / 4 * 4) + col];
+        float total = workspace[row * ld_workspace + col];
         #pragma unroll
         for (int s = 1; s < 128; ++s) {
-            const float term =
-                workspace[s * (m * ((n + 3) / 4 * 4)) + row * ((n + 3) / 4 * 4) + col];
+            const float term = workspace[s * (m * ld_workspace) + row * ld_workspace + col];
             total = total + term;
         }
         c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);

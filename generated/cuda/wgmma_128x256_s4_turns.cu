@@ -233,10 +233,12 @@ __device__ __forceinline__ unsigned swizzled(const void *place)
 
 // A warp's sums to lines that swizzle, as __nv_bfloat16: each thread's of two rows, eight apart, two
 // neighbours and two more eight columns on. It names a line of one of four matrices, 8 x 8.
-__device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *upper, const float *lower)
+__device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *upper,
+                                             const float *lower)
 {
-    const __nv_bfloat162 pairs[4] = {__floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
-                           __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
+    const __nv_bfloat162 pairs[4] = {
+        __floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
+        __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
     const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
@@ -330,92 +332,83 @@ wgmma_128x256_s4_turns(int m, int n, int k, float alpha, const __grid_constant__
             }
 
             // Warpgroups store one after the other, so that another multiplies meanwhile.
-            for (int whose = 0; whose < 2; ++whose) {
-                if (warpgroup == whose) {
-                    if (wave + 1 < waves) {
-                        mbarrier_wait(&may_store[whose], (wave + (whose == 0 ? 1 : 0)) % 2);
-                    }
-                    stores_wait<0>();
-                    __syncwarp();
+            if (wave + 1 < waves) {
+                mbarrier_wait(&may_store[warpgroup], (wave + (warpgroup == 0 ? 1 : 0)) % 2);
+            }
+            stores_wait<0>();
+            __syncwarp();
 
-                    // C = alpha * A * B + beta * C; C is not read where beta is zero.
-                    #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
+            // C = alpha * A * B + beta * C; C is not read where beta is zero.
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 64; ++j) {
+                    acc[i][j] = alpha * acc[i][j];
+                }
+            }
+            if (beta != 0.0f) {
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const int c_row = row + i * 8;
+                    if (c_row < m) {
                         #pragma unroll
-                        for (int j = 0; j < 64; ++j) {
-                            acc[i][j] = alpha * acc[i][j];
-                        }
-                    }
-                    if (beta != 0.0f) {
-                        #pragma unroll
-                        for (int i = 0; i < 2; ++i) {
-                            const int c_row = row + i * 8;
-                            if (c_row < m) {
+                        for (int j = 0; j < 32; ++j) {
+                            const int c_col = col + j * 8;
+                            if (c_col + 2 <= n) {
+                                __align__(16) float c_old[2];
+                                copy2(c_old, &c[c_row * ldc + c_col]);
                                 #pragma unroll
-                                for (int j = 0; j < 32; ++j) {
-                                    const int c_col = col + j * 8;
-                                    if (c_col + 2 <= n) {
-                                        __align__(16) float c_old[2];
-                                        copy2(c_old, &c[c_row * ldc + c_col]);
-                                        #pragma unroll
-                                        for (int e = 0; e < 2; ++e) {
-                                            acc[i][j * 2 + e] =
-                                                fmaf(beta, c_old[e], acc[i][j * 2 + e]);
-                                        }
-                                    } else {
-                                        if (c_col < n) {
-                                            acc[i][j * 2] =
-                                                fmaf(beta, float(c[c_row * ldc + c_col]),
-                                                    acc[i][j * 2]);
-                                        }
-                                    }
+                                for (int e = 0; e < 2; ++e) {
+                                    acc[i][j * 2 + e] = fmaf(beta, c_old[e], acc[i][j * 2 + e]);
                                 }
+                            } else if (c_col < n) {
+                                acc[i][j * 2] =
+                                    fmaf(beta, float(c[c_row * ldc + c_col]), acc[i][j * 2]);
                             }
                         }
-                    }
-
-                    // Each warp's rows box by box; what lies past the edges of C is not stored.
-                    const int first_line = local_index / 32 * 16;
-                    const int own_line = first_line + local_index % 16;
-                    const int own_part = local_index % 32 / 16 * 8;
-                    #pragma unroll
-                    for (int box = 0; box < 4; ++box) {
-                        if (n % 8 != 0 && n < col0 + box * 64 + 64) {
-                            // C ends between the 16 bytes that stores of boxes write at least.
-                            #pragma unroll
-                            for (int i = 0; i < 2; ++i) {
-                                const int c_row = row + i * 8;
-                                #pragma unroll
-                                for (int j = 0; j < 16; ++j) {
-                                    const int c_col = col + box * 64 + j / 2 * 8 + j % 2;
-                                    if (c_row < m && c_col < n) {
-                                        c[c_row * ldc + c_col] =
-                                            __nv_bfloat16(acc[i][box * 16 + j]);
-                                    }
-                                }
-                            }
-                        } else {
-                            // A slot is free once the store that used it has read it.
-                            stores_wait<1>();
-                            __syncwarp();
-                            #pragma unroll
-                            for (int p = 0; p < 4; ++p) {
-                                put_matrices(&c_shared[box % 2][own_line][own_part + p * 16],
-                                    &acc[0][box * 16 + p * 4], &acc[1][box * 16 + p * 4]);
-                            }
-                            stores_fence();
-                            __syncwarp();
-                            if (local_col == 0 && local_row % 8 == 0) {
-                                store_box(&c_map, col0 + box * 64, row0 + first_line,
-                                    c_shared[box % 2][first_line]);
-                            }
-                        }
-                        stores_commit();
-                    }
-                    if (wave + 1 < waves && local_index % 32 == 0) {
-                        mbarrier_arrive(&may_store[(whose + 1) % 2]);
                     }
                 }
+            }
+
+            // Each warp's rows box by box; what lies past the edges of C is not stored.
+            const int first_line = local_index / 32 * 16;
+            const int own_line = first_line + local_index % 16;
+            const int own_part = local_index % 32 / 16 * 8;
+            #pragma unroll
+            for (int box = 0; box < 4; ++box) {
+                if (n % 8 != 0 && n < col0 + box * 64 + 64) {
+                    // C ends between the 16 bytes that stores of boxes write at least.
+                    #pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        const int c_row = row + i * 8;
+                        #pragma unroll
+                        for (int j = 0; j < 16; ++j) {
+                            const int c_col = col + box * 64 + j / 2 * 8 + j % 2;
+                            if (c_row < m && c_col < n) {
+                                c[c_row * ldc + c_col] = __nv_bfloat16(acc[i][box * 16 + j]);
+                            }
+                        }
+                    }
+                } else {
+                    // A slot is free once the store that used it has read it.
+                    stores_wait<1>();
+                    __syncwarp();
+                    #pragma unroll
+                    for (int p = 0; p < 4; ++p) {
+                        put_matrices(&c_shared[box % 2][own_line][own_part + p * 16],
+                            &acc[0][box * 16 + p * 4], &acc[1][box * 16 + p * 4]);
+                    }
+                    stores_fence();
+                    __syncwarp();
+                    if (local_col == 0 && local_row % 8 == 0) {
+                        store_box(&c_map, col0 + box * 64, row0 + first_line,
+                            c_shared[box % 2][first_line]);
+                    }
+                }
+                stores_commit();
+            }
+            if (wave + 1 < waves && local_index % 32 == 0) {
+                mbarrier_arrive(&may_store[(warpgroup + 1) % 2]);
             }
         }
 
@@ -454,9 +447,9 @@ wgmma_128x256_s4_turns(int m, int n, int k, float alpha, const __grid_constant__
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;

@@ -240,7 +240,8 @@ wgmma_3xtf32_128x128_s3_pack(int m, int n, int k, const float *__restrict__ a, i
                 const float head = head_in_tf32(element);
                 a_packed[(a_slow + i * 8 + local_row) * (k_whole * 2) + a_fast * 2 + local_col] =
                     head;
-                a_packed[(a_slow + i * 8 + local_row) * (k_whole * 2) + a_fast * 2 + local_col + 32] =
+                a_packed[(a_slow + i * 8 + local_row) * (k_whole * 2) + a_fast * 2 + local_col
+                    + 32] =
                     rest_in_tf32(element, head);
             }
         }
@@ -264,7 +265,8 @@ wgmma_3xtf32_128x128_s3_pack(int m, int n, int k, const float *__restrict__ a, i
                 const float head = head_in_tf32(element);
                 b_packed[(b_slow + i * 8 + local_row) * (k_whole * 2) + b_fast * 2 + local_col] =
                     head;
-                b_packed[(b_slow + i * 8 + local_row) * (k_whole * 2) + b_fast * 2 + local_col + 32] =
+                b_packed[(b_slow + i * 8 + local_row) * (k_whole * 2) + b_fast * 2 + local_col
+                    + 32] =
                     rest_in_tf32(element, head);
             }
         }
@@ -369,6 +371,7 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
         auto &sums = *reinterpret_cast<float(*)[128][136]>(shared);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
+            const int sums_row = local_row / 8 * 16 + local_row % 8 + i * 8;
             #pragma unroll
             for (int j = 0; j < 16; ++j) {
                 __align__(16) float sums_values[2];
@@ -376,13 +379,13 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
                 for (int e = 0; e < 2; ++e) {
                     sums_values[e] = alpha * acc[i][j * 2 + e];
                 }
-                copy2(&sums[local_row / 8 * 16 + local_row % 8 + i * 8][local_col * 2 + j * 8],
-                    sums_values);
+                copy2(&sums[sums_row][local_col * 2 + j * 8], sums_values);
             }
         }
         role_barrier<256>();
         const int sum_row = local_index / 32;
         const int sum_col = local_index % 32;
+        const int first_col = col0 + sum_col * 4;
         __align__(16) float total[16][4];
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
@@ -392,31 +395,26 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
         // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            if (row0 + sum_row + i * 8 < m) {
-                if (col0 + sum_col * 4 + 4 <= n && ldc % 4 == 0) {
-                    __align__(16) float c_values[4];
-                    #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        c_values[e] = total[i][e];
-                    }
+            const int c_row = row0 + sum_row + i * 8;
+            if (c_row < m) {
+                if (first_col + 4 <= n && ldc % 4 == 0) {
                     if (beta != 0.0f) {
                         __align__(16) float c_old[4];
-                        copy4(c_old, &c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4]);
+                        copy4(c_old, &c[c_row * ldc + first_col]);
                         #pragma unroll
                         for (int e = 0; e < 4; ++e) {
-                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                            total[i][e] = fmaf(beta, c_old[e], total[i][e]);
                         }
                     }
-                    copy4(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4], c_values);
+                    copy4(&c[c_row * ldc + first_col], total[i]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        if (col0 + sum_col * 4 + e < n) {
-                            c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
+                        if (first_col + e < n) {
+                            c[c_row * ldc + first_col + e] =
                                 beta == 0.0f ? total[i][e]
-                                             : fmaf(beta,
-                                                 c[(row0 + sum_row + i * 8) * ldc + col0
-                                                     + sum_col * 4 + e], total[i][e]);
+                                             : fmaf(beta, c[c_row * ldc + first_col + e],
+                                                 total[i][e]);
                         }
                     }
                 }
@@ -449,9 +447,9 @@ wgmma_3xtf32_128x128_s3(int m, int n, int k, float alpha,
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;

@@ -259,7 +259,8 @@ wgmma_3xtf32_128x192_s2_2x1_pack(int m, int n, int k, const float *__restrict__ 
                 const float head = head_in_tf32(element);
                 a_packed[(a_slow + i * 8 + local_row) * (k_whole * 2) + a_fast * 2 + local_col] =
                     head;
-                a_packed[(a_slow + i * 8 + local_row) * (k_whole * 2) + a_fast * 2 + local_col + 32] =
+                a_packed[(a_slow + i * 8 + local_row) * (k_whole * 2) + a_fast * 2 + local_col
+                    + 32] =
                     rest_in_tf32(element, head);
             }
         }
@@ -283,7 +284,8 @@ wgmma_3xtf32_128x192_s2_2x1_pack(int m, int n, int k, const float *__restrict__ 
                 const float head = head_in_tf32(element);
                 b_packed[(b_slow + i * 8 + local_row) * (k_whole * 2) + b_fast * 2 + local_col] =
                     head;
-                b_packed[(b_slow + i * 8 + local_row) * (k_whole * 2) + b_fast * 2 + local_col + 32] =
+                b_packed[(b_slow + i * 8 + local_row) * (k_whole * 2) + b_fast * 2 + local_col
+                    + 32] =
                     rest_in_tf32(element, head);
             }
         }
@@ -450,9 +452,9 @@ wgmma_3xtf32_128x192_s2_2x1(int m, int n, int k, float alpha,
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;

@@ -200,6 +200,7 @@ wgmma_64x64_s6_split128(int m, int n, int k, float alpha, const __grid_constant_
     const int k_begin = part * k_part;
     const int k_end = min(k, k_begin + k_part);
     const int local_index = local_row * 4 + local_col;
+    const int ld_workspace = (n + 3) / 4 * 4;
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[6][64][64]>(shared);
@@ -254,6 +255,7 @@ wgmma_64x64_s6_split128(int m, int n, int k, float alpha, const __grid_constant_
         auto &sums = *reinterpret_cast<float(*)[64][72]>(shared);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
+            const int sums_row = local_row / 8 * 16 + local_row % 8 + i * 8;
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
                 __align__(16) float sums_values[2];
@@ -261,13 +263,13 @@ wgmma_64x64_s6_split128(int m, int n, int k, float alpha, const __grid_constant_
                 for (int e = 0; e < 2; ++e) {
                     sums_values[e] = alpha * acc[i][j * 2 + e];
                 }
-                copy2(&sums[local_row / 8 * 16 + local_row % 8 + i * 8][local_col * 2 + j * 8],
-                    sums_values);
+                copy2(&sums[sums_row][local_col * 2 + j * 8], sums_values);
             }
         }
         role_barrier<128>();
         const int sum_row = local_index / 16;
         const int sum_col = local_index % 16;
+        const int first_col = col0 + sum_col * 4;
         __align__(16) float total[8][4];
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
@@ -277,22 +279,18 @@ wgmma_64x64_s6_split128(int m, int n, int k, float alpha, const __grid_constant_
         // This part's share of C.
         #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            if (row0 + sum_row + i * 8 < m) {
-                if (col0 + sum_col * 4 + 4 <= n) {
-                    __align__(16) float workspace_values[4];
-                    #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        workspace_values[e] = total[i][e];
-                    }
+            const int workspace_row = row0 + sum_row + i * 8;
+            if (workspace_row < m) {
+                if (first_col + 4 <= n) {
                     copy4(
-                        &workspace[part * (m * ((n + 3) / 4 * 4))
-                            + (row0 + sum_row + i * 8) * ((n + 3) / 4 * 4) + col0 + sum_col * 4],
-                            workspace_values);
+                        &workspace[part * (m * ld_workspace) + workspace_row * ld_workspace
+                            + first_col], total[i]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        if (col0 + sum_col * 4 + e < n) {
-                            workspace[part * (m * ((n + 3) / 4 * 4)) + (row0 + sum_row + i * 8) * ((n + 3) / 4 * 4) + col0 + sum_col * 4 + e] =
+                        if (first_col + e < n) {
+                            workspace[part * (m * ld_workspace) + workspace_row * ld_workspace
+                                + first_col + e] =
                                 total[i][e];
                         }
                     }
@@ -317,6 +315,7 @@ extern "C" __global__ void __launch_bounds__(32)
 wgmma_64x64_s6_split128_total(int m, int n, const float *workspace, float beta,
                               __nv_bfloat16 *__restrict__ c, int ldc)
 {
+    const int ld_workspace = (n + 3) / 4 * 4;
     const int blocks_across = (n + 31) / 32;
     const int row = int(blockIdx.x) / blocks_across;
     const int col = int(blockIdx.x) % blocks_across * 32 + int(threadIdx.x);
@@ -325,11 +324,10 @@ wgmma_64x64_s6_split128_total(int m, int n, const float *workspace, float beta,
     kernels_await();
     if (col < n) {
         // The parts of K, one after the other.
-        float total = workspace[row * ((n + 3) / 4 * 4) + col];
+        float total = workspace[row * ld_workspace + col];
         #pragma unroll
         for (int s = 1; s < 128; ++s) {
-            const float term =
-                workspace[s * (m * ((n + 3) / 4 * 4)) + row * ((n + 3) / 4 * 4) + col];
+            const float term = workspace[s * (m * ld_workspace) + row * ld_workspace + col];
             total = total + term;
         }
         const float c_value = beta == 0.0f ? total : fmaf(beta, float(c[row * ldc + col]), total);
@@ -341,9 +339,9 @@ wgmma_64x64_s6_split128_total(int m, int n, const float *workspace, float beta,
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;

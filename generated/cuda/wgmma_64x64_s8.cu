@@ -213,10 +213,12 @@ __device__ __forceinline__ unsigned swizzled(const void *place)
 
 // A warp's sums to lines that swizzle, as __nv_bfloat16: each thread's of two rows, eight apart, two
 // neighbours and two more eight columns on. It names a line of one of four matrices, 8 x 8.
-__device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *upper, const float *lower)
+__device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *upper,
+                                             const float *lower)
 {
-    const __nv_bfloat162 pairs[4] = {__floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
-                           __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
+    const __nv_bfloat162 pairs[4] = {
+        __floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
+        __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
     const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
@@ -316,11 +318,9 @@ wgmma_64x64_s8(int m, int n, int k, float alpha, const __grid_constant__ CUtenso
                             for (int e = 0; e < 2; ++e) {
                                 acc[i][j * 2 + e] = fmaf(beta, c_old[e], acc[i][j * 2 + e]);
                             }
-                        } else {
-                            if (c_col < n) {
-                                acc[i][j * 2] =
-                                    fmaf(beta, float(c[c_row * ldc + c_col]), acc[i][j * 2]);
-                            }
+                        } else if (c_col < n) {
+                            acc[i][j * 2] =
+                                fmaf(beta, float(c[c_row * ldc + c_col]), acc[i][j * 2]);
                         }
                     }
                 }
@@ -378,9 +378,9 @@ wgmma_64x64_s8(int m, int n, int k, float alpha, const __grid_constant__ CUtenso
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;

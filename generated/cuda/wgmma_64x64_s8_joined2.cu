@@ -321,6 +321,7 @@ wgmma_64x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
         cluster_sync();
         const int sum_row = local_index / 16;
         const int sum_col = local_index % 16;
+        const int first_col = col0 + sum_col * 4;
         __align__(16) float total[4][4];
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -336,36 +337,27 @@ wgmma_64x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
         // C = alpha * A * B + beta * C; C is not read where beta is zero.
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            if (row0 + rank * 32 + sum_row + i * 8 < m) {
-                if (col0 + sum_col * 4 + 4 <= n) {
-                    __align__(16) float c_values[4];
-                    #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        c_values[e] = total[i][e];
-                    }
+            const int c_row = row0 + rank * 32 + sum_row + i * 8;
+            if (c_row < m) {
+                if (first_col + 4 <= n) {
                     if (beta != 0.0f) {
                         __align__(16) float c_old[4];
-                        copy4(c_old,
-                            &c[(row0 + rank * 32 + sum_row + i * 8) * ldc + col0 + sum_col * 4]);
+                        copy4(c_old, &c[c_row * ldc + first_col]);
                         #pragma unroll
                         for (int e = 0; e < 4; ++e) {
-                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                            total[i][e] = fmaf(beta, c_old[e], total[i][e]);
                         }
                     }
-                    copy4(&c[(row0 + rank * 32 + sum_row + i * 8) * ldc + col0 + sum_col * 4],
-                        c_values);
+                    copy4(&c[c_row * ldc + first_col], total[i]);
                 } else {
                     #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        if (col0 + sum_col * 4 + e < n) {
+                        if (first_col + e < n) {
                             const float c_value =
                                 beta == 0.0f ? total[i][e]
-                                             : fmaf(beta,
-                                                 float(
-                                                 c[(row0 + rank * 32 + sum_row + i * 8) * ldc + col0
-                                                     + sum_col * 4 + e]), total[i][e]);
-                            c[(row0 + rank * 32 + sum_row + i * 8) * ldc + col0 + sum_col * 4 + e] =
-                                __nv_bfloat16(c_value);
+                                             : fmaf(beta, float(c[c_row * ldc + first_col + e]),
+                                                 total[i][e]);
+                            c[c_row * ldc + first_col + e] = __nv_bfloat16(c_value);
                         }
                     }
                 }
@@ -389,9 +381,9 @@ wgmma_64x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;

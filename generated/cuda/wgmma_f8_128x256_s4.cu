@@ -3,16 +3,15 @@
 // Schedule   2x64 of C per thread, 64x4 threads per block (128x256 of C), 128 along K per
 //            iteration, by matrix instructions of four warps, 4 tiles in shared memory at a time,
 //            brought by one of 128 more threads, which have nothing else to do, registers handed
-//            over: 232 to each that multiplies, 40 to each of the others, as many blocks as run at
-//            once, one part of C after the other, blocks in bands of 16 rows, stores of boxes, by
-//            way of 2 slots in shared memory, four warps after the other, while others multiply
+//            over: 232 to each that multiplies, 40 to each of the others, blocks in bands of 8
+//            rows, stores of boxes, by way of 2 slots in shared memory
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 16; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (4, 96), grid (min((m + 127) / 128 * ((n + 255) / 256), as many as run at once))
-// Needs      229,456 bytes of shared memory
+// Launch     block (4, 96), grid ((m + 127) / 128 * ((n + 255) / 256), 1)
+// Needs      229,440 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_f8_128x256_s4.cu
 
@@ -246,10 +245,12 @@ __device__ __forceinline__ unsigned swizzled(const void *place)
 
 // A warp's sums to lines that swizzle, as __nv_bfloat16: each thread's of two rows, eight apart, two
 // neighbours and two more eight columns on. It names a line of one of four matrices, 8 x 8.
-__device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *upper, const float *lower)
+__device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *upper,
+                                             const float *lower)
 {
-    const __nv_bfloat162 pairs[4] = {__floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
-                           __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
+    const __nv_bfloat162 pairs[4] = {
+        __floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
+        __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
     const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
@@ -265,11 +266,17 @@ wgmma_f8_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CU
     const int local_col = int(threadIdx.x);
     const int blocks_down = (m + 127) / 128;
     const int blocks_across = (n + 255) / 256;
-    const int blocks = blocks_down * blocks_across;
-    const int waves = (blocks - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+    const int block = int(blockIdx.x);
+    const int band_row = block / (blocks_across * 8) * 8;
+    const int in_band = block % (blocks_across * 8);
+    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
+    const int block_col = in_band / min(8, blocks_down - band_row);
+    const int row0 = block_row * 128;
+    const int col0 = block_col * 256;
+    const int row = row0 + local_row / 8 * 16 + local_row % 8;
+    const int col = col0 + local_col * 2;
     const int local_index = local_row * 4 + local_col;
     const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
-    const int steps = (k + 127) / 128;
 
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_fp8_e4m3(*)[4][128][128]>(shared);
@@ -277,7 +284,6 @@ wgmma_f8_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CU
     auto &c_shared = *reinterpret_cast<__nv_bfloat16(*)[2][128][64]>(shared + 196608);
     auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 229376);
     auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 229408);
-    auto &may_store = *reinterpret_cast<unsigned long long(*)[2]>(shared + 229440);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
@@ -287,10 +293,6 @@ wgmma_f8_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CU
             mbarrier_init(&tiles_full[slot], 1);
             mbarrier_init(&tiles_empty[slot], 8);
         }
-        #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            mbarrier_init(&may_store[i], 4);
-        }
         mbarriers_ready();
     }
     __syncthreads();
@@ -299,138 +301,102 @@ wgmma_f8_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CU
     if (local_row < 64) {
         // Those that multiply, and store C.
         registers_more<232>();
-        for (int wave = 0; wave < waves; ++wave) {
-            const int block = wave * int(gridDim.x) + int(blockIdx.x);
-            const int band_row = block / (blocks_across * 16) * 16;
-            const int in_band = block % (blocks_across * 16);
-            const int block_row = band_row + in_band % min(16, blocks_down - band_row);
-            const int block_col = in_band / min(16, blocks_down - band_row);
-            const int row0 = block_row * 128;
-            const int col0 = block_col * 256;
-            const int row = row0 + local_row / 8 * 16 + local_row % 8;
-            const int col = col0 + local_col * 2;
-            __align__(16) float acc[2][64];
+        __align__(16) float acc[2][64];
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 64; ++j) {
+                acc[i][j] = 0.0f;
+            }
+        }
+        for (int k0 = 0; k0 < k; k0 += 128) {
+            const int slot = k0 / 128 % 4;
+            mbarrier_wait(&tiles_full[slot], k0 / 128 / 4 % 2);
+            wgmma_fence();
+            const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
+            const unsigned long long b_tile = matrix_tile<16>(b_shared[slot][0]);
+            #pragma unroll
+            for (int kk = 0; kk < 128; kk += 32) {
+                wgmma_m64n256k32(acc, a_tile + kk / 16, b_tile + kk / 16);
+            }
+            wgmma_commit();
+
+            // What the step before has read may be overwritten.
+            wgmma_wait<1>();
+            if (0 < k0 && local_index % 32 == 0) {
+                mbarrier_arrive(&tiles_empty[(k0 / 128 + 3) % 4]);
+            }
+        }
+        wgmma_wait(acc);
+
+        // C = alpha * A * B + beta * C; C is not read where beta is zero.
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 64; ++j) {
+                acc[i][j] = alpha * acc[i][j];
+            }
+        }
+        if (beta != 0.0f) {
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                #pragma unroll
-                for (int j = 0; j < 64; ++j) {
-                    acc[i][j] = 0.0f;
-                }
-            }
-            for (int k0 = 0; k0 < k; k0 += 128) {
-                const int step = wave * steps + k0 / 128;
-                const int slot = step % 4;
-                mbarrier_wait(&tiles_full[slot], step / 4 % 2);
-                wgmma_fence();
-                const unsigned long long a_tile = matrix_tile<16>(a_shared[slot][warpgroup * 64]);
-                const unsigned long long b_tile = matrix_tile<16>(b_shared[slot][0]);
-                #pragma unroll
-                for (int kk = 0; kk < 128; kk += 32) {
-                    wgmma_m64n256k32(acc, a_tile + kk / 16, b_tile + kk / 16);
-                }
-                wgmma_commit();
-
-                // What the step before has read may be overwritten.
-                wgmma_wait<1>();
-                if (0 < k0 && local_index % 32 == 0) {
-                    mbarrier_arrive(&tiles_empty[(step + 3) % 4]);
-                }
-            }
-            wgmma_wait(acc);
-
-            // So may what the last step has.
-            if (0 < steps && local_index % 32 == 0) {
-                mbarrier_arrive(&tiles_empty[(wave * steps + steps - 1) % 4]);
-            }
-
-            // Warpgroups store one after the other, so that another multiplies meanwhile.
-            for (int whose = 0; whose < 2; ++whose) {
-                if (warpgroup == whose) {
-                    if (wave + 1 < waves) {
-                        mbarrier_wait(&may_store[whose], (wave + (whose == 0 ? 1 : 0)) % 2);
-                    }
-                    stores_wait<0>();
-                    __syncwarp();
-
-                    // C = alpha * A * B + beta * C; C is not read where beta is zero.
+                const int c_row = row + i * 8;
+                if (c_row < m) {
                     #pragma unroll
-                    for (int i = 0; i < 2; ++i) {
-                        #pragma unroll
-                        for (int j = 0; j < 64; ++j) {
-                            acc[i][j] = alpha * acc[i][j];
-                        }
-                    }
-                    if (beta != 0.0f) {
-                        #pragma unroll
-                        for (int i = 0; i < 2; ++i) {
-                            const int c_row = row + i * 8;
-                            if (c_row < m) {
-                                #pragma unroll
-                                for (int j = 0; j < 32; ++j) {
-                                    const int c_col = col + j * 8;
-                                    if (c_col + 2 <= n) {
-                                        __align__(16) float c_old[2];
-                                        copy2(c_old, &c[c_row * ldc + c_col]);
-                                        #pragma unroll
-                                        for (int e = 0; e < 2; ++e) {
-                                            acc[i][j * 2 + e] =
-                                                fmaf(beta, c_old[e], acc[i][j * 2 + e]);
-                                        }
-                                    } else {
-                                        if (c_col < n) {
-                                            acc[i][j * 2] =
-                                                fmaf(beta, float(c[c_row * ldc + c_col]),
-                                                    acc[i][j * 2]);
-                                        }
-                                    }
-                                }
-                            }
-                        }
-                    }
-
-                    // Each warp's rows box by box; what lies past the edges of C is not stored.
-                    const int first_line = local_index / 32 * 16;
-                    const int own_line = first_line + local_index % 16;
-                    const int own_part = local_index % 32 / 16 * 8;
-                    #pragma unroll
-                    for (int box = 0; box < 4; ++box) {
-                        if (n % 8 != 0 && n < col0 + box * 64 + 64) {
-                            // C ends between the 16 bytes that stores of boxes write at least.
+                    for (int j = 0; j < 32; ++j) {
+                        const int c_col = col + j * 8;
+                        if (c_col + 2 <= n) {
+                            __align__(16) float c_old[2];
+                            copy2(c_old, &c[c_row * ldc + c_col]);
                             #pragma unroll
-                            for (int i = 0; i < 2; ++i) {
-                                const int c_row = row + i * 8;
-                                #pragma unroll
-                                for (int j = 0; j < 16; ++j) {
-                                    const int c_col = col + box * 64 + j / 2 * 8 + j % 2;
-                                    if (c_row < m && c_col < n) {
-                                        c[c_row * ldc + c_col] =
-                                            __nv_bfloat16(acc[i][box * 16 + j]);
-                                    }
-                                }
+                            for (int e = 0; e < 2; ++e) {
+                                acc[i][j * 2 + e] = fmaf(beta, c_old[e], acc[i][j * 2 + e]);
                             }
-                        } else {
-                            // A slot is free once the store that used it has read it.
-                            stores_wait<1>();
-                            __syncwarp();
-                            #pragma unroll
-                            for (int p = 0; p < 4; ++p) {
-                                put_matrices(&c_shared[box % 2][own_line][own_part + p * 16],
-                                    &acc[0][box * 16 + p * 4], &acc[1][box * 16 + p * 4]);
-                            }
-                            stores_fence();
-                            __syncwarp();
-                            if (local_col == 0 && local_row % 8 == 0) {
-                                store_box(&c_map, col0 + box * 64, row0 + first_line,
-                                    c_shared[box % 2][first_line]);
-                            }
+                        } else if (c_col < n) {
+                            acc[i][j * 2] =
+                                fmaf(beta, float(c[c_row * ldc + c_col]), acc[i][j * 2]);
                         }
-                        stores_commit();
-                    }
-                    if (wave + 1 < waves && local_index % 32 == 0) {
-                        mbarrier_arrive(&may_store[(whose + 1) % 2]);
                     }
                 }
             }
+        }
+
+        // Each warp's rows box by box; what lies past the edges of C is not stored.
+        const int first_line = local_index / 32 * 16;
+        const int own_line = first_line + local_index % 16;
+        const int own_part = local_index % 32 / 16 * 8;
+        #pragma unroll
+        for (int box = 0; box < 4; ++box) {
+            if (n % 8 != 0 && n < col0 + box * 64 + 64) {
+                // C ends between the 16 bytes that stores of boxes write at least.
+                #pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const int c_row = row + i * 8;
+                    #pragma unroll
+                    for (int j = 0; j < 16; ++j) {
+                        const int c_col = col + box * 64 + j / 2 * 8 + j % 2;
+                        if (c_row < m && c_col < n) {
+                            c[c_row * ldc + c_col] = __nv_bfloat16(acc[i][box * 16 + j]);
+                        }
+                    }
+                }
+            } else {
+                // A slot is free once the store that used it has read it.
+                stores_wait<1>();
+                __syncwarp();
+                #pragma unroll
+                for (int p = 0; p < 4; ++p) {
+                    put_matrices(&c_shared[box % 2][own_line][own_part + p * 16],
+                        &acc[0][box * 16 + p * 4], &acc[1][box * 16 + p * 4]);
+                }
+                stores_fence();
+                __syncwarp();
+                if (local_col == 0 && local_row % 8 == 0) {
+                    store_box(&c_map, col0 + box * 64, row0 + first_line,
+                        c_shared[box % 2][first_line]);
+                }
+            }
+            stores_commit();
         }
 
         // No one leaves before stores have read what they store.
@@ -439,22 +405,12 @@ wgmma_f8_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CU
         // One that copies, ahead of them as far as there is room.
         registers_fewer<40>();
         if (local_index == 256) {
-            for (int wave = 0; wave < waves; ++wave) {
-                const int block = wave * int(gridDim.x) + int(blockIdx.x);
-                const int band_row = block / (blocks_across * 16) * 16;
-                const int in_band = block % (blocks_across * 16);
-                const int block_row = band_row + in_band % min(16, blocks_down - band_row);
-                const int block_col = in_band / min(16, blocks_down - band_row);
-                const int row0 = block_row * 128;
-                const int col0 = block_col * 256;
-                for (int k0 = 0; k0 < k; k0 += 128) {
-                    const int step = wave * steps + k0 / 128;
-                    const int slot = step % 4;
-                    mbarrier_wait(&tiles_empty[slot], (step / 4 + 1) % 2);
-                    mbarrier_expect(&tiles_full[slot], 49152);
-                    copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
-                    copy_box(b_shared[slot][0], &b_map, k0, col0, &tiles_full[slot]);
-                }
+            for (int k0 = 0; k0 < k; k0 += 128) {
+                const int slot = k0 / 128 % 4;
+                mbarrier_wait(&tiles_empty[slot], (k0 / 128 / 4 + 1) % 2);
+                mbarrier_expect(&tiles_full[slot], 49152);
+                copy_box(a_shared[slot][0], &a_map, k0, row0, &tiles_full[slot]);
+                copy_box(b_shared[slot][0], &b_map, k0, col0, &tiles_full[slot]);
             }
         }
     }
@@ -464,9 +420,9 @@ wgmma_f8_128x256_s4(int m, int n, int k, float alpha, const __grid_constant__ CU
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;
@@ -491,25 +447,6 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
         CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
         CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
-
-// How many blocks of a kernel the current device runs at once.
-template <typename Kernel>
-static cudaError_t blocks_at_once(int *blocks, Kernel *kernel, int threads, int shared_bytes)
-{
-    int device = 0;
-    int multiprocessors = 0;
-    int together = 0;
-    cudaError_t done = cudaGetDevice(&device);
-    if (done == cudaSuccess) {
-        done = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    }
-    if (done == cudaSuccess) {
-        done = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, kernel, threads,
-                                                             shared_bytes);
-    }
-    *blocks = multiprocessors * together;
-    return done;
 }
 
 // Queues the kernel on a stream; matrices are in the device's memory.
@@ -545,18 +482,11 @@ extern "C" cudaError_t wgmma_f8_128x256_s4_launch(int m, int n, int k, float alp
         return c_map_made;
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_f8_128x256_s4, cudaFuncAttributeMaxDynamicSharedMemorySize, 229456);
+        wgmma_f8_128x256_s4, cudaFuncAttributeMaxDynamicSharedMemorySize, 229440);
     if (allowed != cudaSuccess) {
         return allowed;
     }
-    // No more blocks than run at once: each goes on until all of C is computed.
-    int most = 0;
-    const cudaError_t asked = blocks_at_once(&most, wgmma_f8_128x256_s4, 384, 229456);
-    if (asked != cudaSuccess) {
-        return asked;
-    }
-    const int blocks = (m + 127) / 128 * ((n + 255) / 256);
-    const dim3 grid(blocks < most ? blocks : most);
+    const dim3 grid((m + 127) / 128 * ((n + 255) / 256), 1);
     const dim3 block(4, 96);
     // It may begin while the kernel before ends, which it awaits.
     cudaLaunchAttribute early = {};
@@ -565,7 +495,7 @@ extern "C" cudaError_t wgmma_f8_128x256_s4_launch(int m, int n, int k, float alp
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = 229456;
+    config.dynamicSmemBytes = 229440;
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;

@@ -2,16 +2,15 @@
 //
 // Schedule   2x32 of C per thread, 32x4 threads per block (64x128 of C), 128 along K per iteration,
 //            by matrix instructions of four warps, 4 tiles in shared memory at a time, brought by
-//            one of 128 more threads, which have nothing else to do, registers handed over: 232 to
-//            each that multiplies, 40 to each of the others, blocks in bands of 8 rows, stores of
-//            boxes, by way of a slot in shared memory
+//            one of 32 more threads, which have nothing else to do, blocks in bands of 8 rows,
+//            stores of boxes, by way of 2 slots in shared memory
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 16; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (4, 64), grid ((m + 63) / 64 * ((n + 127) / 128), 1)
-// Needs      106,560 bytes of shared memory
+// Launch     block (4, 40), grid ((m + 63) / 64 * ((n + 127) / 128), 1)
+// Needs      114,752 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_f8_64x128_s4.cu
 
@@ -118,20 +117,6 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, in
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
 }
 
-// Takes registers that others give up, until this thread has so many.
-template <int registers>
-__device__ __forceinline__ void registers_more()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
-}
-
-// Gives up all registers but so many.
-template <int registers>
-__device__ __forceinline__ void registers_fewer()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
-}
-
 // What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
 // them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
 template <int block>
@@ -233,17 +218,19 @@ __device__ __forceinline__ unsigned swizzled(const void *place)
 
 // A warp's sums to lines that swizzle, as __nv_bfloat16: each thread's of two rows, eight apart, two
 // neighbours and two more eight columns on. It names a line of one of four matrices, 8 x 8.
-__device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *upper, const float *lower)
+__device__ __forceinline__ void put_matrices(__nv_bfloat16 *line, const float *upper,
+                                             const float *lower)
 {
-    const __nv_bfloat162 pairs[4] = {__floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
-                           __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
+    const __nv_bfloat162 pairs[4] = {
+        __floats2bfloat162_rn(upper[0], upper[1]), __floats2bfloat162_rn(lower[0], lower[1]),
+        __floats2bfloat162_rn(upper[2], upper[3]), __floats2bfloat162_rn(lower[2], lower[3])};
     const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
                  : "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1)
+extern "C" __global__ void __launch_bounds__(160)
 wgmma_f8_64x128_s4(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
                    const __grid_constant__ CUtensorMap b_map, float beta,
                    const __grid_constant__ CUtensorMap c_map, __nv_bfloat16 *c, int ldc)
@@ -266,9 +253,9 @@ wgmma_f8_64x128_s4(int m, int n, int k, float alpha, const __grid_constant__ CUt
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_fp8_e4m3(*)[4][64][128]>(shared);
     auto &b_shared = *reinterpret_cast<__nv_fp8_e4m3(*)[4][128][128]>(shared + 32768);
-    auto &c_shared = *reinterpret_cast<__nv_bfloat16(*)[64][64]>(shared + 98304);
-    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 106496);
-    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 106528);
+    auto &c_shared = *reinterpret_cast<__nv_bfloat16(*)[2][64][64]>(shared + 98304);
+    auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 114688);
+    auto &tiles_empty = *reinterpret_cast<unsigned long long(*)[4]>(shared + 114720);
     if (local_index == 0) {
         fetch_map(&a_map);
         fetch_map(&b_map);
@@ -285,7 +272,6 @@ wgmma_f8_64x128_s4(int m, int n, int k, float alpha, const __grid_constant__ CUt
     kernels_release();
     if (local_row < 32) {
         // Those that multiply, and store C.
-        registers_more<232>();
         __align__(16) float acc[2][32];
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -337,11 +323,9 @@ wgmma_f8_64x128_s4(int m, int n, int k, float alpha, const __grid_constant__ CUt
                             for (int e = 0; e < 2; ++e) {
                                 acc[i][j * 2 + e] = fmaf(beta, c_old[e], acc[i][j * 2 + e]);
                             }
-                        } else {
-                            if (c_col < n) {
-                                acc[i][j * 2] =
-                                    fmaf(beta, float(c[c_row * ldc + c_col]), acc[i][j * 2]);
-                            }
+                        } else if (c_col < n) {
+                            acc[i][j * 2] =
+                                fmaf(beta, float(c[c_row * ldc + c_col]), acc[i][j * 2]);
                         }
                     }
                 }
@@ -368,18 +352,16 @@ wgmma_f8_64x128_s4(int m, int n, int k, float alpha, const __grid_constant__ CUt
                     }
                 }
             } else {
-                // A slot is free once the store that used it has read it.
-                stores_wait<0>();
-                __syncwarp();
                 #pragma unroll
                 for (int p = 0; p < 4; ++p) {
-                    put_matrices(&c_shared[own_line][own_part + p * 16], &acc[0][box * 16 + p * 4],
-                        &acc[1][box * 16 + p * 4]);
+                    put_matrices(&c_shared[box % 2][own_line][own_part + p * 16],
+                        &acc[0][box * 16 + p * 4], &acc[1][box * 16 + p * 4]);
                 }
                 stores_fence();
                 __syncwarp();
                 if (local_col == 0 && local_row % 8 == 0) {
-                    store_box(&c_map, col0 + box * 64, row0 + first_line, c_shared[first_line]);
+                    store_box(&c_map, col0 + box * 64, row0 + first_line,
+                        c_shared[box % 2][first_line]);
                 }
             }
             stores_commit();
@@ -389,7 +371,6 @@ wgmma_f8_64x128_s4(int m, int n, int k, float alpha, const __grid_constant__ CUt
         stores_wait<0>();
     } else {
         // One that copies, ahead of them as far as there is room.
-        registers_fewer<40>();
         if (local_index == 128) {
             for (int k0 = 0; k0 < k; k0 += 128) {
                 const int slot = k0 / 128 % 4;
@@ -406,9 +387,9 @@ wgmma_f8_64x128_s4(int m, int n, int k, float alpha, const __grid_constant__ CUt
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;
@@ -468,12 +449,12 @@ extern "C" cudaError_t wgmma_f8_64x128_s4_launch(int m, int n, int k, float alph
         return c_map_made;
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
-        wgmma_f8_64x128_s4, cudaFuncAttributeMaxDynamicSharedMemorySize, 106560);
+        wgmma_f8_64x128_s4, cudaFuncAttributeMaxDynamicSharedMemorySize, 114752);
     if (allowed != cudaSuccess) {
         return allowed;
     }
     const dim3 grid((m + 63) / 64 * ((n + 127) / 128), 1);
-    const dim3 block(4, 64);
+    const dim3 block(4, 40);
     // It may begin while the kernel before ends, which it awaits.
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -481,7 +462,7 @@ extern "C" cudaError_t wgmma_f8_64x128_s4_launch(int m, int n, int k, float alph
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
-    config.dynamicSmemBytes = 106560;
+    config.dynamicSmemBytes = 114752;
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;

@@ -336,10 +336,8 @@ wgmma_s8_128x256_s4(int m, int n, int k, int alpha, const __grid_constant__ CUte
                             for (int e = 0; e < 2; ++e) {
                                 acc[i][j * 2 + e] = acc[i][j * 2 + e] + beta * c_old[e];
                             }
-                        } else {
-                            if (c_col < n) {
-                                acc[i][j * 2] = acc[i][j * 2] + beta * c[c_row * ldc + c_col];
-                            }
+                        } else if (c_col < n) {
+                            acc[i][j * 2] = acc[i][j * 2] + beta * c[c_row * ldc + c_col];
                         }
                     }
                 }
@@ -407,9 +405,9 @@ wgmma_s8_128x256_s4(int m, int n, int k, int alpha, const __grid_constant__ CUte
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;

@@ -361,11 +361,8 @@ wgmma_tf32_128x256_s4_held(int m, int n, int k, float alpha,
                                 for (int e = 0; e < 2; ++e) {
                                     acc[i][j * 2 + e] = fmaf(beta, c_old[e], acc[i][j * 2 + e]);
                                 }
-                            } else {
-                                if (c_col < n) {
-                                    acc[i][j * 2] =
-                                        fmaf(beta, c[c_row * ldc + c_col], acc[i][j * 2]);
-                                }
+                            } else if (c_col < n) {
+                                acc[i][j * 2] = fmaf(beta, c[c_row * ldc + c_col], acc[i][j * 2]);
                             }
                         }
                     }
@@ -449,9 +446,9 @@ wgmma_tf32_128x256_s4_held(int m, int n, int k, float alpha,
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_length)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;

@@ -2,9 +2,9 @@
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
-static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size, const void *matrix,
-                            int lines, int length, long long pitch, unsigned box_lines,
-                            unsigned box_length)
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            unsigned box_lines, unsigned box_lengthALSO)
 {
     void *found = nullptr;
     cudaDriverEntryPointQueryResult known;
@@ -26,7 +26,44 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     const cuuint32_t steps[2] = {1, 1};
     const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
         map, type, 2, const_cast<void *>(matrix), extents, strides, box, steps,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLING,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, SWIZZLING,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+//: tensor_map_of_batch
+// The map of a batch's matrices for copies of boxes: `count` of them, `step` elements apart, or one
+// that serves for all where that is 0; each of `lines` of `length` elements of `size` bytes, `pitch`
+// elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
+// lines, that begin on no multiple of 16 bytes.
+static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size,
+                            const void *matrix, int lines, int length, long long pitch,
+                            int count, long long step, unsigned box_lines,
+                            unsigned box_lengthALSO)
+{
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult known;
+#if CUDART_VERSION >= 12050
+    const cudaError_t asked = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &known);
+#else
+    const cudaError_t asked =
+        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &known);
+#endif
+    if (asked != cudaSuccess || known != cudaDriverEntryPointSuccess) {
+        return asked != cudaSuccess ? asked : cudaErrorInsufficientDriver;
+    }
+    const cuuint64_t extents[3] = {cuuint64_t(length), cuuint64_t(lines), cuuint64_t(count)};
+    // The pitch of a single line and the step of a single matrix are never used, and need not be
+    // multiples of 16 bytes.
+    const cuuint64_t between = cuuint64_t(pitch) * cuuint64_t(size);
+    const cuuint64_t apart = cuuint64_t(step) * cuuint64_t(size);
+    const cuuint64_t strides[2] = {lines > 1 ? between : (extents[0] * size + 15) / 16 * 16,
+                                   count > 1 ? apart : 0};
+    const cuuint32_t box[3] = {box_length, box_lines, 1};
+    const cuuint32_t steps[3] = {1, 1, 1};
+    const CUresult made = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)(
+        map, type, 3, const_cast<void *>(matrix), extents, strides, box, steps,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, SWIZZLING,
         CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }

@@ -362,40 +362,40 @@ __device__ __forceinline__ void fetch_map(const CUtensorMap *map)
 // Begins a copy of a box of a matrix to shared memory; outside of the matrix it brings zeros. The
 // barrier counts its bytes.
 __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *matrix, int along, int line,
-                                         unsigned long long *barrier)
+                                         WHICHunsigned long long *barrier)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%2, %3}], [%4];"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+    asm volatile("cp.async.bulk.tensor.RANKd.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3FIFTH}], [%4];"
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter)GIVEN : "memory");
 }
 
 //: copy_box_once
 // Begins a copy of a box of a matrix to shared memory, zeros for what lies outside, and tells caches
 // that nobody reads it again: they let go of it first. The barrier counts its bytes.
 __device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *matrix, int along,
-                                              int line, unsigned long long *barrier)
+                                              int line, WHICHunsigned long long *barrier)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
     asm volatile("{\n"
                  ".reg .b64 once;\n"
                  "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
-                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], once;\n"
+                 "cp.async.bulk.tensor.RANKd.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3FIFTH}], [%4], once;\n"
                  "}"
-                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter) : "memory");
+                 ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter)GIVEN : "memory");
 }
 
 //: store_box
 // Begins the store of a box to a matrix; what lies outside of the matrix is left out.
 __device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,
-                                          const void *from)
+                                          WHICHconst void *from)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(from));
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
-                 ::"l"(matrix), "r"(along), "r"(line), "r"(address) : "memory");
+    asm volatile("cp.async.bulk.tensor.RANKd.global.shared::cta.bulk_group [%0, {%1, %2FOURTH}], [%3];"
+                 ::"l"(matrix), "r"(along), "r"(line), "r"(address)GIVEN : "memory");
 }
 
 //: stores_fence
@@ -421,21 +421,23 @@ __device__ __forceinline__ void stores_wait()
 }
 
 //: swizzled
-// Where a place in lines of 128 bytes that swizzle lies in shared memory: the number of its line, of
+// Where a place in lines of LINE bytes that swizzle lies in shared memory: the number of its line, of
 // eight, says which parts of 16 bytes change places.
 __device__ __forceinline__ unsigned swizzled(const void *place)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(place));
-    return address ^ (address >> 3 & 112);
+    return address ^ (address >> 3 & MASK);
 }
 
 //: put_matrices
 // A warp's sums to lines that swizzle, as ELEMENT: each thread's of two rows, eight apart, two
 // neighbours and two more eight columns on. It names a line of one of four matrices, 8 x 8.
-__device__ __forceinline__ void put_matrices(ELEMENT *line, const SUM *upper, const SUM *lower)
+__device__ __forceinline__ void put_matrices(ELEMENT *line, const SUM *upper,
+                                             const SUM *lower)
 {
-    const PAIR pairs[4] = {MAKE(upper[0], upper[1]), MAKE(lower[0], lower[1]),
-                           MAKE(upper[2], upper[3]), MAKE(lower[2], lower[3])};
+    const PAIR pairs[4] = {
+        MAKE(upper[0], upper[1]), MAKE(lower[0], lower[1]),
+        MAKE(upper[2], upper[3]), MAKE(lower[2], lower[3])};
     const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
@@ -470,14 +472,14 @@ __device__ __forceinline__ void registers_fewer()
 // Begins the copy of a box of a matrix to the same place in both blocks of a cluster, line by line,
 // zeros for what lies outside. The barrier at the same place in each counts the bytes that come.
 __device__ __forceinline__ void copy_box_to_all(void *to, const CUtensorMap *matrix, int along, int line,
-                                                unsigned long long *barrier)
+                                                WHICHunsigned long long *barrier)
 {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     const unsigned counter = unsigned(__cvta_generic_to_shared(barrier));
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+    asm volatile("cp.async.bulk.tensor.RANKd.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3SIXTH}], [%4], %5;"
                  ::"r"(address), "l"(matrix), "r"(along), "r"(line), "r"(counter),
-                   "h"((unsigned short)(3)) : "memory");
+                   "h"((unsigned short)(3))GIVEN : "memory");
 }
 
 //: cluster_barrier
@@ -543,24 +545,24 @@ __device__ __forceinline__ void role_barrier()
 }
 
 //: matrix_tile
-// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
+// What matrix instructions take a tile by: lines of LINE bytes that swizzle, EIGHT bytes from eight of
 // them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
 template <int block>
-__device__ __forceinline__ unsigned long long matrix_tile(const void *tile)
+__device__ __forceinline__ unsigned long long FUNCTION(const void *tile)
 {
     const unsigned long long address = __cvta_generic_to_shared(tile);
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    return address >> 4 | (unsigned long long)(block / 16) << 16 | STRIDEull << 32 | LAYOUTull << 62;
 }
 
 //: own_matrix_tile
-// What matrix instructions take a tile by: lines of 128 bytes that swizzle, 1024 bytes from eight of
+// What matrix instructions take a tile by: lines of LINE bytes that swizzle, EIGHT bytes from eight of
 // them to the next eight, `block` bytes from one block of lines to the next. It counts in 16 bytes.
 // In a cluster the upper bits of an address say whose memory it is in, which is no part of the place.
 template <int block>
-__device__ __forceinline__ unsigned long long own_matrix_tile(const void *tile)
+__device__ __forceinline__ unsigned long long FUNCTION(const void *tile)
 {
     const unsigned long long address = __cvta_generic_to_shared(tile) & 0x3ffff;
-    return address >> 4 | (unsigned long long)(block / 16) << 16 | 64ull << 32 | 1ull << 62;
+    return address >> 4 | (unsigned long long)(block / 16) << 16 | STRIDEull << 32 | LAYOUTull << 62;
 }
 
 //: wgmma_fence_held

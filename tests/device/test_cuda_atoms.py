@@ -248,7 +248,7 @@ def test_stored_in_a_byte(dtype: DType, stored: DType, order: Order) -> None:
 
 @pytest.mark.parametrize("c_dtype", [BF16, F16, F32])
 @pytest.mark.parametrize("dtype", FLOAT8, ids=str)
-@pytest.mark.parametrize("name", ["wgmma_f8_128x256_s4", "wgmma_f8_64x128_s4", "mma_f8_8x16_16x8"])
+@pytest.mark.parametrize("name", ["wgmma_f8_128x256_s4_turns", "wgmma_f8_64x128_s4", "mma_f8_8x16_16x8"])
 def test_8_bit_floats(name: str, dtype: DType, c_dtype: DType) -> None:
     preset = presets.load(name)
     spec, rng = replace(preset.spec, dtype=dtype, c_dtype=c_dtype), np.random.default_rng(5)

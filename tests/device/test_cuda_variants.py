@@ -15,7 +15,7 @@ from tests.support.problems import Problem
 
 SKIP = cuda.why_no_gpu()
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
-NAMES = [name for name in cuda.names() if cuda.vectors(presets.load(name).schedule)]
+NAMES = cuda.with_vectors()
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import cast
 
@@ -176,6 +177,9 @@ Q = cast(float, "x")
         (lambda: gemmgen.gemm(Z((2, 3)), Z((3, 2)), transpose_b=True), ValueError, "b 3x2 transposed do not fit"),
         (lambda: gemmgen.gemm(Z((2, 3, 4)), Z((3, 4, 2))), ValueError, "stacks of 2 and 3 matrices"),
         (lambda: gemmgen.gemm(3, Z(2)), TypeError, "a is a scalar"),
+        (lambda: gemmgen.gemm(None, Z(2)), ValueError, "a is of type NoneType, not an array"),
+        (lambda: gemmgen.gemm(Z(2), "ab"), ValueError, "b is of type str, not an array"),
+        (lambda: gemmgen.gemm(Z(2), Z(2), transpose_a="no"), ValueError, "transpose_a = 'no' is of type str"),  # type: ignore[arg-type]
         (lambda: gemmgen.gemm(np.array(["x"]), np.array(["y"])), TypeError, "can't be multiplied"),
         (lambda: gemmgen.gemm(Z(2), np.array([0], "M8[s]")), TypeError, "no type in common"),
         (lambda: gemmgen.gemm(Z(2), Z(2), dtype="nonsense"), TypeError, "is no element type"),
@@ -192,6 +196,7 @@ Q = cast(float, "x")
         (lambda: gemmgen.gemm(np.ma.ones((2, 2)), Z((2, 2))), ValueError, "masked array"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), backend="cuda"), ValueError, "cupy.asarray"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), device=[1]), gemmgen.DeviceError, "device is of type list"),
+        (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), device=""), gemmgen.DeviceError, "no device matches device ''"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), schedule="nain"), gemmgen.ScheduleError, "naive"),
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), schedule=3), gemmgen.ScheduleError, "schedule is of type int"),  # type: ignore[arg-type]
         (lambda: gemmgen.gemm(Z((2, 2)), Z((2, 2)), Z((3, 2)), beta=1, out=Z((2, 2))), ValueError, "c of 3x2"),
@@ -365,12 +370,12 @@ def test_calls_that_are_repeated(rng: np.random.Generator) -> None:
 
 
 def test_what_vectors_compute_as_its_transpose(rng: np.random.Generator) -> None:
-    """C by columns, and one column of it of an A by columns; not where lines of it have gaps, nor a named schedule."""
-    a, b, column = (whole(rng, shape, np.float32) for shape in ((40, 70), (70, 60), (70, 1)))
+    """C by columns, and few columns of it of an A by columns; not a named schedule."""
+    a, b, column, few = (whole(rng, shape, np.float32) for shape in ((40, 70), (70, 60), (70, 1), (70, 9)))
     turned = a.copy(order="F")
-    for left, right in ((a, b), (turned, column)):
+    for (left, right), laid in product(((a, b), (turned, column), (turned, few)), (np.asfortranarray, np.asarray)):
         for _ in range(2):
-            into = np.ones((40, right.shape[1]), np.float32, order="F")
+            into = laid(np.ones((40, right.shape[1]), np.float32))
             assert gemmgen.gemm(left, right, into, alpha=2, beta=3) is into
             assert (into == 2 * left @ right + 3).all()
     assert (gemmgen.gemm(turned, column[:, 0]) == a @ column[:, 0]).all()
@@ -381,6 +386,8 @@ def test_what_vectors_compute_as_its_transpose(rng: np.random.Generator) -> None
     into = np.zeros((60, 40), np.float32).T
     call = Call(*(Operand(x, x.shape, x.strides, x.dtype) for x in (a, b, into)))
     assert call.prefers_mirror
+    assert Call(*(Operand(x, x.shape, x.strides, x.dtype) for x in (turned, few, a[:, :9]))).prefers_mirror
+    assert not Call(*(Operand(x, x.shape, x.strides, x.dtype) for x in (a, few, a[:, :9]))).prefers_mirror
     mirror = call.mirrored()
     assert not mirror.prefers_mirror
     assert [x.shape for x in (mirror.a, mirror.b, mirror.c)] == [(60, 70), (70, 40), (60, 40)]

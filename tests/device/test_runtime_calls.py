@@ -146,6 +146,16 @@ def test_resident_from_a_memory_pool_and_another_context(device: DeviceInfo, rng
     assert np.array_equal(result.get(), a @ b)
 
 
+def test_what_is_no_queue_nor_event(device: DeviceInfo, rng: np.random.Generator) -> None:
+    a = random(rng, M, M)
+    with pytest.raises(SpecError) as caught:
+        CompiledKernel.from_source(naive(), device)(a, a, queue=3, wait_for=["x"])
+    assert [x.split(":")[0] for x in caught.value.problems] == [
+        "queue is of type int",
+        "wait_for holds what is of type str",
+    ]
+
+
 def test_out_of_order_queues_wait(device: DeviceInfo, rng: np.random.Generator) -> None:
     context = own_context(device.handle)
     queue = cl.CommandQueue(context, device.handle, cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)

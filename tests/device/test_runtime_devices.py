@@ -76,7 +76,15 @@ def test_picking(device: DeviceInfo) -> None:
 
 @pytest.mark.parametrize("device", DEVICES[:1])
 def test_nothing_matches(device: DeviceInfo) -> None:
-    for wish in ({"platform": "nobody"}, {"device": "nobody"}, {"device": 99}, {"device": -1}, {"platform": 99}):
+    for wish in (
+        {"platform": "nobody"},
+        {"device": "nobody"},
+        {"device": 99},
+        {"device": -1},
+        {"platform": 99},
+        {"device": ""},
+        {"platform": " "},
+    ):
         with pytest.raises(DeviceError, match="no device matches") as caught:
             pick(**wish)
         assert str(device) in str(caught.value)

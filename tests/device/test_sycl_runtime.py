@@ -201,6 +201,8 @@ def test_bad_arrays(naive: SyclKernel) -> None:
     usm = naive.empty((4, 4))
     with pytest.raises(SpecError, match="two kinds are mixed"):
         naive(usm, ones(4, 4))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'return_event'"):
+        naive(usm, usm, return_event=True)
     with pytest.raises(SpecError, match="b is of type list, neither NumPy's nor in USM"):
         naive(usm, [1])
     with pytest.raises(SpecError, match="float64, not float32"):

@@ -153,7 +153,7 @@ def test_gemm_by_bits(device: SyclDeviceInfo, rng: np.random.Generator) -> None:
     lists = gemmgen.gemm([a, 2 * a], b, backend="sycl", device=device.number, emulate=True)
     assert np.array_equal(np.asarray(lists), [a @ b, 2 * a @ b])
     place, spec = device.number, GemmSpec(dtype=F16, c_dtype=F16, emulate=True)
-    kernel = kernel_for("sycl", place, spec, None, (33, 17, 20))
+    kernel: object = kernel_for("sycl", place, spec, None, (33, 17, 20))
     assert isinstance(kernel, SyclKernel) and "float_to_half_bits" in kernel.source.text
     # In OpenCL C they are kept so anyway.
     assert np.array_equal(gemmgen.gemm(a, b, emulate=True), a @ b)

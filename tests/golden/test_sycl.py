@@ -12,6 +12,7 @@ from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
 from gemmgen.spec import GemmSpec
 from tests.support import sycl
+from tests.support.docs import blocks
 from tests.support.golden import Golden
 from tests.support.sycl import ENDINGS
 
@@ -99,7 +100,7 @@ def test_host_side_of_programs(tmp_path: Path) -> None:
 
 @sycl.needs_device
 def test_host_side_of_a_caller(tmp_path: Path) -> None:
-    """Two headers in one program, called with and without events to wait for."""
+    """Two headers in one program, called with and without events to wait for, and as `docs/cpp.md` has it."""
     chosen = ("L3_SLM_8x8_4x16", "sg16_block_16x2")
     for name in chosen:
         (tmp_path / f"{name}.hpp").write_text(sycl.emit(name, "header").text)
@@ -112,6 +113,7 @@ def test_host_side_of_a_caller(tmp_path: Path) -> None:
         + f"    sycl::event first = {call.format(chosen[0], '')}\n"
         + f"    sycl::event then = {call.format(chosen[1], ', {first}')}\n"
         + "    return transpose_sg16(queue, k, m, a, m, c, k, {then});\n}\n"
+        + "".join(blocks("cpp.md", "cpp"))
     )
     sycl.host_check(file, "-I", str(tmp_path))
 

@@ -12,10 +12,10 @@ from gemmgen import driver, presets
 from gemmgen.ir.target import Target
 from gemmgen.runtime.cuda_arrays import ALIGNMENT
 from gemmgen.schedule import Schedule
-from tests.support.cuda import names, vectors
+from tests.support.cuda import with_vectors
 from tests.support.problems import Problem, interpret, lowered
 
-NAMES = [name for name in names() if vectors(presets.load(name).schedule)]
+NAMES = with_vectors()
 #: N and K are multiples of 4, so that lines are with and without gaps; tiles fit some of them and not others.
 SIZES = ((1, 4, 4), (7, 132, 12), (130, 140, 24), (256, 128, 32))
 

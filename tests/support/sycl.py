@@ -57,6 +57,7 @@ def names() -> list[str]:
     return [*names_for_any(), *FOR_CPUS]
 
 
+@cache
 def names_for_any() -> list[str]:
     """Those of them that are not for CPUs alone."""
     schedules = {name: presets.load(name).schedule for name in presets.names()}

@@ -19,7 +19,7 @@ SPEC = GemmSpec(dtype=F8_E5M2, b_order="col", ld_multiple=16)
 @pytest.mark.parametrize(
     ("spec", "target", "name"),
     [
-        (SPEC, "sm_90a", "wgmma_f8_128x256_s4"),
+        (SPEC, "sm_90a", "wgmma_f8_64x64_s8"),
         (replace(SPEC, b_order="row"), "sm_90a", "wgmma_f8_128x256_s4_packed"),
         (replace(SPEC, ld_multiple=1), "sm_90a", "wgmma_f8_128x256_s4_packed"),
         (SPEC, "sm_89", "mma_f8_8x16_16x8"),
@@ -27,6 +27,18 @@ SPEC = GemmSpec(dtype=F8_E5M2, b_order="col", ld_multiple=16)
 )
 def test_presets(spec: GemmSpec, target: str, name: str) -> None:
     assert slug(choose(spec, (64, 64, 64), TARGETS[target])) == name
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"),
+    [(512, "64x64_s8"), (1024, "64x128_s4"), (1536, "128x144_s4"), (2048, "128x256_s4"), (3072, "192x192_s4")],
+)
+def test_tiles_by_sizes(size: int, tile: str) -> None:
+    """As an H200 has them, whose 132 multiprocessors the target knows."""
+    device = replace(TARGETS["sm_90a"], cores=132)
+    assert slug(choose(SPEC, (size, size, 4096), device)) == f"wgmma_f8_{tile}"
+    for known in (None, (4096, 4096, 64)):
+        assert slug(choose(SPEC, known, device)) == "wgmma_f8_128x256_s4_turns"
 
 
 def test_who_has_none() -> None:

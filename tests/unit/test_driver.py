@@ -54,9 +54,12 @@ def test_memory_decides_as_features_do() -> None:
     assert driver.refusals(SPEC, big, "cuda", TARGETS["sm_80"])[0].startswith("local memory")
 
 
-def test_a_name_is_no_schedule() -> None:
+def test_names_are_no_schedules_nor_targets() -> None:
     with pytest.raises(ScheduleError, match=r"schedule is of type str: pass a Schedule, such as .*load\('naive'\)"):
         driver.emit(GemmSpec(), "naive")  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError) as caught:
+        driver.emit(None, presets.load("naive").schedule, target="intel")  # type: ignore[arg-type]
+    assert [x.split(":")[0] for x in caught.value.problems] == ["spec is of type NoneType", "target is of type str"]
 
 
 def test_fewer_stages_are_advised_where_they_help() -> None:

@@ -69,6 +69,7 @@ def test_says_everything_wrong_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         assert problem in said
     assert "nothing is said about where to" in refused("export")
+    assert "-o names no file" in refused("export", "--blas", "-o", "")
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_templates_never_look_into_the_schedule() -> None:
     assert not [path.name for path in templates if "schedule." in path.read_text()]
 
 
-def test_emit_needs_neither_numpy_nor_pyopencl(tmp_path: Path) -> None:
+def test_commands_import_what_they_need(tmp_path: Path) -> None:
     script = """
 import sys
 from gemmgen.cli import main
@@ -128,6 +128,12 @@ except SystemExit as exit:
     assert not exit.code, exit.code
 heavy = {"numpy", "pyopencl", "cupy", "matplotlib"} & set(sys.modules)
 assert not heavy, heavy
+ours = {name.removeprefix("gemmgen.") for name in sys.modules if name.startswith("gemmgen.")}
+others = {"backends.cuda", "backends.sycl", "sweeps", "waves"} & ours
+assert not others, others
+if "--help" in sys.argv:
+    needless = {name for name in ours if not name.startswith(("cli", "errors"))}
+    assert not needless, needless
 """
     for arguments in (["--help"], ["emit", "--backend", "opencl", "--tile", "32x2", "-o", str(tmp_path / "kernel.cl")]):
         command = [sys.executable, "-c", script, *arguments]

@@ -7,9 +7,15 @@ from dataclasses import replace
 import pytest
 
 from gemmgen import driver
+from gemmgen.errors import LoweringError
 from gemmgen.explain import explain
 from gemmgen.ir.dtypes import BF16
+from gemmgen.ir.meetings import Barrier
+from gemmgen.ir.show import show
+from gemmgen.ir.stmt import Block, Body, Stmt
 from gemmgen.ir.target import TARGETS
+from gemmgen.ir.verify import verify
+from gemmgen.ir.visit import map_body
 from gemmgen.methods import defaults
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
@@ -100,3 +106,18 @@ def test_clusters_are_launched_whole() -> None:
     assert "asked = clustered_at_once(&most, paired, 384, 196672, 2);" in source.text
     assert "clusters of 2x1 blocks that copy for one another" in " ".join(source.text.replace("//", "").split())
     assert "2x1 of them in a cluster" in explain(SPEC, schedule, SM_90A)
+
+
+def test_warpgroups_that_store_apart_do_not_meet() -> None:
+    """Each goes through it by itself, though one text says what all do."""
+    schedule = replace(STAYING, c_stages=2, c_turns=True)
+    kernel = driver.lower(SPEC, schedule, SM_90A)
+    assert "block, 2 parts by warpgroup apart:" in show(kernel)
+
+    def meet(stmt: Stmt) -> Body:
+        return (replace(stmt, body=(Barrier(), *stmt.body)),) if isinstance(stmt, Block) and stmt.apart else (stmt,)
+
+    with pytest.raises(LoweringError, match="work-items of a group may have parted ways"):
+        verify(replace(kernel, body=map_body(kernel.body, meet)), SM_90A)
+    text = driver.emit(SPEC, schedule, "cuda", SM_90A).text
+    assert "mbarrier_wait(&may_store[warpgroup], (wave + (warpgroup == 0 ? 1 : 0)) % 2);" in text

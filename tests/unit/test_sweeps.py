@@ -12,6 +12,7 @@ from gemmgen.ir.dtypes import F16, F64
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import slug
 from gemmgen.passes.validate import validate
+from gemmgen.runtime import limits
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import Shape, account, choose_sweep, costs, cycles
 from tests.support.cli import printed
@@ -133,9 +134,26 @@ def test_few_rows_have_tiles_of_as_many_and_b_in_few_lines_at_a_time() -> None:
     assert (one.tile, one.k_block) == ((1, 256), 8)
 
 
-@pytest.mark.parametrize("spec", [GemmSpec(c_order="col"), GemmSpec(dtype=F16)])
-def test_what_vectors_cannot_do_is_left_to_others(spec: GemmSpec) -> None:
-    assert choose_sweep(spec, (1000, 1000, 1000), CPU) is None
+def test_a_c_by_columns_is_written_once() -> None:
+    """An element at a time, so that sums don't wait there; few rows have tiles of as many where A is by columns."""
+    chosen = choose_sweep(GemmSpec(a_order="col", c_order="col"), (8, 1000, 4096), CPU)
+    assert chosen is not None
+    assert (chosen.tile[0], chosen.k_block) == (8, 0)
+
+
+def test_what_vectors_cannot_do_is_left_to_others() -> None:
+    assert choose_sweep(GemmSpec(dtype=F16), (1000, 1000, 1000), CPU) is None
+
+
+def test_a_makers_processors_have_costs_of_their_own() -> None:
+    """Intel's leave a page more slowly, so that few rows are enough for a copy of B."""
+    shape = 126, 768, 1000
+    chosen = [choose_sweep(GemmSpec(), shape, replace(CPU, cores=2, maker=maker)) for maker in ("", "intel", "other")]
+    assert [s is not None and s.b.memory for s in chosen] == ["global", "private", "global"]
+    assert costs("intel").page > costs().page
+    assert costs("other") == costs()
+    assert limits.maker("Intel(R) Xeon(R) Processor") == "intel"
+    assert limits.maker("AMD EPYC") == ""
 
 
 def test_other_devices_are_left_to_others() -> None:

@@ -18,8 +18,8 @@ from gemmgen.ir import warp_meaning
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.expr import Const, Var
+from gemmgen.ir.swizzle import LINES_BYTES, swizzled
 from gemmgen.ir.target import TARGETS, Target
-from gemmgen.ir.tile_memory import swizzled
 from gemmgen.ir.visit import evaluate
 from gemmgen.ir.warpgroup_matrix import LANES, LINE_BYTES, ROWS, WARPGROUP_ATOMS, WarpgroupAtom
 from gemmgen.ir.warpgroup_meaning import places, sum_places
@@ -93,26 +93,40 @@ def test_spreads_of_two_levels(spread: Spread) -> None:
 # --- where it lies --------------------------------------------------------------------------------
 
 
-def test_swizzled_lines_hold_each_byte_once() -> None:
-    """Only parts of 16 bytes of a line change places, and eight lines have the same part in eight places."""
+@pytest.mark.parametrize("line", LINES_BYTES)
+def test_swizzled_lines_hold_each_byte_once(line: int) -> None:
+    """Only parts of 16 bytes of a line change places, and of eight lines no two that are a bank's width apart have the
+    same part in the same banks.
+    """
     at = np.arange(4096)
-    moved = swizzled(at, LINE_BYTES)
+    moved = swizzled(at, line)
     assert sorted(moved.tolist()) == at.tolist()
-    assert (moved // LINE_BYTES == at // LINE_BYTES).all()
+    assert (moved // line == at // line).all()
     assert (moved % 16 == at % 16).all()
-    first = moved[0:1024:LINE_BYTES] % LINE_BYTES
-    assert sorted(first.tolist()) == list(range(0, LINE_BYTES, 16))
+    parts = moved[0 : 8 * line : line] % LINE_BYTES
+    assert sorted(parts.tolist()) == list(range(0, LINE_BYTES, 16))
+    again = swizzled(at + 8 * line, line)
+    assert np.array_equal(again, moved + 8 * line)
+
+
+def test_swizzles_as_the_manual_draws_them() -> None:
+    """PTX ISA, "Tensor swizzling modes": parts of 16 bytes by lines of 128."""
+    drawn = {line: (swizzled(np.arange(0, 1024, 16), line) // 16).reshape(8, 8)[:3] % 8 for line in LINES_BYTES}
+    assert drawn[128].tolist() == [[0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6], [2, 3, 0, 1, 6, 7, 4, 5]]
+    assert drawn[64].tolist() == [[0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6], [2, 3, 0, 1, 6, 7, 4, 5]]
+    assert drawn[32].tolist() == [[0, 1, 2, 3, 4, 5, 6, 7], [1, 0, 3, 2, 5, 4, 7, 6], [0, 1, 2, 3, 4, 5, 6, 7]]
     assert swizzled(np.array([3 * 128 + 2 * 16 + 5]), LINE_BYTES).tolist() == [3 * 128 + (2 ^ 3) * 16 + 5]
 
 
+@pytest.mark.parametrize("line", LINES_BYTES)
 @pytest.mark.parametrize("turned", [False, True])
-def test_descriptors_name_each_element_of_a_tile_once(turned: bool) -> None:
+def test_descriptors_name_each_element_of_a_tile_once(turned: bool, line: int) -> None:
     """All instructions along a line together; a step begins 32 bytes or sixteen lines after the one before."""
-    atom = WARPGROUP_ATOMS[0]
-    step, leading = (16 * LINE_BYTES, 64 * LINE_BYTES) if turned else (32, 16)
-    found = [places(atom, 128, turned, leading, 1024) + i * step for i in range(4)]
+    atom, steps = WARPGROUP_ATOMS[0], line // 32
+    step, leading = (16 * line, steps * 16 * line) if turned else (32, 16)
+    found = [places(atom, 128, turned, leading, 8 * line, line) + i * step for i in range(steps)]
     together = np.stack(found).ravel()
-    assert sorted(together.tolist()) == list(range(0, 128 * 64 * 2, 2))
+    assert sorted(together.tolist()) == list(range(0, 128 * steps * 16 * 2, 2))
 
 
 # --- what is printed ------------------------------------------------------------------------------
@@ -258,7 +272,7 @@ def refused(schedule: Schedule, spec: GemmSpec = SPEC, target: Target = SM_90A) 
         ({"group": (32, 8), "tile": (4, 12), "c_width": 2}, "48 columns of B lie in boxes of 64, which no other's may"),
         ({"group": (32, 8), "tile": (2, 2), "c_stages": 1}, "a warpgroup's 8 columns of C"),
         ({"group": (256, 4)}, "1024 work-items and 128 producers > 1024"),
-        ({"k_step": 32}, "a line is 128 bytes of bfloat16: use k_step 64"),
+        ({"k_step": 48}, "lines of bfloat16 are 16, 32 or 64 long: use k_step 64"),
         ({"stages": 1}, "use 2 or more"),
         ({"stages": 5}, "local memory 245,840 B > 232,448 B on this target: use 4 stages"),
         ({"c_width": 16}, "use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"),
@@ -312,7 +326,7 @@ def test_types_strides_and_targets() -> None:
     odd = refused(WGMMA, GemmSpec(dtype=F16))
     assert "promise --ld-multiple 8, or let a kernel before lay them out" in odd
     assert "(--set a.packed=true --set b.packed=true)" in odd
-    assert "not of a batch" in refused(WGMMA, replace(SPEC, batched=True))
+    assert "not of a list" in refused(WGMMA, replace(SPEC, batched=True, listed=True))
     both = refused(replace(WGMMA, stages=1), target=TARGETS["sm_90"])
     assert "lacks tensor_maps, wgmma: use target sm_90a" in both
     assert "stages = 1" in both

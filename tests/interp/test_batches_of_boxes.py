@@ -1,0 +1,183 @@
+"""Batches by warpgroups: tensor maps of three dimensions, whatever lies between matrices, one for all where its step is
+0, parts of K and packed operands; and blocks that stay go through all products.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmgen import driver, presets
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.dtypes import BF16, F32
+from gemmgen.ir.interp import run
+from gemmgen.ir.kernel import Program
+from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.visit import evaluate
+from gemmgen.methods import defaults
+from gemmgen.runtime.cuda import arguments
+from gemmgen.schedule import Operand, Schedule
+from gemmgen.spec import GemmSpec
+from tests.support.problems import CANARY, Matrix, Problem, padding, stored
+
+SM_90A = TARGETS["sm_90a"]
+SPEC = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=8, batched=True)
+PACKED = Operand(memory="local", async_copy=True, packed=True)
+
+
+def small(**changes: object) -> Schedule:
+    """64x64 of C by one warpgroup."""
+    base = replace(defaults("wgmma", (2, 16), (32, 4)), producers=32, registers=(0, 0), stages=2)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def packed() -> Schedule:
+    base = small()
+    return replace(base, a=replace(base.a, packed=True), b=replace(base.b, packed=True))
+
+
+FEW_ROWS = replace(defaults("wgmma", (4, 2), (4, 32)), producers=32, registers=(0, 0), stages=2, split=2, joined=2)
+SCHEDULES = {
+    "by work-items": small(c_width=2),
+    "by boxes": small(c_stages=1),
+    "blocks that stay": small(c_stages=2, persistent=True),
+    "in turns": small(group=(64, 4), c_stages=2, persistent=True, c_turns=True),
+    "parts of K": small(split=3),
+    "packed": packed(),
+    "clusters": small(cluster=(2, 1), c_stages=1, persistent=True),
+    "few rows": replace(FEW_ROWS, c_width=4),
+}
+
+
+def in_a_row(matrices: list[Matrix], gap: int) -> tuple[Matrix, int]:
+    """Matrices one after the other with a gap between, and how far apart they lie."""
+    step = matrices[0].size + gap
+    memory = np.full(step * len(matrices), CANARY, matrices[0].dtype)
+    for number, matrix in enumerate(matrices):
+        memory[number * step : number * step + matrix.size] = matrix.reshape(-1)
+    return memory, step
+
+
+def multiply(
+    program: Program, spec: GemmSpec, problems: list[Problem], gap: int, residual: Matrix | None = None
+) -> list[Matrix]:
+    """C of each; of b the first serves for all. What lies between is checked to be untouched."""
+    (m, k), n, count = problems[0].a.shape, problems[0].b.shape[1], len(problems)
+    first = problems[0]
+    known: dict[str, int | complex | Matrix] = {"m": m, "n": n, "k": k, "alpha": first.alpha, "beta": first.beta}
+    known["batch_count"] = count
+    orders = {"a": spec.a_order, "b": spec.b_order, "c": spec.c_order}
+    for name, order in orders.items():
+        each = [getattr(problem, name) for problem in (problems if name != "b" else problems[:1])]
+        pad = padding(each[0], order, 8, spec)
+        lines = [stored(matrix, order, pad) for matrix in each]
+        known[f"ld{name}"] = lines[0].shape[1]
+        known[name], known[f"stride_{name}"] = in_a_row(lines, gap)
+    known["stride_b"] = 0
+    if residual is not None:
+        known |= {"residual": residual.reshape(-1), "ldr": n, "stride_r": m * n}
+    for workspace in program.workspaces:
+        own = numpy_dtype(workspace.dtype)
+        elements = evaluate(workspace.elements, {"m": m, "n": n, "k": k, "batch_count": count})
+        known[workspace.name] = np.full(elements, poison(own), own)
+    for kernel in program.kernels:
+        run(kernel, {p.name: known[p.name] for p in kernel.launch_params}, 3)
+    apart, ld = (known[name] for name in ("stride_c", "ldc"))
+    assert isinstance(apart, int)
+    assert isinstance(ld, int)
+    result = np.asarray(known["c"]).reshape(count, apart)
+    lines_of = result[:, : apart - gap].reshape(count, -1, ld)
+    wide = n if spec.c_order == "row" else m
+    assert (result[:, apart - gap :] == CANARY).all()
+    assert (lines_of[:, :, wide:] == CANARY).all()
+    found = lines_of[:, :, :wide]
+    return list(found if spec.c_order == "row" else found.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_products_of_a_batch(name: str, rng: np.random.Generator) -> None:
+    """Matrices lie an odd multiple of 16 bytes apart; sizes end within blocks, and columns within 16 bytes."""
+    spec = replace(SPEC, ld_multiple=1) if name == "packed" else SPEC
+    program = driver.lower_program(spec, SCHEDULES[name], SM_90A)
+    for count, gap in ((3, 24), (1, 0)):
+        first = Problem.of(rng, spec, 70, 43, 72, 1.5, -0.5)
+        problems = [replace(Problem.of(rng, spec, 70, 43, 72, 1.5, -0.5), b=first.b) for _ in range(count)]
+        for problem, result in zip(problems, multiply(program, spec, problems, gap), strict=True):
+            problem.check(np.ascontiguousarray(result))
+
+
+@pytest.mark.parametrize(("a", "b", "c"), [("col", "row", "row"), ("row", "col", "col")])
+def test_orders(a: str, b: str, c: str, rng: np.random.Generator) -> None:
+    spec = replace(SPEC, a_order=a, b_order=b, c_order=c)  # type: ignore[arg-type]
+    schedule = small(c_width=1) if c == "col" else small(c_stages=1, k_step=16)
+    problems = [Problem.of(rng, spec, 40, 48, 72, -1.0, 2.0) for _ in range(2)]
+    problems[1] = replace(problems[1], b=problems[0].b)
+    results = multiply(driver.lower_program(spec, schedule, SM_90A), spec, problems, 8)
+    for problem, result in zip(problems, results, strict=True):
+        problem.check(np.ascontiguousarray(result))
+
+
+@pytest.mark.parametrize("name", ["by work-items", "blocks that stay"])
+def test_an_epilogue_reads_each_product_its_own(name: str, rng: np.random.Generator) -> None:
+    spec = replace(SPEC, epilogue=("residual",))
+    plain = [Problem.of(rng, SPEC, 40, 48, 16, 1.0, 0.0) for _ in range(3)]
+    plain = [replace(problem, b=plain[0].b) for problem in plain]
+    residual = rng.integers(-9, 9, (3, 40, 48)).astype(np.float32)
+    program = driver.lower_program(spec, SCHEDULES[name], SM_90A)
+    results = multiply(program, spec, plain, 0, residual)
+    for problem, more, result in zip(plain, residual, results, strict=True):
+        assert np.abs(result - more - problem.expected).max() < 1e-4
+
+
+def test_nothing_in_a_batch_is_no_launch_and_no_map() -> None:
+    """Neither grids nor the driver are asked, for blocks that end and for those that stay."""
+    for name in ("by boxes", "blocks that stay"):
+        source = driver.emit(SPEC, SCHEDULES[name], "cuda", SM_90A)
+        sizes = {"m": 5, "n": 6, "k": 7, "batch_count": 0}
+        assert source.launches(sizes) == ()
+        (entry,) = source.entry_points
+        steps = {"stride_a": 64, "stride_b": 0, "stride_c": 64, "lda": 8, "ldb": 8, "ldc": 8}
+        values: dict[str, object] = {**sizes, **steps, "alpha": 1.0, "beta": 0.0, "a": 256, "b": 512, "c": 1024}
+        assert not any(x.any() for x in arguments(entry, values) if isinstance(x, np.ndarray))
+        assert "|| batch_count < 1" in source.text
+
+
+def test_how_many_blocks_there_are() -> None:
+    by_layers, in_line = (driver.emit(SPEC, SCHEDULES[x], "cuda", SM_90A) for x in ("by boxes", "blocks that stay"))
+    sizes = {"m": 65, "n": 64, "k": 7, "batch_count": 5}
+    assert by_layers.entry_points[0].groups(sizes) == (5, 1, 2)
+    assert in_line.entry_points[0].groups(sizes) == (1, 1, 10)
+    assert "const int batch = int(blockIdx.z);" in by_layers.text
+    assert "const int blocks = blocks_down * blocks_across * batch_count;" in in_line.text
+    assert "copy_box(a_shared[slot][0], &a_map, k0, row0, batch, &tiles_full[slot]);" in by_layers.text
+    maps = {x.operand: x for x in in_line.entry_points[0].maps}
+    assert maps["a"].batch is not None
+    assert "stride_a" not in {x.name for x in in_line.entry_points[0].arguments}
+    assert "cp.async.bulk.tensor.3d" in in_line.text
+    assert "cp.async.bulk.tensor.2d" not in in_line.text
+
+
+def test_nvcc_takes_boxes_of_batches_in_lines_of_several_widths(
+    needs_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    schedule = small(group=(64, 4), k_step=32, cluster=(2, 1), c_stages=1, persistent=True)
+    source = driver.emit(replace(SPEC, epilogue=("residual",)), schedule, "cuda", SM_90A)
+    file = tmp_path / "batch.cu"
+    file.write_text(source.text)
+    flags = ["-std=c++17", "-gencode", "arch=compute_90a,code=sm_90a", "-Werror", "all-warnings", "-Xptxas", "-v", "-c"]
+    command = [needs_tool("nvcc"), *flags, "-o", str(tmp_path / "batch.o"), str(file)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert " 0 bytes spill stores" in result.stderr
+    assert "C75" not in result.stderr
+
+
+def test_lists_of_matrices_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="maps of matrices a stride apart, not of a list: leave listed out"):
+        driver.emit(replace(SPEC, listed=True), presets.load("wgmma_64x64_s8").schedule, "cuda", SM_90A)

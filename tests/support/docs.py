@@ -1,0 +1,16 @@
+"""What stands in the docs: their files, and the code that they print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Pages that say how things are; notes and decisions say how they were.
+PAGES = (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code of a page of `docs` in a language."""
+    text = (ROOT / "docs" / page).read_text()
+    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)

@@ -1,0 +1,90 @@
+"""What the docs name is there, and the C and C++ that they print compiles. Their SYCL is compiled in tests/golden."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from gemmgen.cli import app
+from tests.support.docs import PAGES, ROOT, blocks
+
+#: But for those that stand for several, `machines/TARGET.toml`.
+FILE = re.compile(r"[a-z0-9_./-]+\.(?:py|toml|md|sh|yml)")
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
+#: Options of other programs, and of gemmgen's scripts and tests.
+OTHERS = {"--update-golden", "--use_fast_math", "--dist", "--data-races", "--durations", "--force-reinstall"}
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+
+
+def options() -> set[str]:
+    """What commands and the scripts of `benchmarks` take."""
+    found = set(OTHERS)
+    for command in (typer.main.get_command(app), *typer.main.get_command(app).commands.values()):  # type: ignore[attr-defined]
+        found |= {"--help", *(name for parameter in command.params for name in parameter.opts)}
+    for script in (ROOT / "benchmarks").glob("*.py"):
+        found |= set(re.findall(r'"(--[a-z][\w-]*)"', script.read_text()))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_what_is_named_is_there(page: Path) -> None:
+    text = page.read_text()
+    code = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^ {4,}gemmgen .*$", text, re.MULTILINE)
+    named = {option for part in code for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", part)}
+    assert named <= options()
+    parts = (".github", "benchmarks", "docs", "gemmgen", "generated", "templates", "tests")
+    files = [str(path.relative_to(ROOT)) for part in parts for path in (ROOT / part).rglob("*.*")]
+    for name in (part for part in code if FILE.fullmatch(part) and "/" in part):
+        assert any(f"/{file}".endswith(f"/{name}") for file in files), name
+
+
+def heading(line: str) -> str:
+    """What a link calls it."""
+    return re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for path, anchor in LINK.findall(page.read_text()):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        if anchor:
+            assert anchor in map(heading, re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)), anchor
+
+
+def test_cuda_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    """Its declarations are those of the files, and with them the callers compile."""
+    text = "\n".join(blocks("cpp.md", "cuda"))
+    emitted = "".join(path.read_text() for path in (ROOT / "generated" / "cuda").glob("*.cu"))
+    declared = re.findall(r'^extern "C" [^;{]*', text, re.MULTILINE)
+    assert len(declared) == 2 and all(declaration in emitted for declaration in declared)
+    file = tmp_path / "caller.cpp"
+    file.write_text(text)
+    command = [needs_tool("nvcc"), "-x", "c++", "-std=c++17", "-Xcompiler", ",".join(WARNINGS), "-c", str(file)]
+    result = subprocess.run([*command, "-o", str(tmp_path / "caller.o")], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_opencl_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    """With as many arguments as the kernel has, and its launch."""
+    (text,) = blocks("cpp.md", "c")
+    kernel = (ROOT / "generated" / "opencl" / "smem_8x8.cl").read_text()
+    (parameters,) = re.findall(r"__kernel void smem_8x8\(([^)]*)\)", kernel)
+    (arguments,) = re.findall(r"arguments\[\] = \{\n(.*?)\n    \};", text, re.DOTALL)
+    assert arguments.count("{") == parameters.count(",") + 1
+    assert "global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}" in kernel and "local size {16, 16}" in kernel
+    runtime = pytest.importorskip("gemmgen.runtime.sycl_library")
+    try:
+        include = runtime.library().parent.parent / "include"  # the wheel brings OpenCL's headers
+    except runtime.DeviceError as error:
+        pytest.skip(str(error))
+    file = tmp_path / "caller.c"
+    file.write_text(text)
+    command = [needs_tool("gcc"), "-std=c99", "-isystem", str(include), "-DCL_TARGET_OPENCL_VERSION=120", *WARNINGS]
+    result = subprocess.run([*command, "-fsyntax-only", str(file)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from gemmgen import driver
 from gemmgen.spec import GemmSpec
 from tests.support import sycl
-from tests.support.sycl_programs import run_program
+from tests.support.sycl_programs import run, run_program, write_kernels
 
 #: Single elements; block loads in two kernels; arrays in local memory and additions to C in one step. g++ takes five to
 #: ten seconds for each.
@@ -25,16 +26,13 @@ def test_program(name: str, tmp_path: Path) -> None:
     assert "509 x 258 x 131: " in printed
     assert printed.count(" 0 elements wrong") == 2
     assert printed.endswith("passed\n")
-
-
-def test_a_wrong_product_is_noticed(tmp_path: Path) -> None:
-    """The stride that the program it grew from had: N where K is meant."""
-    from dataclasses import replace
-
-    source = sycl.emit("naive", "main")
-    wrong = replace(source, text=source.text.replace("const int lda = k;", "const int lda = k - 1;"))
-    with pytest.raises(AssertionError, match="elements wrong"):
-        run_program(replace(wrong, text=wrong.text.replace("a[i * lda + p]", "a[i * k + p]")), tmp_path)
+    if name == "naive":
+        # The same program notices a wrong product: A's lines read as if they lay one element closer together.
+        wrong = source.text.replace("a[row * lda + k0]", "a[row * (lda - 1) + k0]")
+        assert wrong != source.text
+        write_kernels(replace(source, text=wrong), tmp_path)
+        with pytest.raises(AssertionError, match=r"[1-9]\d* elements wrong"):
+            run(tmp_path)
 
 
 def test_transpose(tmp_path: Path) -> None:

@@ -80,26 +80,43 @@ LOCAL = 2016
 
 def run_program(source: Source, folder: Path) -> str:
     """What a program prints that must end well on the CPU device."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("g++ is not on this machine: apt-get install g++")
+    modules = write_kernels(source, folder)
+    build(source, folder, modules)
+    return run(folder)
+
+
+def write_kernels(source: Source, folder: Path) -> list[bytes]:
+    """The device half, in files that the program reads when it starts."""
     # With every parameter kept, the table needs no mask of those that the kernel does not use.
     options = (*sycl.STRICT, "-fno-sycl-dead-args-optimization")
     content, log = helper().compile(pick().number, source.text, source.name, as_object=True, options=options)
     assert content is not None, log
     modules = sycl.spirv(content)
-    files = {f"{number}.spv": module for number, module in enumerate(modules)}
-    files["main.cpp"] = source.text.encode()
+    for number, module in enumerate(modules):
+        (folder / f"{number}.spv").write_bytes(module)
+    return modules
+
+
+def run(folder: Path) -> str:
+    """What the program of a folder prints, with the kernels that lie there."""
+    return sycl.run(["env", f"OCL_ICD_FILENAMES={intel_cpu_library() or ''}", str(folder / "program")])
+
+
+def build(source: Source, folder: Path, modules: list[bytes]) -> None:
+    """The host half."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("g++ is not on this machine: apt-get install g++")
+    files = {"main.cpp": source.text.encode()}
     files["table.hpp"] = (TABLE + "".join(_rows(source, entry) for entry in source.entry_points)).encode()
     files["registration.cpp"] = _registration(source, modules, folder).encode()
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    runtime, binary = library(), folder / "program"
+    runtime = library()
     command = [compiler, "-std=c++17", "-O1", "-include", str(folder / "table.hpp")]
     command += ["-isystem", str(runtime.parent.parent / "include"), str(folder / "main.cpp")]
-    command += [str(folder / "registration.cpp"), str(runtime), f"-Wl,-rpath,{runtime.parent}", "-o", str(binary)]
-    sycl.run(command)
-    return sycl.run(["env", f"OCL_ICD_FILENAMES={intel_cpu_library() or ''}", str(binary)])
+    command += [str(folder / "registration.cpp"), str(runtime), f"-Wl,-rpath,{runtime.parent}"]
+    sycl.run([*command, "-o", str(folder / "program")])
 
 
 def _own(source: Source, entry: EntryPoint, what: str) -> str:

@@ -18,7 +18,7 @@ from gemmgen.waves import ATOMS, LINE, TYPES, Shape, Tile, account, blocks_of, c
 #: Numbers of parts of K; few, so that a process compiles few kernels.
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 #: Places for blocks that parts are to fill, of all that there are: more parts that leave as many empty gain nothing.
-FILLED = (0.5, 1, 2, 3)
+FILLED = (0.5, 1, 2)
 #: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
 ROUNDS = 4
 #: Parts of K that a cluster adds up, where it does: of larger ones there are not as many as multiprocessors.
@@ -119,7 +119,7 @@ def _shares(
     if not _varies(tile.schedule) or plain.late:
         return
     deepest, places = k // (ROUNDS * plain.round_depth), target.cores * tile.resident
-    limits = (min(deepest, int(filled * places / blocks)) for filled in FILLED)
+    limits = (min(deepest, max(JOINED, int(filled * places / blocks))) for filled in (0, *FILLED))
     for parts in sorted({max((x for x in PARTS if x <= limit), default=1) for limit in limits} - {1}):
         if parts * m * n * products < REACHED:
             # A preset of parts is for these alone, unless it is as good at what ends in C.

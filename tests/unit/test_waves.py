@@ -86,6 +86,8 @@ def test_the_fastest_preset_comes_out_cheapest(times: Times) -> None:
         ((1536, 1536, 1536), "wgmma_128x144_s4"),
         ((2048, 2048, 2048), "wgmma_128x256_s4"),
         ((3072, 3072, 3072), "wgmma_192x192_s4"),
+        ((4096, 14336, 4096), "wgmma_128x256_s4_turns"),
+        ((8192, 8192, 8192), "wgmma_128x256_s4_turns"),
         ((128, 4096, 4096), "wgmma_64x64_s8"),
         ((16, 4344, 1888), "wgmma_16x64_s8"),  # 48 lines of A that are outside are no use
         ((4096, 16, 4096), "wgmma_64x16_s8_joined2"),
@@ -131,7 +133,8 @@ def test_few_rows_go_to_swapped_operands_and_joined_parts(orders: tuple[Order, O
     for shape, named in (((1, 4096, 4096), "16x64"), ((16, 4096, 4096), "16x64"), ((24, 4096, 4096), "32x64")):
         chosen = choose_tiles(spec, shape, target)
         assert chosen is not None
-        assert slug(chosen).startswith(f"wgmma_{named}_s8_joined2")
+        assert slug(chosen).startswith(f"wgmma_{named}_s8_")
+        assert chosen.split > 1
     low = choose_tiles(spec, (64, 4096, 14336), target)
     assert low is not None
     assert (low.block_tile, low.split, low.joined) == ((64, 64), 2, 2)

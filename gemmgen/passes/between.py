@@ -56,7 +56,7 @@ class Between(Positions):
             out.append((shares, Const(shares.elements)))
         elif self.schedule.planes > 1 and not self.schedule.atomic:
             sums = self.workspace(writable=True)
-            out.append((sums, sums.shape[0] * (self.m * self._lines["workspace"])))
+            out.append((sums, sums.shape[0] * (self._of_c[0] * self._lines["workspace"])))
         return tuple(out)
 
     def workspace(self, writable: bool) -> Buffer:

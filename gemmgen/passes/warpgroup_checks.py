@@ -129,7 +129,8 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield from _along_k(spec, s)
     yield from _shares(spec, s) if s.joined > 1 else ()
     lines, across, other = ("columns", "rows", "A") if s.swapped else ("rows", "columns", "B")
-    given, (spec, s) = s.tile, turned(spec, s) if s.swapped else (spec, s)
+    given, by_columns = s.tile, s.swapped and s.planes > 1
+    spec, s = turned(spec, s) if s.swapped else (spec, s)
     rows, cols = s.block_tile
     if s.tile[0] % 2 or rows > MOST_LINES:
         most = MOST_LINES // s.group[0]
@@ -151,7 +152,7 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
             "c_stages 2 and group 64x4, say, or leave it out"
         )
     if s.joined == 1:
-        yield from _boxes(spec, s, lines, across) if s.c_stages else _stores(spec, s, across)
+        yield from _boxes(spec, s, lines, across) if s.c_stages else _stores(spec, s, across, by_columns)
 
 
 def _steps(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
@@ -209,9 +210,13 @@ def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
             )
 
 
-def _stores(spec: GemmSpec, s: Schedule, across: str) -> Iterator[str]:
-    """C from pairs as they lie in registers, or by way of local memory in longer runs."""
+def _stores(spec: GemmSpec, s: Schedule, across: str, by_columns: bool) -> Iterator[str]:
+    """C from pairs as they lie in registers, or by way of local memory in longer runs; `by_columns` says that these are
+    of columns of sums that a second kernel adds up by rows.
+    """
     (rows, cols), consumers = s.block_tile, s.group[0] * s.group[1]
+    if by_columns and s.c_width > 1 and spec.c_order == "row":
+        yield f"c_width = {s.c_width} stores neighbouring {across}, but a second kernel adds up rows: use c_width 1"
     if spec.c_order == "col":
         if s.c_width > 1:
             order = f"{across.removesuffix('s')}-major"

@@ -52,6 +52,7 @@ SCHEDULES = {
     "packed": packed(),
     "clusters": small(cluster=(2, 1), c_stages=1, persistent=True),
     "few rows": replace(FEW_ROWS, c_width=4),
+    "few rows, parts of K": replace(FEW_ROWS, split=3, joined=1, c_width=1),
 }
 
 

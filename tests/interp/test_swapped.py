@@ -111,6 +111,11 @@ def test_names_are_those_of_c() -> None:
         (SPEC, {"tile": (3, 2)}, "a block's 12 rows of A, multiplied by 8"),
         (SPEC, {"tile": (4, 3)}, "tile 4x3 has no pairs of columns"),
         (SPEC, {"c_width": 2}, "stores neighbouring rows, but C is row-major"),
+        (
+            replace(SPEC, c_order="col"),
+            {"c_width": 2, "split": 2},
+            "c_width = 2 stores neighbouring rows, but a second kernel adds up rows: use c_width 1",
+        ),
         (SPEC, {"c_stages": 1}, "stores boxes of C's columns, but C is row-major"),
         (
             replace(SPEC, c_order="col"),

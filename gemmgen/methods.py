@@ -116,7 +116,7 @@ def _wgmma(
     operand = Operand(memory="local", async_copy=True)
     tile, (high, wide) = tile or (2, 64), group or (64, 4)
     # Lanes along C's columns: operands are swapped, as by `Schedule.swapped`.
-    swapped = high == 4 and wide % 32 == 0
+    swapped = high % 32 != 0 and wide % 32 == 0
     # Sums are taken up by fours, so that lanes next to each other read next to each other.
     evenly = high * 4 % max(1, tile[1]) == 0
     return Schedule(

@@ -27,6 +27,8 @@ MatrixAtom = Literal[
 ]
 Atom = Literal["fma", MatrixAtom]
 Method = Literal["naive", "slm", "simd", "block_read", MatrixAtom, "vector"]
+#: Work-items of a warpgroup (rows, columns).
+WARPGROUP = (32, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,9 @@ class Operand:
 
     Attributes:
         memory: where registers are filled from: `global`, an `image`, `local` memory that the group
-            fills together, or (B of vectors) a `private` array that the work-item copies a block to.
+            fills together, or (B of vectors) a `private` array that the work-item copies a block to. Where warpgroups
+            multiply, where from: `local` memory, or, of A (of B where operands are swapped), `private` arrays,
+            registers, which are filled from there.
         width: elements that one load from global memory moves (rows, for an image).
         block: whether a sub-group loads by block reads instead of per-lane loads.
         share: whether lanes hold different elements and pass them around the sub-group.
@@ -72,7 +76,8 @@ class Schedule:
 
     Attributes:
         tile: rows and columns of C that a work-item computes.
-        group: work-items of a group (rows, columns).
+        group: work-items of a group (rows, columns). A warpgroup is 32x4 of them: 64x4 are two above one another, 32x8
+            two beside one another, and 4x32 one along C's columns (`swapped`).
         run: neighbouring rows and columns that a work-item owns before the next work-item's begin.
         k_step: depth that one iteration of the main loop covers.
         sub_group: lanes of a sub-group; None where none is needed.
@@ -221,9 +226,19 @@ class Schedule:
         return self.tile[0] * self.group[0], self.tile[1] * self.group[1]
 
     @property
+    def warpgroups(self) -> tuple[int, int]:
+        """Warpgroups that multiply (above one another, beside one another)."""
+        (high, wide), (rows, cols) = self.group, WARPGROUP
+        return high // rows, wide // cols
+
+    @property
     def all_work_items(self) -> tuple[int, int]:
         """Work-items of a group (rows, columns), those of all slices one above the other, and then the producers."""
-        return self.group[0] * self.slices + self.producers // max(1, self.group[1]), self.group[1]
+        high, wide = self.group
+        if self.by_warpgroups and not self.swapped:
+            # Four wide, as warpgroups are, whichever way these lie.
+            high, wide = high * wide // WARPGROUP[1], WARPGROUP[1]
+        return high * self.slices + self.producers // max(1, wide), wide
 
     @property
     def round_depth(self) -> int:
@@ -269,7 +284,8 @@ class Schedule:
         """Whether warpgroups multiply with their operands swapped, C^T = B^T A^T: so say the lanes of a group 4x32,
         which lie along C's columns. Of C a block then has few rows, and 64 columns of each warpgroup.
         """
-        return self.by_warpgroups and self.group[0] == 4 and self.group[1] % 32 == 0
+        (high, wide), (rows, cols) = self.group, WARPGROUP
+        return self.by_warpgroups and high % rows != 0 and high % cols == 0 and wide % rows == 0
 
     def staged(self, name: str, order: str) -> Operand:
         """The way of A or B; where warps multiply, its local tile has the order of the matrix, whichever that is."""

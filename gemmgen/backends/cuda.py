@@ -106,7 +106,7 @@ class Cuda(CLike):
             include = [*sections(INTRINSICS, {"includes_with_maps"})[:-1], *headers, ""]
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
         matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)
-        matrices += warpgroup_functions(self.kernel, INTRINSICS)
+        matrices += warpgroup_functions(self.kernel, self.types, INTRINSICS)
         matrices += store_functions(self.kernel.body, self.types, INTRINSICS)
         return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
 

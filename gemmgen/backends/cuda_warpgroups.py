@@ -4,7 +4,7 @@ that they call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.cuda_boxes import place, words
@@ -71,7 +71,12 @@ def multiply(stmt: Multiply, atom: WarpgroupAtom, printer: CLike) -> str:
     if as_int(col) != 0:
         raise LoweringError("a warpgroup's sums begin in a middle column")
     sums = stmt.acc.name if as_int(row) == 0 else f"&{stmt.acc.name}[{printer.expr(row)}]"
-    a, b = (_described(x, index, printer) for x, index in ((stmt.a, stmt.a_index), (stmt.b, stmt.b_index)))
+    b = _described(stmt.b, stmt.b_index, printer)
+    if atom.held:
+        which, row, col = stmt.a_index
+        a = ", ".join(printer.address(stmt.a, (which, line, col)) for line in (row, row + 1))
+    else:
+        a = _described(stmt.a, stmt.a_index, printer)
     return f"{_function(atom)}({sums}, {a}, {b});"
 
 
@@ -85,6 +90,8 @@ def role(stmt: MultiplyGroup | RegisterShare) -> list[str]:
     match stmt:
         case RegisterShare(registers, more):
             return [f"registers_{'more' if more else 'fewer'}<{registers}>();"]
+        case MultiplyGroup("fence", taken=Buffer() as held):
+            return [f"wgmma_fence({held.name});"]
         case MultiplyGroup("wait", pending, None):
             return [f"wgmma_wait<{pending}>();"]
         case MultiplyGroup("wait", _, Buffer() as sums):
@@ -105,7 +112,7 @@ def _function(atom: WarpgroupAtom) -> str:
 # --- functions ------------------------------------------------------------------------------------
 
 
-def warpgroup_functions(kernel: Kernel, source: str) -> list[str]:
+def warpgroup_functions(kernel: Kernel, types: Mapping[str, str], source: str) -> list[str]:
     """The functions that a kernel's statements call, each once."""
     named = set(_plain(kernel))
     behind = {name for name in named if name.startswith("wgmma")}
@@ -122,7 +129,7 @@ def warpgroup_functions(kernel: Kernel, source: str) -> list[str]:
         values = atom.c.cols.values
         operands = _folded([f"{listed}({col})" for col in range(0, values, 2)], 19)
         lines += section(source, "wgmma_wait_all", values=values, operands=operands, total=total)
-        lines += _multiplication(atom, source, operands)
+        lines += _multiplication(atom, types, source, operands)
     return lines
 
 
@@ -144,15 +151,16 @@ def _plain(kernel: Kernel) -> Iterator[str]:
             case RegisterShare():
                 yield "registers_more" if stmt.more else "registers_fewer"
             case MultiplyGroup() if stmt.sums is None:
-                yield f"wgmma_{stmt.verb}"
+                yield f"wgmma_{stmt.verb}" + ("_held" if stmt.taken else "")
 
 
-def _multiplication(atom: WarpgroupAtom, source: str, operands: str) -> list[str]:
+def _multiplication(atom: WarpgroupAtom, types: Mapping[str, str], source: str, operands: str) -> list[str]:
     """The function of an instruction."""
     values = atom.c.cols.values
     count = atom.c.rows.values * values
     total, kind, _ = _SUMS[atom.sums]
-    orders = f", {int(atom.a_turned)}, {int(atom.b_turned)}" if atom.dtype.size == TURNED_BYTES else ""
+    turned = (atom.b_turned,) if atom.held else (atom.a_turned, atom.b_turned)
+    orders = "".join(f", {int(x)}" for x in turned) if atom.dtype.size == TURNED_BYTES else ""
     named = _lines(", ".join(f"%{i}" for i in range(count)), WIDTH - 20)
     said = {
         "function": _function(atom),
@@ -163,13 +171,14 @@ def _multiplication(atom: WarpgroupAtom, source: str, operands: str) -> list[str
         "depth": atom.depth,
         "short": atom.short,
         "named": f"\n{' ' * 17}".join(f'"{line}"' for line in named),
-        "a_place": count,
-        "b_place": count + 1,
+        "a_place": ", ".join(f"%{count + i}" for i in range(4)) if atom.held else count,
+        "b_place": count + (4 if atom.held else 1),
+        "element": types[atom.dtype.name],
         # Factors of 1, which whole numbers have none of; and the orders, in which others than 16 bits have no say.
         "modes": (", 1, 1" if atom.sums.is_float else "") + orders,
         "operands": operands,
     }
-    return section(source, "wgmma", **said)
+    return section(source, "wgmma_held" if atom.held else "wgmma", **said)
 
 
 def _folded(operands: list[str], indent: int) -> str:

@@ -14,7 +14,7 @@ from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int
 from gemmgen.ir.functions import MATH
 
 #: How tightly operators bind, from C's grammar; higher binds tighter.
-PRECEDENCE = {"&&": 2, "&": 3, "==": 4, "!=": 4, "<": 5, "<=": 5, "+": 7, "-": 7, "*": 8, "/": 8, "%": 8}
+PRECEDENCE = {"&&": 2, "^": 2, "&": 3, "==": 4, "!=": 4, "<": 5, "<=": 5, "+": 7, "-": 7, "*": 8, "/": 8, "%": 8}
 TERNARY, UNARY, POSTFIX = 1, 9, 10
 #: Functions of numbers that C calls otherwise where they are of floats.
 FLOAT_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax"}
@@ -86,6 +86,9 @@ class Expressions(ABC):
                 return "{} ? {} : {}".format(*texts), TERNARY
             case Bin("min", a, b):
                 return f"{self.minimum}({self.expr(a)}, {self.expr(b)})", POSTFIX
+            case Bin("^", a, b):
+                # Compilers ask for parentheses around what stands beside it.
+                return f"{self.expr(a, POSTFIX)} ^ {self.expr(b, POSTFIX)}", PRECEDENCE["^"]
             case Bin(op, a, b):
                 level = PRECEDENCE[op]
                 # The right operand of - / % must not be regrouped; + and * of integers may stand as they are.

@@ -215,7 +215,8 @@ def _by_boxes(name: str, spec: GemmSpec, s: Schedule, words: Words) -> list[str]
     line = line_bytes(s.tile_line(name, order) * spec.dtype.size)
     how = f"{words.buffer}, by tensor maps: boxes in lines of {line} bytes that swizzle, to {words.local_memory}"
     before = "packed into whole tiles by a kernel before; " if operand.packed else ""
-    behind = "; read once, as caches are told" if operand.streamed else ""
+    behind = ", and from there to registers" if operand.memory == "private" else ""
+    behind += "; read once, as caches are told" if operand.streamed else ""
     return wrap(f"{before}{how}{behind}", WIDTH) if before or behind else [how]
 
 

@@ -68,7 +68,11 @@ RESULTS: dict[DType, tuple[DType, ...]] = {
     I64: (I64,),
 }
 #: Element types -> others that A or B may be stored in, to be converted as they are loaded into registers.
-STORED: dict[DType, tuple[DType, ...]] = {F64: (F32,), F32: (F16, BF16, I8)}
+STORED: dict[DType, tuple[DType, ...]] = {
+    F64: (F32,),
+    F32: (F16, BF16, I8),
+    **dict.fromkeys((F16, BF16), (I8, F8_E4M3, F8_E5M2)),
+}
 #: Element types that A and B can have, by name.
 MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}
 #: Element types that any matrix can have, by name.

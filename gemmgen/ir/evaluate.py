@@ -32,6 +32,7 @@ _OPERATORS: dict[str, Callable[[Value, Value], Value]] = {
     "/": operator.floordiv,
     "%": operator.mod,
     "&": operator.and_,
+    "^": operator.xor,
     "<": operator.lt,
     "<=": operator.le,
     "==": operator.eq,

@@ -17,7 +17,7 @@ from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 if TYPE_CHECKING:
     from gemmgen.ir.buffer import Buffer
 
-Op = Literal["+", "-", "*", "/", "%", "&", "<", "<=", "==", "!=", "&&", "min"]
+Op = Literal["+", "-", "*", "/", "%", "&", "^", "<", "<=", "==", "!=", "&&", "min"]
 COMPARISONS: frozenset[str] = frozenset({"<", "<=", "==", "!=", "&&"})
 
 

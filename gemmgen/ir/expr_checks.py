@@ -36,5 +36,5 @@ def _operator_problems(node: Bin) -> Iterator[str]:
         yield f"{op} on bool"
     if op == "&&" and a != BOOL:
         yield f"&& on {a}"
-    if (a.real is not None and op not in ("+", "*", "==", "!=")) or (a.is_float and op in ("%", "&")):
+    if (a.real is not None and op not in ("+", "*", "==", "!=")) or (a.is_float and op in ("%", "&", "^")):
         yield f"{op} on {a}"

@@ -80,15 +80,17 @@ class MultiplyGroup:
     """Bookkeeping of a warpgroup's own matrix instructions, which go on while it does.
 
     Attributes:
-        verb: `fence` comes before the first that takes sums which other instructions have written; `commit` makes a
-            group of those begun since the last; `wait` until at most `pending` groups, the newest, are under way: what
-            they have read may be overwritten from then on.
+        verb: `fence` comes before the first that takes sums, or A, from registers which other instructions have
+            written; `commit` makes a group of those begun since the last; `wait` until at most `pending` groups, the
+            newest, are under way: what they have read may be overwritten from then on.
         sums: of `wait` for all, the registers that may be used from then on.
+        taken: of `fence`, the registers that A is taken from, if it is.
     """
 
     verb: Literal["fence", "commit", "wait"]
     pending: int = 0
     sums: Buffer | None = None
+    taken: Buffer | None = None
 
 
 @dataclass(frozen=True, slots=True)

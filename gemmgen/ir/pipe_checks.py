@@ -9,7 +9,7 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.pipe import Pipe, PipeOp, PipeVerb
 from gemmgen.ir.show import headline
-from gemmgen.ir.stmt import Block, Body, Copy, For, If, Mma, Stage, Stmt, TileMma
+from gemmgen.ir.stmt import Block, Body, Copy, For, If, Mma, Stage, Stmt, Tile, TileMma
 from gemmgen.ir.visit import walk
 
 #: The last verb on each pipe, by the pipe's name; `release` (a free slot) where there was none.
@@ -91,7 +91,7 @@ def _reads(stmt: Stmt) -> Iterator[Pipe]:
             if stmt.src.pipe is not None:
                 yield stmt.src.pipe
         case TileMma(_, one, other):
-            yield from (tile.pipe for tile in (one, other) if tile.pipe is not None)
+            yield from (x.pipe for x in (one, other) if isinstance(x, Tile) and x.pipe is not None)
         case Mma(_, a, b):
             yield from (registers.pipe for registers in (a, b) if registers.pipe is not None)
 

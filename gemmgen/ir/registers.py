@@ -75,6 +75,10 @@ class PrivateMemory(Strided):
         for one, some in self._by_address(address, active):
             self._write_one(one, value, some)
 
+    def now(self) -> list[Value | None]:
+        """What all of them hold: the same objects for as long as nobody writes to them."""
+        return list(self._elements)
+
     def _whole(self, value: Value, site: Site) -> Value:
         """An integer as it is stored: indexes are worked out in 64 bits here, and must fit the 32 of the kernel."""
         stored = np.asarray(value).astype(self._dtype)

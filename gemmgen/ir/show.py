@@ -52,7 +52,20 @@ _INDENT = "  "
 
 #: How tightly an operator binds. `&` is set apart on purpose: C disagrees with most readers about
 #: it, so it is enclosed within any other operator, and so are its operands.
-_BINDING: dict[str, int] = {"&&": 1, "==": 2, "!=": 2, "<": 2, "<=": 2, "&": 1, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
+_BINDING: dict[str, int] = {
+    "&&": 1,
+    "==": 2,
+    "!=": 2,
+    "<": 2,
+    "<=": 2,
+    "&": 1,
+    "^": 1,
+    "+": 4,
+    "-": 4,
+    "*": 5,
+    "/": 5,
+    "%": 5,
+}
 _SELECT = 0
 _ATOMIC = 6
 
@@ -121,7 +134,7 @@ def _bin(node: Bin) -> str:
     # Only `&&` reads the same from either side; comparisons do not chain.
     left = own + 1 if own == 2 else own
     right = own if node.op == "&&" else own + 1
-    if node.op == "&":
+    if node.op in ("&", "^"):
         left = right = _ATOMIC
     return f"{_expr(node.a, left)} {node.op} {_expr(node.b, right)}"
 
@@ -297,7 +310,8 @@ def _on_tiles(stmt: TileStmt) -> str:
             a, b = (f"{'conj ' if c else ''}{_registers(r)}[k {show_expr(k)}]" for r, k, c in operands)
             return f"mma {stmt.atom.name} {_registers(stmt.acc)} += {a} * {b} depth {stmt.depth}"
         case TileMma(acc, a, b, atom):
-            return f"mma {atom.name} {_registers(acc)} += {_tile(a)} * {_tile(b)}"
+            left = _tile(a) if isinstance(a, Tile) else _registers(a)
+            return f"mma {atom.name} {_registers(acc)} += {left} * {_tile(b)}"
         case Sum(dst, src, planes, atom, width):
             return f"{_registers(dst)} <- sum of {planes} {atom.name} x{width} {_tile(src)}"
         case Update(dst, acc, alpha, beta, _, width, steps):

@@ -86,6 +86,7 @@ class Copy:
         width: elements that one instruction of `atom` moves.
         ahead: whether it may read what nothing was written to, because nobody uses it then.
         prologue: what each element is made into.
+        of: where `src`, a tile of local memory, comes from, which its prologue may ask for.
     """
 
     dst: Registers
@@ -94,6 +95,7 @@ class Copy:
     width: int = 1
     ahead: bool = False
     prologue: Step | None = None
+    of: Tile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +143,12 @@ class Mma:
 
 @dataclass(frozen=True, slots=True)
 class TileMma:
-    """acc += a @ b, both tiles of local memory in lines of boxes, by warpgroups that share out the rows of a."""
+    """acc += a @ b, both tiles of local memory in lines of boxes, or a in registers, by warpgroups that share out the
+    rows of a.
+    """
 
     acc: Registers
-    a: Tile
+    a: Tile | Registers
     b: Tile
     atom: WarpgroupAtom
 

@@ -1,7 +1,8 @@
 """Tiles of local memory in lines that swizzle, and the matrices whose boxes are copied there, at run time.
 
 Addresses are counted in elements as they are elsewhere; where an element lies follows from its address by `swizzled`,
-as copies and matrix instructions have it. Whoever goes there in another way gets it wrong, so nobody else may.
+as copies and matrix instructions have it. What work-items read by themselves is what lies at the place that they name:
+they have to exchange the parts of lines in what they ask for.
 """
 
 from __future__ import annotations
@@ -47,10 +48,6 @@ class TileMemory(LocalMemory):
     def retire(self) -> bool:
         self._given_up = True
         return super().retire()
-
-    def read_at(self, address: Index, index: Sequence[Index], active: Active, site: Site) -> Value:
-        """Raises: LoweringError."""
-        raise LoweringError(f"`{site.text}` reads {self._name}, whose elements change places")
 
     def write(self, index: Sequence[Index], value: Value, active: Active, site: Site) -> None:
         """Raises: LoweringError."""

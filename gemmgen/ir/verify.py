@@ -231,6 +231,8 @@ class _Verifier(Checker):
                 self._registers(dst, scope)
                 self._tile(src, scope)
                 self._convertible(dst.buffer, src.buffer, "both sides of the copy")
+                if stmt.of is not None:
+                    self._tile(stmt.of, scope)
                 self._prologue(stmt.prologue, scope.inner())
                 self._atom_width(stmt, src.buffer)
                 self._needs(atom.needs, f"atom {atom.name}")
@@ -251,7 +253,10 @@ class _Verifier(Checker):
                 self._require(acc.buffer.dtype.real is not None or not any(stmt.conj), "conjugates of real numbers")
             case TileMma(acc, a, b):
                 self._registers(acc, scope)
-                self._tile(a, scope)
+                if isinstance(a, Tile):
+                    self._tile(a, scope)
+                else:
+                    self._registers(a, scope)
                 self._tile(b, scope)
             case Sum(dst, src, planes, atom, _):
                 self._registers(dst, scope)

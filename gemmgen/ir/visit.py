@@ -98,6 +98,8 @@ def rebuild(op: str, a: Expr, b: Expr) -> Expr:
             return compare(op, a, b)
         case "&":
             return Bin("&", a, b)
+        case "^":
+            return Bin("^", a, b)
     raise LoweringError(f"unknown operator {op!r}")
 
 
@@ -152,12 +154,14 @@ def _map_mbarrier(step: Mbarrier, rewrite: Rewrite) -> Mbarrier:
 def _map_tiles(stmt: Copy | Stage | TileMma | Sum, rewrite: Rewrite) -> Stmt:
     match stmt:
         case Copy():
-            return replace(stmt, dst=_map_registers(stmt.dst, rewrite), src=_map_tile(stmt.src, rewrite))
+            of = None if stmt.of is None else _map_tile(stmt.of, rewrite)
+            return replace(stmt, dst=_map_registers(stmt.dst, rewrite), src=_map_tile(stmt.src, rewrite), of=of)
         case Stage():
             tells = None if stmt.tells is None else _map_mbarrier(stmt.tells, rewrite)
             return replace(stmt, dst=_map_tile(stmt.dst, rewrite), src=_map_tile(stmt.src, rewrite), tells=tells)
         case TileMma():
-            return replace(stmt, a=_map_tile(stmt.a, rewrite), b=_map_tile(stmt.b, rewrite))
+            a = _map_tile(stmt.a, rewrite) if isinstance(stmt.a, Tile) else _map_registers(stmt.a, rewrite)
+            return replace(stmt, a=a, b=_map_tile(stmt.b, rewrite))
         case Sum():
             return replace(stmt, src=_map_tile(stmt.src, rewrite))
 
@@ -289,13 +293,15 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
 
 def _tile_exprs(stmt: Copy | Stage | TileMma | Sum) -> tuple[Expr, ...]:
     match stmt:
-        case Copy() | Sum():
+        case Copy():
+            return (*stmt.src.origin, *(() if stmt.of is None else stmt.of.origin))
+        case Sum():
             return stmt.src.origin
         case Stage():
             told = () if stmt.tells is None else (stmt.tells.index,)
             return (*stmt.dst.origin, *stmt.src.origin, *told)
         case TileMma():
-            return (*stmt.a.origin, *stmt.b.origin)
+            return (*(stmt.a.origin if isinstance(stmt.a, Tile) else ()), *stmt.b.origin)
 
 
 def _place_exprs(stmt: Multiply | BoxCopy | Point) -> tuple[Expr, ...]:

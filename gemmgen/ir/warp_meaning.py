@@ -18,7 +18,7 @@ from gemmgen.ir.memory import Memory
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.stmt import Move
 from gemmgen.ir.visit import evaluate
-from gemmgen.ir.warp_matrix import ACROSS, LANES, LINE_BYTES, LINES, WarpAtom
+from gemmgen.ir.warp_matrix import ACROSS, LANES, LINE_BYTES, LINES, TURNED_BYTES, WarpAtom
 
 #: What an element of a warp's operand is, as a number.
 Numbers = npt.NDArray[np.number]
@@ -124,7 +124,8 @@ def load_step(
     site: Site,
 ) -> Callable[[Active], None]:
     """What `ldmatrix` does: lane 8 q + i has the coordinates of line i of matrix q, for all of the warp."""
-    per = LINE_BYTES // move.src.dtype.size // ACROSS
+    size = move.src.dtype.size
+    per = LINE_BYTES // size // ACROSS
     matrices = move.atom.matrices
     if matrices is None:
         raise LoweringError(f"`{site.text}` loads no matrices")
@@ -140,7 +141,9 @@ def load_step(
         for element in range(move.width):
             matrix, e = divmod(element, per)
             line, place = own // ACROSS, own % ACROSS * per + e
-            line, place = (place, line) if matrices.turned else (line, place)
+            if matrices.turned:  # elements of two bytes, or as many that make two
+                (e, part), parts = divmod(e, TURNED_BYTES // size), TURNED_BYTES // size
+                line, place = own % ACROSS * 2 + e, own // ACROSS * parts + part
             of = cast(Ints, first + matrix * LINES + line)
             index: list[Index] = [begin[of] for begin in begins]
             values.append(read([*index[:-1], index[-1] + place], active, site))

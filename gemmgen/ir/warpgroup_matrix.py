@@ -18,6 +18,8 @@ LANE = Var("lane")
 LANES, ROWS = 128, 64
 #: Bytes of a line of a tile: its parts of 16 bytes change places so that neither copies nor reads meet in a bank.
 LINE_BYTES = 128
+#: Bytes of a register.
+WORD_BYTES = 4
 #: Bytes of a line that one instruction multiplies by.
 DEPTH_BYTES = 32
 #: Lines that swizzle together.
@@ -48,6 +50,9 @@ class WarpgroupAtom:
         digits: of the significand, what it multiplies by; fewer than `dtype` has where it drops the last bits.
         cols: columns of B and of the sums.
         a_turned, b_turned: whether K is the slow axis of the operand's tile.
+        held: whether A is in registers, in fragments of its own, and not in local memory.
+        paired: whether rows of A and of the sums are numbered in another order, by which the two of a lane, for the
+            instruction eight apart, are neighbours: so `ldmatrix` brings those of a byte.
         kept: bits of what it adds up, counted from the largest; 0 where they are those of the sums.
         products: how many of it make one product. With 3 an element is the sum of two, head and rest, whose tiles lie
             side by side; the product of both rests is left out.
@@ -60,6 +65,8 @@ class WarpgroupAtom:
     cols: int = WIDE
     a_turned: bool = False
     b_turned: bool = False
+    held: bool = False
+    paired: bool = False
     kept: int = 0
     products: int = 1
 
@@ -72,6 +79,11 @@ class WarpgroupAtom:
     def link(self) -> str:
         """Where it is defined."""
         return _PTX + "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma"
+
+    @property
+    def fragments(self) -> str:
+        """Where it is said which lane has what of the sums, and of A in registers."""
+        return f"{_PTX}asynchronous-warpgroup-level-matrix-register-fragment-wgmma-64n{self.depth}"
 
     @property
     def line(self) -> int:
@@ -107,10 +119,21 @@ class WarpgroupAtom:
         return (1 + 2 * 0.5**self.digits) ** 2 - 1 if self.digits < self.dtype.digits else 0.0
 
     @property
+    def rows(self) -> Spread:
+        """Each warp has sixteen of them, a lane two, eight apart or side by side."""
+        if self.paired:
+            return Spread(2, LANES // 4, 2, LANE // 4)
+        return Spread(2, LANES // 4, 1, LANE // 4, turns=2, near=8)
+
+    @property
+    def a(self) -> Fragment:
+        """Rows by K, where A is in registers: the rows as those of the sums, along K four bytes of neighbours."""
+        return Fragment(self.rows, Spread(self.depth // 4, 4, WORD_BYTES // self.dtype.size, LANE % 4))
+
+    @property
     def c(self) -> Fragment:
-        """Rows by columns: each warp has sixteen rows, a lane two of them, eight apart."""
-        rows = Spread(2, LANES // 4, 1, LANE // 4, turns=2, near=8)
-        return Fragment(rows, Spread(self.cols // 4, 4, 2, LANE % 4))
+        """Rows by columns."""
+        return Fragment(self.rows, Spread(self.cols // 4, 4, 2, LANE % 4))
 
 
 #: By name and the type of A and B.
@@ -130,6 +153,19 @@ def warpgroup_atom(name: str, dtype: DType) -> WarpgroupAtom | None:
     return next((atom for atom in WARPGROUP_ATOMS if (atom.name, atom.dtype) == (name, dtype)), None)
 
 
+#: Four matrices of 8 x 16 bytes, turned as if two bytes were one element: lane 8 q + i says where line i of matrix q
+#: begins; a lane gets two neighbours of each of two lines of a matrix.
+TURN_BYTES = CopyAtom(
+    "ldmatrix_bytes",
+    (0, 1),
+    (0, 0),
+    (16,),
+    "inside",
+    frozenset({"mma"}),
+    aligned=True,
+    bytes=(16,),
+    matrices=Matrices(True, False),
+)
 _STORES = frozenset({"tensor_maps"})
 #: Four matrices of 8 x 16 bytes from a warp's registers to local memory (PTX ISA, "Warp-level matrix store instruction:
 #: stmatrix"), in the order in which sums lie: two bands of eight rows, then those of the next eight columns. Lane

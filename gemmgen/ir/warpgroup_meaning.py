@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn, cast
 
 import numpy as np
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir import warp_meaning
+from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.evaluate import IndexCode
 from gemmgen.ir.expr import as_int
 from gemmgen.ir.fault import KernelFault
@@ -75,13 +77,17 @@ class Multiplications:
     lanes: Lanes
     number: int = 0
     fenced: bool = False
-    open: list[tuple[TileMemory, Ints, int]] = field(default_factory=list)
-    committed: list[list[tuple[TileMemory, Ints, int]]] = field(default_factory=list)
+    #: What is to be done when the instructions begun since the last group are over, and those of each group.
+    open: list[Callable[[], None]] = field(default_factory=list)
+    committed: list[list[Callable[[], None]]] = field(default_factory=list)
+    #: Registers that A is taken from, and what they held at the last fence.
+    held: list[tuple[PrivateMemory, list[Value | None]]] = field(default_factory=list)
     sums: dict[tuple[int, ...], _Sums] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Other groups run now."""
         self.open, self.committed, self.sums, self.fenced = [], [], {}, False
+        self.held = [(memory, []) for memory, _ in self.held]
 
     def step(self, stmt: MultiplyGroup, site: Site) -> Callable[[Active], None]:
         """What a statement about them does."""
@@ -91,6 +97,7 @@ class Multiplications:
             match stmt.verb:
                 case "fence":
                     self.fenced = True
+                    self.held = [(memory, memory.now()) for memory, _ in self.held]
                 case "commit":
                     self.committed.append(self.open)
                     self.open = []
@@ -102,8 +109,8 @@ class Multiplications:
 
     def _wait(self, stmt: MultiplyGroup, site: Site) -> None:
         while len(self.committed) > stmt.pending:
-            for memory, addresses, number in self.committed.pop(0):
-                memory.over(addresses, number)
+            for over in self.committed.pop(0):
+                over()
         if stmt.sums is None:
             return
         if self.open or self.committed:
@@ -129,7 +136,8 @@ class Multiplications:
     ) -> Callable[[Active], None]:
         """What an instruction does whose A and B begin where views of tiles say."""
         (acc, acc_index), a, b = operands
-        sides = ((*a, stmt.a, ROWS, atom.a_turned), (*b, stmt.b, atom.cols, atom.b_turned))
+        held = self._held(*a, stmt.a, atom, site) if atom.held else None
+        sides = ((*a, stmt.a, ROWS, atom.a_turned), (*b, stmt.b, atom.cols, atom.b_turned))[atom.held :]
         exact = warp_meaning.exact(atom.sums)
         # In elements that are whole lines, so that a layout's strides are those of lines.
         bytes_of = [
@@ -139,10 +147,11 @@ class Multiplications:
 
         def act(active: Active) -> None:
             warpgroups = self._warpgroups(active, site)
-            left, right = (
+            tiles = [
                 self._read(memory, index, offsets, warpgroups, active, site, atom)
                 for (memory, index, *_), offsets in zip(sides, bytes_of, strict=True)
-            )
+            ]
+            left, right = tiles if held is None else (held(active), *tiles)
             sums = self._sums(acc, [agreed(code(active), active) for code in acc_index], atom, active, site)
             total = sums.values.astype(exact) + left @ right.swapaxes(-1, -2)
             sums.values = total.astype(numpy_dtype(atom.sums))
@@ -173,9 +182,56 @@ class Multiplications:
             if (own != own[0]).any() or first % 16 or first // tile.swizzle % LINES:
                 raise KernelFault("alignment", site.text, f"a warpgroup's tile can't begin at byte {first}")
             values, addresses = tile.take(first + offsets, int(lanes[0]), self.number, site)
-            self.open.append((tile, addresses, self.number))
+            self.open.append(partial(tile.over, addresses, self.number))
             out.append(significant(values, atom.digits).astype(warp_meaning.exact(atom.sums)))
         return np.stack(out)
+
+    def _held(
+        self, memory: Memory, index: Index, buffer: Buffer, atom: WarpgroupAtom, site: Site
+    ) -> Callable[[Active], Numbers]:
+        """What takes A of each warpgroup from registers, [warpgroup, row, place along K], which nobody may write to
+        after the fence before, nor until the instruction is over.
+        """
+        if not isinstance(memory, PrivateMemory):
+            raise LoweringError(f"`{site.text}` takes A from no registers")
+        self.held.append((memory, []))
+        places = warp_meaning.places(atom.a, LANES)
+
+        def changed(before: list[Value | None], at: Sequence[int]) -> bool:
+            now = memory.now()
+            return len(now) != len(before) or any(now[i] is not before[i] for i in at)
+
+        def take(active: Active) -> Numbers:
+            which, row, col = (agreed(code(active), active) for code in index)
+            if not all(isinstance(x, int) for x in (which, row, col)):
+                raise LoweringError(f"`{site.text}`: work-items name other registers")
+            _, high, wide = (as_int(extent) or 1 for extent in buffer.shape)
+            at = [
+                int(((which * high) + row + i) * wide + col + j)
+                for i in range(atom.a.rows.values)
+                for j in range(atom.a.cols.values)
+            ]
+            seen = next(before for other, before in self.held if other is memory)
+            if changed(seen, at):
+                raise KernelFault("pipe", site.text, "registers that A is taken from were written after the fence")
+            values = [
+                np.broadcast_to(np.asarray(memory.read([which, row + i, col + j], active, site)), len(active.mask))
+                for i in range(atom.a.rows.values)
+                for j in range(atom.a.cols.values)
+            ]
+            registers = np.stack(values, axis=-1)[active.lanes]
+            shape = (-1, LANES, atom.a.rows.values, atom.a.cols.values)
+            out = np.zeros((len(active.lanes) // LANES, *atom.a.shape), warp_meaning.exact(atom.sums))
+            out[:, places[0], places[1]] = significant(registers, atom.digits).reshape(shape)
+
+            def over() -> None:
+                if changed(seen, at):
+                    raise KernelFault("race", site.text, "registers that A is taken from are written meanwhile")
+
+            self.open.append(over)
+            return cast(Numbers, out)
+
+        return take
 
     def _sums(self, memory: Memory, index: list[object], atom: WarpgroupAtom, active: Active, site: Site) -> _Sums:
         """The sums as they are, taken from registers where no instruction adds to them yet."""

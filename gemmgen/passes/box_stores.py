@@ -19,7 +19,7 @@ from gemmgen.ir.visit import map_body_exprs, substitute, walk_expr
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, PART_BYTES, WIDE, put_atom
 from gemmgen.passes.epilogue import applied
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW
+from gemmgen.passes.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW, WARPGROUP_COL
 
 ROW, COL, ELEMENT, PART = Var("i"), Var("j"), Var("e"), Var("p")
 #: Which of the boxes of C's columns is stored, and of a warpgroup's rows if it has more than 64.
@@ -33,6 +33,7 @@ WARP = 32
 #: known from there, and where there is no such loop set it apart, together with the sums' zeros; then ptxas has matrix
 #: instructions wait for each other (C7515).
 FIRST_OF_WARP = both(compare("==", LOCAL_COL, 0), compare("==", LOCAL_ROW % (WARP // 4), 0))
+FIRST_BESIDE = both(compare("==", LOCAL_COL % 4, 0), compare("==", LOCAL_ROW % (WARP // 4), 0))
 #: A pair of neighbours, as work-items have them.
 PAIR = 2
 
@@ -123,7 +124,7 @@ def _stored(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) ->
     via, c = update.via, update.dst.buffer
     if via is None or c.box is None:
         raise LoweringError(f"{c.name} is not stored by boxes")
-    (boxes, left), turns = divmod(update.dst.cols, c.box[1]), update.acc.fragment.rows.values // 2
+    (boxes, left), turns = divmod(_own_cols(update), c.box[1]), update.acc.fragment.rows.values // 2
     slots, of_turn = as_int(via.shape[0]) or 1, boxes + (left > 0)
     free: Body = ()
     if of_turn * turns > slots:
@@ -138,11 +139,34 @@ def _stored(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) ->
         # Each box counts as a group, stored so or not: the waits go by that.
         return (*stored, StoreGroup("commit"))
 
-    own, part = _own(put_atom(via.dtype)[0].matrices is not None)
+    own, part = _own(put_atom(via.dtype)[0].matrices is not None, _paired(update))
     names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * BOX_ROWS), Let(OWN_LINE, own), Let(OWN_PART, part))
     say = Comment("Each warp's rows box by box; what lies past the edges of C is not stored.")
     last = map_body_exprs(box(left), substitute({BOX: Const(boxes)})) if left else ()
     return (say, *names, *loop(TURN, turns, (*loop(BOX, boxes, box(c.box[1])), *last)))
+
+
+def _beside(update: Update) -> bool:
+    """Whether warpgroups lie beside one another, too."""
+    return _own_cols(update) < update.dst.cols
+
+
+def _own_cols(update: Update) -> int:
+    """Columns of a block that a warpgroup has."""
+    return update.acc.fragment.cols.values * 4
+
+
+def _first_row(update: Update) -> Expr:
+    """Of the rows that a turn of all warpgroups has, where a warp's begin: with its lines, or where others of the same
+    rows have lines of their own, by its work-items.
+    """
+    return LOCAL_ROW // (WARP // 4) * BOX_ROWS if _beside(update) else FIRST_LINE
+
+
+def _first_col(update: Update) -> Expr:
+    """Where a warpgroup's columns begin."""
+    col = update.dst.origin[-1]
+    return col + WARPGROUP_COL * _own_cols(update) if _beside(update) else col
 
 
 def _one_box(update: Update, via: Buffer, slot: Expr, length: int) -> Body:
@@ -153,17 +177,17 @@ def _one_box(update: Update, via: Buffer, slot: Expr, length: int) -> Body:
     # Of both rows a lane has as many, or has them one after the other.
     values, wide = (width // 2, 2 * WIDE) if at_once else (width, WIDE)
     at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (line // 4) + PART * values)
-    own = OWN_LINE if at_once else OWN_LINE + ROW * (BOX_ROWS // 2)
+    own = OWN_LINE if at_once else OWN_LINE + _apart(update, ROW)
     put: Body = (Move(via, (slot, own, OWN_PART + PART * wide), acc.buffer, at, atom, width),)
     rows = acc.fragment.rows.lanes * 2
-    *whose, slow, fast = update.dst.origin
-    to = *whose, slow + TURN * rows + FIRST_LINE, fast + BOX * line
+    *whose, slow, _ = update.dst.origin
+    to = *whose, slow + TURN * rows + _first_row(update), _first_col(update) + BOX * line
     c = replace(c, box=(BOX_ROWS, length))
     return (
         *loop(PART, length // wide, put if at_once else loop(ROW, 2, put)),
         StoreGroup("fence"),
         Barrier(of_sub_group=True),
-        If(FIRST_OF_WARP, (BoxCopy(c, to, via, (slot, FIRST_LINE, ZERO)),)),
+        If(FIRST_BESIDE if _beside(update) else FIRST_OF_WARP, (BoxCopy(c, to, via, (slot, FIRST_LINE, ZERO)),)),
     )
 
 
@@ -174,14 +198,14 @@ def _ragged(update: Update, promises: Collection[Expr], length: int) -> Expr | N
     whole = compare("==", cols % unit, 0)
     if whole in promises or is_const(whole, 1) or c.box is None:
         return None
-    return both(compare("!=", cols % unit, 0), cols < update.dst.origin[-1] + BOX * c.box[1] + length)
+    return both(compare("!=", cols % unit, 0), cols < _first_col(update) + BOX * c.box[1] + length)
 
 
 def _singly(update: Update, row: Expr, col: Expr, length: int) -> Body:
     """A box from registers, element by element."""
     acc, c = update.acc, update.dst.buffer
     rows, line = acc.fragment.rows.lanes * 2, length if c.box is None else c.box[1]
-    own_row = row + TURN * rows + ROW * (BOX_ROWS // 2)
+    own_row = row + TURN * rows + _apart(update, ROW)
     own_col = col + BOX * line + acc.fragment.cols.step(COL)
     value = Load(acc.buffer, acc.at(TURN * 2 + ROW, BOX * (line // 4) + COL))
     at = *update.dst.origin[:-2], C_ROW, C_COL
@@ -189,10 +213,22 @@ def _singly(update: Update, row: Expr, col: Expr, length: int) -> Body:
     return loop(ROW, 2, (Let(C_ROW, own_row), *columns))
 
 
-def _own(by_matrices: bool) -> tuple[Expr, Expr]:
+def _paired(update: Update) -> bool:
+    """Whether a lane's two rows of a box lie side by side, not eight apart."""
+    return update.acc.fragment.rows.run == PAIR
+
+
+def _apart(update: Update, row: Expr) -> Expr:
+    """How far the first of them, or the second, is from the first."""
+    return row if _paired(update) else row * (BOX_ROWS // 2)
+
+
+def _own(by_matrices: bool, paired: bool) -> tuple[Expr, Expr]:
     """The line and the element where a lane's first part goes: for all of its warp where that puts down matrices, whose
     lines lanes name for each other; else where its own first pair goes.
     """
     if by_matrices:
-        return FIRST_LINE + LOCAL_INDEX % BOX_ROWS, LOCAL_INDEX % WARP // BOX_ROWS * WIDE
-    return FIRST_LINE + LOCAL_INDEX % WARP // 4, LOCAL_INDEX % 4 * PAIR
+        line = LOCAL_INDEX % 8 * 2 + LOCAL_INDEX // 8 % 2 if paired else LOCAL_INDEX % BOX_ROWS
+        return FIRST_LINE + line, LOCAL_INDEX % WARP // BOX_ROWS * WIDE
+    line = LOCAL_INDEX % WARP // 4
+    return FIRST_LINE + (line * 2 if paired else line), LOCAL_INDEX % 4 * PAIR

@@ -40,6 +40,7 @@ from gemmgen.passes.multiply_adds import multiply_adds
 from gemmgen.passes.positions import COL0, LOCAL_INDEX, SUM_ROW
 from gemmgen.passes.prologue import copied, staged
 from gemmgen.passes.warp_tiles import load_lines, multiply_by_warp
+from gemmgen.passes.warpgroup_operands import load_operand
 from gemmgen.passes.warpgroup_tiles import copy_boxes, multiply_by_warpgroups
 
 PLANE = Var("s")
@@ -74,6 +75,8 @@ class _Expander:
                 return update_vectors(stmt)
             case Fill():
                 return self._each(stmt.dst, Store(stmt.dst.buffer, stmt.dst.at(ROW, COL), stmt.value))
+            case Copy() if stmt.src.buffer.layout.swizzle:
+                return load_operand(stmt, self._hoist)
             case Copy():
                 return self._copy(stmt)
             case Stage() if stmt.tells is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from gemmgen.ir.dtypes import FLOAT8
@@ -74,10 +74,10 @@ def warp_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             yield f"{key} means nothing to atom {s.atom}: leave it out"
 
 
-def as_they_are(spec: GemmSpec, s: Schedule) -> Iterator[str]:
-    """Instructions take what memory holds."""
+def as_they_are(spec: GemmSpec, s: Schedule, but: Collection[str] = ()) -> Iterator[str]:
+    """Instructions take what memory holds, `but` for what passes through registers."""
     for name, operand in (("a", s.a), ("b", s.b)):
-        if (stored := spec.read(name, operand.packed or s.atom == "dpas")) != spec.dtype:
+        if name not in but and (stored := spec.read(name, operand.packed or s.atom == "dpas")) != spec.dtype:
             yield f"{name}_dtype {stored}, but atom {s.atom} takes A and B as they are: use atom fma, or leave it out"
 
 

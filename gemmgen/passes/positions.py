@@ -19,6 +19,8 @@ from gemmgen.spec import GemmSpec
 
 LOCAL_INDEX, SLICE = Var("local_index"), Var("slice")
 WARP, WARPGROUP = Var("warp"), Var("warpgroup")
+#: Where a warpgroup lies among those of its group.
+WARPGROUP_ROW, WARPGROUP_COL = Var("warpgroup_row"), Var("warpgroup_col")
 #: Where the first of a warp's bands of eight rows and of eight columns begins, where it multiplies as one.
 WARP_ROW, WARP_COL = Var("warp_row"), Var("warp_col")
 LOCAL_ROW, LOCAL_COL, LANE = Var("local_row"), Var("local_col"), Var("lane")

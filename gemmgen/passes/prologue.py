@@ -75,6 +75,11 @@ def applied(
     return names, map_expr(step.value, substitute(where))
 
 
+def parts(value: Expr) -> set[Expr]:
+    """All that a value is made of."""
+    return {*walk_expr(value)}
+
+
 def made(
     step: Step, matrix: Buffer, place: tuple[Expr, Expr], dtype: DType, raw: Expr | None = None
 ) -> tuple[Body, Expr]:

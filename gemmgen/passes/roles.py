@@ -24,7 +24,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare
 from gemmgen.ir.meetings import Barrier, Handover, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare, Roles
 from gemmgen.ir.pipe import Pipe
-from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Stage, Stmt, TileMma
+from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, For, If, Let, Stage, Stmt, TileMma
 from gemmgen.ir.visit import exprs, map_body, walk, walk_expr
 from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
 from gemmgen.passes.slots import Parts, in_slot, pipe_of, split
@@ -170,15 +170,21 @@ def _multiply_steps(loop: For, pipe: Pipe, parts: Parts, before: Expr) -> Body:
     first_of_warp = compare("==", lane, 0) if cluster == 1 else lane < cluster
     rank = None if cluster == 1 else lane
     whole = MultiplyGroup("wait", 0, _sums(parts))
+    # What instructions take from registers is there before the fence.
+    fills = tuple(stmt for stmt in parts.consume if not isinstance(stmt, TileMma))
     begin: Body = (
         *named,
         Let(SLOT, step % pipe.stages),
         *parts.before,
         replace(_mbarrier("wait", "full", pipe), parity=step // pipe.stages % 2),
-        MultiplyGroup("fence"),
-        *in_slot(parts.consume, pipe, SLOT),
+        *in_slot(fills, pipe, SLOT),
+        MultiplyGroup("fence", taken=next((s.dst.buffer for s in fills if isinstance(s, Copy)), None)),
+        *in_slot(tuple(stmt for stmt in parts.consume if stmt not in fills), pipe, SLOT),
         MultiplyGroup("commit"),
     )
+    if fills:  # which the next step's take the place of
+        arrive = If(first_of_warp, (replace(_mbarrier("arrive", "empty", pipe), rank=rank),))
+        return (replace(loop, body=(*begin, MultiplyGroup("wait", 0), arrive)), whole)
     if parts.after:  # which uses the sums of the step
         arrive = If(first_of_warp, (replace(_mbarrier("arrive", "empty", pipe), rank=rank),))
         return (replace(loop, body=(*begin, whole, arrive, *parts.after)),)

@@ -60,7 +60,8 @@ def in_slot(body: Body, pipe: Pipe, slot: Expr) -> Body:
             case Mma():
                 return (replace(stmt, a=registers(stmt.a), b=registers(stmt.b)),)
             case TileMma():
-                return (replace(stmt, a=tile(stmt.a), b=tile(stmt.b)),)
+                a = tile(stmt.a) if isinstance(stmt.a, Tile) else stmt.a
+                return (replace(stmt, a=a, b=tile(stmt.b)),)
         return (stmt,)
 
     return map_body(body, rewrite)

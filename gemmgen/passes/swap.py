@@ -8,6 +8,7 @@ right as it is, but for names: what is called a row is a column of C. The last p
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
+from re import sub
 from typing import TypeVar, cast
 
 from gemmgen.ir.buffer import Buffer
@@ -24,6 +25,10 @@ _PAIRS = (
     *(("a_packed", "b_packed"), ("m_whole", "n_whole"), ("ld_a_packed", "ld_b_packed")),
     ("stride_a", "stride_b"),
     *(("row", "col"), ("row0", "col0"), ("c_row", "c_col"), ("local_row", "local_col")),
+    *(("warpgroup_row", "warpgroup_col"), ("a_frag", "b_frag"), ("a_row", "b_col"), ("a_line_row", "b_line_col")),
+    *(("a_line_k", "b_line_k"), ("a_element", "b_element"), ("a_element_row", "b_element_col")),
+    *(("a_vector", "b_vector"), ("a_bytes", "b_bytes"), ("a_frag_value", "b_frag_value")),
+    *((f"a{rest}", f"b{rest}") for rest in ("_scale", "_shift", "_scale_k", "_shift_k", "_factor")),
     *(("workspace_row", "workspace_col"), ("first_row", "first_col")),
     *(("blocks_down", "blocks_across"), ("block_row", "block_col"), ("band_row", "band_col")),
 )
@@ -31,8 +36,11 @@ _NAMES = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}
 
 
 def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
-    """The same product as that of C^T. What prologues make has been made before, and functions on C are C's own."""
+    """The same product as that of C^T. What prologues make has been made before, unless it is held in registers;
+    functions on C are C's own.
+    """
     m, n, k = spec.multiple_of
+    held = schedule.b.memory == "private" and not schedule.b.packed
     a_order, b_order, c_order = (_TURNED[order] for order in (spec.b_order, spec.a_order, spec.c_order))
     spec = replace(
         spec,
@@ -42,15 +50,22 @@ def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
         b_order=b_order,
         c_order=c_order,
         multiple_of=(n, m, k),
-        a_dtype=None,
+        a_dtype=spec.b_dtype if held else None,
         b_dtype=None,
-        prologue_a=None,
+        prologue_a=_formula_turned(spec) if held else None,
         prologue_b=None,
     )
     (rows, cols), (high, wide), (down, across) = schedule.tile, schedule.group, schedule.run
     a, b = _turned(schedule.b), _turned(schedule.a)
     turns = replace(schedule, tile=(cols, rows), group=(wide, high), run=(across, down), a=a, b=b)
     return spec, replace(turns, cluster=schedule.cluster[::-1])
+
+
+def _formula_turned(spec: GemmSpec) -> str | None:
+    """B's prologue, in words of A."""
+    names = {**{b: a for a, b in _PAIRS if a.startswith("a_")}, "b": "a", "col": "row"}
+    text = spec.prologue_b
+    return None if text is None else sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
 
 
 def _turned(operand: Operand) -> Operand:

@@ -8,6 +8,7 @@ from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import (
+    BOX_ROWS,
     LANES,
     LINES,
     MOST_COLS,
@@ -19,6 +20,7 @@ from gemmgen.ir.warpgroup_matrix import (
     warpgroup_atom,
 )
 from gemmgen.methods import defaults, flatten
+from gemmgen.passes.in_registers import is_held, register_problems, registers_held
 from gemmgen.passes.matrices import as_they_are
 from gemmgen.passes.swap import turned
 from gemmgen.schedule import Schedule
@@ -44,7 +46,21 @@ PACKED = ("a.packed", "b.packed")
 STREAMED = ("a.streamed", "b.streamed")
 #: Fields that a schedule may choose; all others are as the method has them.
 CHOSEN = frozenset(
-    {"tile", "group", "k_step", "stages", "raster", "split", "joined", "c_width", "c_stages", "producers", "registers"}
+    {
+        "a.memory",
+        "b.memory",
+        "tile",
+        "group",
+        "k_step",
+        "stages",
+        "raster",
+        "split",
+        "joined",
+        "c_width",
+        "c_stages",
+        "producers",
+        "registers",
+    }
     | {"persistent", "cluster", "c_turns", "late", *PACKED, *STREAMED}
 )
 
@@ -62,8 +78,9 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
         yield f"atom {s.atom}, but target {target.name!r} lacks {', '.join(lacking)}: use target sm_90a, or atom mma"
     if spec.listed:
         yield f"atom {s.atom} has maps of matrices a stride apart, not of a list: leave listed out, or use atom mma"
-    yield from as_they_are(spec, s)
+    yield from as_they_are(spec, s, tuple(name for name in "ab" if is_held(s, name)))
     yield from _operands(spec, s)
+    yield from register_problems(s, atom)
     plain = flatten(defaults(s.atom, s.tile, s.group, s.k_step))
     for key, value in flatten(s).items():
         if value != plain[key] and key not in CHOSEN and not _shapes_packed(key, s):
@@ -82,7 +99,7 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """What boxes can't bring as it lies."""
     by_boxes = [name for name, operand in (("a", s.a), ("b", s.b)) if not operand.packed]
     for name in by_boxes:
-        if spec.prologue(name) is not None:
+        if spec.prologue(name) is not None and not is_held(s, name):
             yield (
                 f"prologue_{name}, but boxes go straight to local memory with atom {s.atom}: let a kernel before apply "
                 f"it (--set {name}.packed=true)"
@@ -119,10 +136,10 @@ def without_roles(s: Schedule) -> Iterator[str]:
 def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     """What a block is made of."""
     (high, wide), whole = s.group, LANES // 4
-    if (wide != 4 or high % whole) and not s.swapped:
+    if (wide % 4 or high % whole) and not s.swapped:
         yield (
-            f"group {high}x{wide} is not made of warpgroups of {whole}x4: use group 64x4, say, or 4x{whole}, by which "
-            f"operands are swapped"
+            f"group {high}x{wide} is not made of warpgroups of {whole}x4: use group 64x4, say, two above one another, "
+            f"{whole}x8, two beside one another, or 4x{whole}, by which operands are swapped"
         )
         return
     if atom.dtype.size != TURNED_BYTES:
@@ -138,6 +155,7 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     unit = WIDE if atom.sums.is_float else 2 * WIDE
     if cols % unit or cols > MOST_COLS:
         yield f"a block's {cols} {across} of {other}, multiplied by {unit}: use a multiple of {unit} up to {MOST_COLS}"
+    yield from _beside(spec, s, atom, (across, other), unit)
     yield from _steps(spec, s, atom)
     if s.stages < 2:
         yield f"stages = {s.stages}, but a tile is copied while another is multiplied: use 2 or more"
@@ -155,6 +173,22 @@ def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
         yield from _boxes(spec, s, lines, across) if s.c_stages else _stores(spec, s, across, by_columns)
 
 
+def _beside(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, names: tuple[str, str], unit: int) -> Iterator[str]:
+    """Warpgroups beside one another, each with columns of its own."""
+    (_, beside), (across, other) = s.warpgroups, names
+    own, size = s.block_tile[1] // beside, atom.dtype.size
+    if beside == 1:
+        return
+    if own % unit:
+        yield f"a warpgroup's {own} {across} of {other}, multiplied by {unit}: use a multiple of {unit}"
+    line = line_bytes(s.tile_line("b", spec.b_order) * size) // size
+    if s.read_order("b", spec.b_order) == "row" and own % line and line % own:
+        yield (
+            f"a warpgroup's {own} {across} of {other} lie in boxes of {line}, which no other's may begin within: "
+            f"use a multiple of {line}, or 32 or 16, or group {s.group[0] * beside}x4"
+        )
+
+
 def _steps(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     """How deep a tile is: as a line that swizzles is wide, of elements in two terms the widest."""
     known = [size // atom.dtype.size for size in (LINES_BYTES if atom.terms == 1 else LINES_BYTES[-1:])]
@@ -167,7 +201,7 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
     """C by boxes, as tensor maps have it: of its rows, or columns where operands are swapped, which are the `lines` of
     an instruction.
     """
-    size, (_, cols) = spec.result.size, s.block_tile
+    size, cols = spec.result.size, s.block_tile[1] // s.warpgroups[1]
     instead = "use c_stages 0, by which work-items store it"
     if spec.c_order == "col":
         order = f"{across.removesuffix('s')}-major"
@@ -184,7 +218,8 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
             f"{instead}"
         )
     if cols % (unit := WIDE * max(PUT_BYTES) // size):
-        yield f"a block's {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or c_stages 0"
+        whose = "a block's" if s.warpgroups[1] == 1 else "a warpgroup's"
+        yield f"{whose} {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or c_stages 0"
 
 
 def _either(values: Iterable[int]) -> str:
@@ -196,7 +231,7 @@ def _along_k(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Instructions on other elements than 16-bit ones turn nothing."""
     for name, given, wanted in (("a", spec.a_order, "row"), ("b", spec.b_order, "col")):
         found = s.read_order(name, given)
-        if found != wanted:
+        if found != wanted and not is_held(s, name):
             remedy = "--set a.packed=true" if name == "a" else "--set b.packed=true --set b.transposed=true"
             if (s.a if name == "a" else s.b).packed:
                 yield (
@@ -299,10 +334,22 @@ def _shares(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"{whose}, {runs}, do not come out even: use another c_width or joined"
 
 
+def _tile_bytes(turned: bool, outer: int, depth: int, size: int) -> int:
+    """Of a tile: whole lines, along whatever is its fast axis."""
+    slow, fast = (depth, outer) if turned else (outer, depth)
+    line = line_bytes(fast * size)
+    return slow * -(-fast * size // line) * line
+
+
+def _slot_lines(s: Schedule) -> int:
+    """Lines of a slot for boxes of C, of each warp so many."""
+    return s.group[0] * s.group[1] // (LANES // 4) * BOX_ROWS
+
+
 def _fewer(s: Schedule, over: int, stage: int, c: tuple[int, int]) -> str:
     """What takes so many bytes less, of stages so large, and of slots for boxes of C in lines so wide."""
     slots, line = c
-    enough = s.stages - -(-over // stage), slots - -(-over // (2 * s.group[0] * line))
+    enough = s.stages - -(-over // stage), slots - -(-over // (_slot_lines(s) * line))
     ways = [f"{enough[1]} c_stages instead of {s.c_stages}"] * (enough[1] > 0)
     ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
     return ", or ".join([*ways, "a smaller tile"])
@@ -312,12 +359,16 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     """Local memory and registers. Of a row-major B whole boxes are held."""
     spec, s = turned(spec, s) if s.swapped else (spec, s)
     rows, cols = s.block_tile
-    line = line_bytes(s.tile_line("b", spec.b_order) * atom.dtype.size) // atom.dtype.size
-    held = -(-cols // line) * line if s.read_order("b", spec.b_order) == "row" else cols
-    tiles = s.stages * (rows + held) * s.k_step * atom.terms * atom.dtype.size
-    c_line = line_bytes(cols * spec.result.size)
-    boxes = s.tile[0] // 2 * -(-cols * spec.result.size // c_line)
-    slots = min(boxes, s.c_stages) * 2 * s.group[0] * c_line
+    of_a = spec.element("a") if is_held(s, "a") else atom.dtype
+    turned_a, turned_b = s.read_order("a", spec.a_order) == "col", s.read_order("b", spec.b_order) == "row"
+    depth = s.k_step * atom.terms
+    tiles = s.stages * (
+        _tile_bytes(turned_a, rows, depth, of_a.size) + _tile_bytes(turned_b, cols, depth, atom.dtype.size)
+    )
+    own = cols // s.warpgroups[1] * spec.result.size
+    c_line = line_bytes(own)
+    boxes = s.tile[0] // 2 * -(-own // c_line)
+    slots = min(boxes, s.c_stages) * _slot_lines(s) * c_line
     by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
     beside = s.persistent or s.joined > 1
@@ -329,5 +380,6 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
         remedy = "c_width 2" if sums and s.joined == 1 and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"
     own, has = s.tile[0] * s.tile[1] * atom.terms, s.registers[0] or launched(s)
-    if own + OTHERS > has:
-        yield f"{own} sums of a work-item and {OTHERS} registers besides > {has}: use a smaller tile"
+    others = OTHERS + registers_held(s, atom)
+    if own + others > has:
+        yield f"{own} sums of a work-item and {others} registers besides > {has}: use a smaller tile"

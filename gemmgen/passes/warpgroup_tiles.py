@@ -8,10 +8,10 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Var, as_int
 from gemmgen.ir.meetings import RANK
-from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Stage, Tile, TileMma
+from gemmgen.ir.stmt import Body, BoxCopy, For, Multiply, Point, Registers, Stage, Tile, TileMma
 from gemmgen.ir.warpgroup_matrix import LANES, ROWS
 from gemmgen.passes.loops import loop
-from gemmgen.passes.positions import KK, WARPGROUP
+from gemmgen.passes.positions import KK, WARPGROUP, WARPGROUP_COL, WARPGROUP_ROW
 
 BOX, TURN = Var("i"), Var("i")
 ZERO = Const(0)
@@ -48,10 +48,20 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     """Instructions along K; of a tile with more rows than its warpgroups have, each takes every so many."""
     acc, atom = mma.acc, mma.atom
     rows = acc.fragment.rows
-    warpgroups = rows.lanes * 4 // LANES
-    warpgroup: Expr = WARPGROUP if warpgroups > 1 else ZERO
-    a, b = _view(mma.a, "a"), _view(mma.b, "b")
-    slot_a, slot_b = mma.a.origin[0], mma.b.origin[0]
+    warpgroups, across = rows.lanes * 4 // LANES, acc.fragment.cols.lanes // 4
+    warpgroup: Expr = ZERO if warpgroups == 1 else WARPGROUP if across == 1 else WARPGROUP_ROW
+    b, slot_b = _view(mma.b, "b"), mma.b.origin[0]
+    col: Expr = WARPGROUP_COL * atom.cols if across > 1 else ZERO
+    line = as_int(mma.b.buffer.shape[-1]) or atom.line
+    first_b = (slot_b, col // line, ZERO, col % line) if atom.b_turned else (slot_b, ZERO, col, ZERO)
+    point_b = Point(b, mma.b.buffer, first_b)
+    along_k = For(KK, ZERO, Const(mma.b.rows // atom.terms), atom.depth, (), unroll=True, exact=True)
+    if isinstance(mma.a, Registers):
+        held = replace(mma.a, slot=KK // atom.depth)
+        a_at, b_at = held.at(TURN * 2, ZERO), (ZERO, KK, ZERO) if atom.b_turned else (ZERO, ZERO, KK)
+        each = Multiply(acc.buffer, acc.at(TURN * 2, ZERO), mma.a.buffer, a_at, b, b_at, atom)
+        return (point_b, replace(along_k, body=loop(TURN, rows.values // 2, (each,))))
+    a, slot_a = _view(mma.a, "a"), mma.a.origin[0]
     first = (slot_a, warpgroup, ZERO, ZERO) if atom.a_turned else (slot_a, ZERO, warpgroup * ROWS, ZERO)
     turn = TURN * warpgroups
 
@@ -66,8 +76,8 @@ def multiply_by_warpgroups(mma: TileMma) -> Body:
     body = loop(TURN, rows.values // 2, tuple(map(product, pairs)))
     return (
         Point(a, mma.a.buffer, first),
-        Point(b, mma.b.buffer, (slot_b, ZERO, ZERO, ZERO)),
-        For(KK, ZERO, Const(mma.b.rows // atom.terms), atom.depth, body, unroll=True, exact=True),
+        point_b,
+        replace(along_k, body=body),
     )
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import I32, I64
-from gemmgen.ir.expr import Call, Const, Expr, Var, compare, convert, number
+from gemmgen.ir.dtypes import I64, DType
+from gemmgen.ir.expr import Const, Expr, Var, compare, convert, number
 from gemmgen.ir.kernel import Kernel, Program, Workspace
 from gemmgen.ir.meetings import RANK, Barrier, Roles, StoreGroup
 from gemmgen.ir.pipe import Pipe, PipeOp
@@ -20,6 +20,7 @@ from gemmgen.ir.stmt import (
     Fill,
     For,
     Let,
+    Registers,
     Stage,
     Tile,
     TileMma,
@@ -29,11 +30,12 @@ from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, WarpgroupAtom, warpgroup_atom
 from gemmgen.methods import slug
-from gemmgen.passes import epilogue
+from gemmgen.passes import epilogue, prologue
+from gemmgen.passes.in_registers import fill, registers_of_a
 from gemmgen.passes.of_batch import of_batch, reading_of_batch, which
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, part_of
-from gemmgen.passes.plan import WIDTHS, Plan, update_comment
+from gemmgen.passes.plan import WIDTHS, update_comment
 from gemmgen.passes.positions import (
     BATCH,
     BATCH_COUNT,
@@ -43,7 +45,6 @@ from gemmgen.passes.positions import (
     LOCAL_ROW,
     PART,
     ROW0,
-    WARPGROUP,
     WAVE,
     WAVES,
     depending,
@@ -52,6 +53,7 @@ from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.swap import turned
 from gemmgen.passes.total import build_total
 from gemmgen.passes.warpgroup_checks import SUM_PAD, TURNED_PAD
+from gemmgen.passes.warpgroup_positions import WarpgroupPositions
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -72,7 +74,7 @@ def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Prog
     return Program((*before, product.kernel(), *after), between)
 
 
-class _Warpgroups(Plan):
+class _Warpgroups(WarpgroupPositions):
     """The statements of the kernel."""
 
     def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
@@ -86,21 +88,32 @@ class _Warpgroups(Plan):
     def rows(self) -> Spread:
         """As the instruction has them: a warpgroup's 64 rows together, a lane's two eight apart."""
         s = self.schedule
+        if self.atom.paired:
+            return Spread(s.tile[0], s.group[0], 2, LOCAL_ROW)
         return Spread(s.tile[0], s.group[0], 1, LOCAL_ROW, turns=2, near=8)
 
     @cached_property
     def cols(self) -> Spread:
-        """As the instruction has them: pairs."""
-        return Spread(self.schedule.tile[1], self.schedule.group[1], 2, LOCAL_COL)
+        """As the instruction has them: pairs, a warpgroup's columns together."""
+        own, lanes = self.schedule.tile[1], self.schedule.group[1]
+        if self.across == 1:
+            return Spread(own, lanes, 2, LOCAL_COL)
+        return Spread(own, lanes, 2, LOCAL_COL, turns=own // 2, near=4)
 
     @cached_property
     def atom(self) -> WarpgroupAtom:
-        """The instruction for all columns of a block."""
+        """The instruction for all columns of a warpgroup."""
         atom = warpgroup_atom(self.schedule.atom, self.spec.dtype)
         if atom is None:
             raise LoweringError(f"no {self.schedule.atom} of {self.spec.dtype}")
         a_turned, b_turned = self.is_transposed("a"), not self.is_transposed("b")
-        return replace(atom, cols=self.schedule.block_tile[1], a_turned=a_turned, b_turned=b_turned)
+        cols, held = self.schedule.block_tile[1] // self.across, self.schedule.a.memory == "private"
+        paired = held and a_turned and self.spec.element("a").size == 1
+        return replace(atom, cols=cols, a_turned=a_turned, b_turned=b_turned, held=held, paired=paired)
+
+    def _element(self, name: str) -> DType:
+        """What an operand's tile holds: what it is stored in, where prologues are applied to registers."""
+        return self.spec.element(name) if self.atom.held and name == "a" else self.spec.made(name)
 
     def _has_slow_k(self, name: str) -> bool:
         return self.atom.a_turned if name == "a" else self.atom.b_turned
@@ -112,7 +125,7 @@ class _Warpgroups(Plan):
 
     def _line(self, name: str) -> int:
         """Elements of a line of an operand's tile."""
-        size = self.atom.dtype.size
+        size = self._element(name).size
         order = self.spec.a_order if name == "a" else self.spec.b_order
         return line_bytes(self.schedule.tile_line(name, order) * size) // size
 
@@ -142,10 +155,10 @@ class _Warpgroups(Plan):
     def tile(self, name: str) -> Tile:
         """The ring of an operand's tiles, each [box][line][element]; the last box may be narrower than its lines."""
         slow, fast = self._extents(name)
-        line = self._line(name)
+        line, element = self._line(name), self._element(name)
         layout = Layout.packed(self.schedule.stages, -(-fast // line), slow, line)
-        layout = replace(layout, swizzle=line * self.atom.dtype.size)
-        buffer = Buffer(f"{name}_shared", self.spec.made(name), Space.LOCAL, layout)
+        layout = replace(layout, swizzle=line * element.size)
+        buffer = Buffer(f"{name}_shared", element, Space.LOCAL, layout)
         rows, cols = self._logical(name)
         zero = Const(0)
         return Tile(buffer, (zero, zero, zero, zero), rows, cols, self.is_transposed(name), self.pipe)
@@ -154,15 +167,32 @@ class _Warpgroups(Plan):
         (rows, cols), depth = self.schedule.block_tile, self.schedule.k_step * self.atom.terms
         return (rows, depth) if name == "a" else (depth, cols)
 
-    def _stage(self, name: str) -> Stage:
-        """The boxes of a step."""
+    def _source(self, name: str) -> Tile:
+        """Where the boxes of a step come from."""
         k0 = K0 if self.atom.terms == 1 else K0 * self.atom.terms
         logical = (ROW0, k0) if name == "a" else (k0, COL0)
         transposed = self.is_transposed(name)
         origin = logical[::-1] if transposed else logical
         matrix = self.boxed(name)
-        source = Tile(matrix, (*which(matrix), *origin), *self._logical(name), transposed)
-        return Stage(self.tile(name), source, SCALAR)
+        return Tile(matrix, (*which(matrix), *origin), *self._logical(name), transposed)
+
+    def _stage(self, name: str) -> Stage:
+        """The boxes of a step."""
+        return Stage(self.tile(name), self._source(name), SCALAR)
+
+    @cached_property
+    def held_a(self) -> Registers:
+        """A step's A in registers, where it is multiplied from there."""
+        lane = LOCAL_COL if self.across == 1 else LOCAL_COL % 4
+        return registers_of_a(self.atom, self.schedule.k_step, self.rows, lane)
+
+    def _multiply(self, sums: Registers) -> Body:
+        """The products of a step."""
+        if not self.atom.held:
+            return (TileMma(sums, self.tile("a"), self.tile("b"), self.atom),)
+        made = None if "a" in self.packed else prologue.step(self, "a")
+        filled = fill(self.held_a, self.tile("a"), self._source("a"), made)
+        return (filled, TileMma(sums, self.held_a, self.tile("b"), self.atom))
 
     @property
     def reuses(self) -> bool:
@@ -201,12 +231,13 @@ class _Warpgroups(Plan):
             self._stage("b"),
             PipeOp("commit", pipe),
             PipeOp("wait", pipe),
-            TileMma(sums, self.tile("a"), self.tile("b"), self.atom),
+            *self._multiply(sums),
             PipeOp("release", pipe),
             *added,
         )
         said: Body = (Comment("C^T = B^T * A^T: columns of C are the rows of the sums."),) if self.swapped else ()
         return (
+            *((Alloc(self.held_a.buffer),) if self.atom.held else ()),
             Alloc(self.acc.buffer),
             Fill(self.acc, zero),
             *fresh,
@@ -238,7 +269,7 @@ class _Warpgroups(Plan):
     def _c_line(self) -> int:
         """Elements of the lines that C is put down in."""
         size = self.spec.result.size
-        return line_bytes(self.schedule.block_tile[1] * size) // size
+        return line_bytes(self.atom.cols * size) // size
 
     def promises(self) -> tuple[Expr, ...]:
         """Of C's columns, too."""
@@ -251,8 +282,8 @@ class _Warpgroups(Plan):
         if not self.schedule.c_stages:
             return None
         line = self._c_line
-        boxes = -(-self.schedule.block_tile[1] // line) * (self.schedule.tile[0] // 2)
-        layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2, line)
+        boxes = -(-self.atom.cols // line) * (self.schedule.tile[0] // 2)
+        layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2 * self.across, line)
         return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=line * self.c.dtype.size))
 
     def _store(self) -> Body:
@@ -290,12 +321,6 @@ class _Warpgroups(Plan):
         begun = Comment("By now all of the cluster have begun, and have shared memory."), replace(together, part="wait")
         return (*begun, *by_local_memory(self, say, RANK, comment, share, together))
 
-    def _warpgroup(self) -> Let:
-        """Which warpgroup a work-item is of. By a shuffle, since all of a warp agree on what one lane says: descriptors
-        of tiles are then worked out once for all lanes.
-        """
-        return Let(WARPGROUP, Call("broadcast", (LOCAL_ROW // (LANES // 4), Const(0)), I32))
-
     def kernel(self) -> Kernel:
         """All of it."""
         ends = (Let(K_LAST, self.end_unless_zero(self.k_start, self.k_stop)),) if self.asks_alpha else ()
@@ -306,14 +331,15 @@ class _Warpgroups(Plan):
             left = (Comment("No one leaves before stores have read what they store."), StoreGroup("wait", 0))
         # Wide lines first: eight lines begin on a multiple of their bytes.
         tiles: Body = tuple(map(Alloc, sorted(shared, key=lambda x: -x.layout.swizzle)))
-        names, product = (*self.positions(), self._warpgroup(), *ends), self._product()
+        names, product = (*self.positions(), *self.warpgroup(), *ends), self._product()
         if self.schedule.persistent:
             of_each, names = depending(names, WAVE)
             product = (For(WAVE, Const(0), WAVES, 1, (*of_each, *product)),)
         matrices = self.per_matrix(self.boxed("a"), self.boxed("b"))
-        finish = (self.beta, *self.per_matrix(self.own_c), *map(_alike, epilogue.parameters(self)))
+        made = prologue.parameters(self, {"a"} - {*self.packed}) if self.atom.held else ()
+        finish = (self.beta, *self.per_matrix(self.own_c), *made, *map(_alike, epilogue.parameters(self)))
         whole = self.schedule.planes == 1
-        params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if whole else (self.result,)))
+        params = (self.m, self.n, self.k, self.alpha, *matrices, *(finish if whole else (self.result, *made)))
         params = (*params, *((BATCH_COUNT,) if self.batch_in_line else ()))
         used = [p for p in params if isinstance(p, Buffer)]
         joined = self.schedule.joined

@@ -242,6 +242,18 @@ __device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
                  : "r"(address) : "memory");
 }
 
+//: load_bytes4
+// Four matrices of eight lines of 16 bytes: lane 8 q + i says where line i of matrix q begins. Each
+// lane gets two neighbours of each of two lines of every matrix: it turns pairs of bytes.
+__device__ __forceinline__ void FUNCTION(ELEMENT *to, const ELEMENT *line)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(to);
+    const unsigned address = unsigned(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(address) : "memory");
+}
+
 //: to_tf32
 // A number with 10 bits after the point, the nearest one; of two as near, the larger.
 __device__ __forceinline__ float to_tf32(float value)
@@ -553,6 +565,19 @@ __device__ __forceinline__ unsigned long long FUNCTION(const void *tile)
     return address >> 4 | (unsigned long long)(block / 16) << 16 | STRIDEull << 32 | LAYOUTull << 62;
 }
 
+//: wgmma_fence_held
+// Comes before matrix instructions whose sums, or whose `a`, other instructions have written.
+template <typename Array>
+__device__ __forceinline__ void wgmma_fence(Array &a)
+{
+    unsigned *words = reinterpret_cast<unsigned *>(a);
+    #pragma unroll
+    for (int i = 0; i < int(sizeof(a) / sizeof(unsigned)); ++i) {
+        asm volatile("" : "+r"(words[i])::"memory");
+    }
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
 //: wgmma_fence
 // Comes before matrix instructions whose sums other instructions have written.
 __device__ __forceinline__ void wgmma_fence()
@@ -586,6 +611,25 @@ __device__ __forceinline__ void wgmma_wait(TOTAL (*sums)[VALUES])
     asm volatile("wgmma.wait_group.sync.aligned 0;"
                  : OPERANDS
                  :: "memory");
+}
+
+//: wgmma_held
+// sums += a * b by a warpgroup, 64 x DEPTH times DEPTH x COLS, b a tile in shared memory; it only
+// begins that. Of the sums and of a, which is in registers, a thread has two rows, eight apart.
+__device__ __forceinline__ void FUNCTION(TOTAL (*sums)[VALUES], const ELEMENT *a_top,
+                                         const ELEMENT *a_bottom, unsigned long long b)
+{
+    const unsigned *a0 = reinterpret_cast<const unsigned *>(a_top);
+    const unsigned *a1 = reinterpret_cast<const unsigned *>(a_bottom);
+    asm volatile("{\n"
+                 ".reg .pred add;\n"
+                 "setp.eq.u32 add, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64nCOLSkDEPTH.KIND.SHORT.SHORT {"
+                 NAMED
+                 "}, {A_PLACE}, %B_PLACE, addMODES;\n"
+                 "}"
+                 : OPERANDS
+                 : "r"(a0[0]), "r"(a1[0]), "r"(a0[1]), "r"(a1[1]), "l"(b));
 }
 
 //: wgmma

@@ -17,8 +17,9 @@ import pytest
 
 import gemmgen
 from gemmgen import driver, presets
-from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, FLOAT8, I8, DType, accumulator
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, F64, FLOAT8, I8, DType, accumulator
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.target import TARGETS
 from gemmgen.ir.warp_matrix import WARP_ATOMS, cut_sums, product_error
 from gemmgen.ir.warpgroup_matrix import WARPGROUP_ATOMS
 from gemmgen.methods import defaults
@@ -122,7 +123,127 @@ def test_any_numbers(name: str, dtype: DType) -> None:
         check(spec, schedule, Problem.of(rng, spec, 64, 64, k, -2.0, 3.0))
 
 
+WARPGROUP_WHOLE = tuple((name, dtype) for name, dtype in WHOLE if name.startswith("wgmma"))
+#: Columns of each instruction: all of them of one type, the ends and a middle of the others.
+WIDTHS = [
+    (name, dtype, cols)
+    for name, dtype in WARPGROUP_WHOLE
+    for cols in (range(8, 257, 8) if dtype == BF16 else (16, 32, 144, 256))
+]
+
+
+@pytest.mark.parametrize(("name", "dtype", "cols"), WIDTHS, ids=str)
+def test_instructions_of_every_width(name: str, dtype: DType, cols: int) -> None:
+    spec, schedule = one_step(name, dtype)
+    rng = np.random.default_rng(12)
+    left, right = rng.integers(-8, 9, (64, 128)), rng.integers(-8, 9, (128, cols))
+    nothing = np.full((64, cols), np.nan, np.float32)
+    problem = Problem(left.astype(np.float32), right.astype(np.float32), nothing, 1.0, 0.0).typed(spec)
+    found = on_gpu(spec, replace(schedule, tile=(2, cols // 4), c_width=2), problem)
+    assert np.array_equal(found.astype(np.float64), left @ right)
+
+
+def in_registers(schedule: Schedule) -> Schedule:
+    """A, or B where operands are swapped."""
+    if schedule.swapped:
+        return replace(schedule, b=replace(schedule.b, memory="private"))
+    return replace(schedule, a=replace(schedule.a, memory="private"))
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize(("name", "dtype"), WARPGROUP_WHOLE, ids=str)
+def test_a_from_registers_as_the_interpreter_has_it(name: str, dtype: DType, order: Order) -> None:
+    spec, schedule = one_step(name, dtype)
+    spec, schedule = replace(spec, a_order=order), in_registers(schedule)
+    program = driver.lower_program(spec, schedule, target_of(pick()))
+    rng = np.random.default_rng(13)
+    rows, cols, eye = rng.integers(-8, 9, (64, 128)), rng.integers(-8, 9, (128, 128)), np.eye(128)
+    for left, right in ((rows, eye), (rows, cols)):
+        nothing = np.full((len(left), 128), np.nan, np.float32)
+        problem = Problem(left.astype(np.float32), right.astype(np.float32), nothing, 1.0, 0.0).typed(spec)
+        assert np.array_equal(on_gpu(spec, schedule, problem), interpret(program, spec, problem, 0))
+
+
+def test_float64_by_instructions_of_eight_rows() -> None:
+    """As targets before sm_90 have it."""
+    spec, schedule = one_step("mma_f64", F64)
+    kernel = CudaKernel.from_source(driver.emit(spec, schedule, "cuda", TARGETS["sm_80"]))
+    assert "m8n8k4" in kernel.source.text
+    rng = np.random.default_rng(14)
+    problem = Problem.of(rng, spec, 48, 80, 144, -2.0, 3.0)
+    import cupy
+
+    c = cupy.asarray(problem.c)
+    kernel(cupy.asarray(problem.a), cupy.asfortranarray(cupy.asarray(problem.b)), c, alpha=-2.0, beta=3.0)
+    problem.check(cupy.asnumpy(c))
+
+
 # --- products -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("a", "b"), [("row", "row"), ("col", "col")])
+@pytest.mark.parametrize(
+    ("tile", "group", "changes"),
+    [
+        ((2, 16), (32, 8), {"c_stages": 1}),
+        ((4, 8), (32, 8), {"c_width": 2}),
+        ((2, 16), (64, 8), {"producers": 128, "registers": (96, 24), "c_stages": 2, "persistent": True}),
+        ((4, 2), (8, 32), {}),
+    ],
+    ids=["beside one another", "within a box", "two by two", "swapped"],
+)
+def test_warpgroups_beside_one_another(
+    tile: tuple[int, int], group: tuple[int, int], changes: dict[str, object], a: Order, b: Order
+) -> None:
+    spec, rng = GemmSpec(dtype=BF16, ld_multiple=8, a_order=a, b_order=b), np.random.default_rng(15)
+    base = replace(defaults("wgmma", tile, group), stages=3, producers=32, registers=(0, 0))
+    for size in SIZES:
+        check(spec, replace(base, **changes), Problem.of(rng, spec, *size, -1.5, 0.25))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("a", "b"), [("col", "col"), ("col", "row"), ("row", "row")])
+@pytest.mark.parametrize(("name", "dtype"), WARPGROUP_WHOLE, ids=str)
+def test_a_from_registers_of_any_size(name: str, dtype: DType, a: Order, b: Order) -> None:
+    """Of elements that nothing turns, both by rows are the turn of swapped operands."""
+    if dtype.size != 2 and (a, b) == ("col", "row"):
+        pytest.skip("both would have to be turned")
+    shape = ((8, 2), (4, 64)) if (a, b) == ("row", "row") else ((4, 16), (64, 4))
+    spec, rng = GemmSpec(dtype=dtype, ld_multiple=16, a_order=a, b_order=b), np.random.default_rng(16)
+    schedule = in_registers(replace(defaults(name, *shape), stages=3))
+    for size in SIZES:
+        check(spec, schedule, Problem.of(rng, spec, *size, -2, 3))
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize("stored", [I8, F8_E4M3, F8_E5M2], ids=str)
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
+def test_stored_in_a_byte(dtype: DType, stored: DType, order: Order) -> None:
+    """Each element made by its own scale, of both operands in turn."""
+    import torch
+
+    rng = np.random.default_rng(17)
+    for mine, shape in (("a", ((2, 16), (32, 4))), ("b", ((4, 2), (4, 32)))):
+        spec = GemmSpec(dtype=dtype, c_dtype=F32, ld_multiple=16)
+        made = {f"{mine}_dtype": stored, f"{mine}_order": order, f"prologue_{mine}": f"({mine} + 1) * {mine}_scale"}
+        spec = replace(spec, **made)  # type: ignore[arg-type]
+        base = replace(defaults("wgmma", *shape), stages=3, producers=32, registers=(0, 0))
+        kernel = compiled(spec, in_registers(base))
+        for m, n, k in SIZES:
+            scale = torch.from_numpy(2.0 ** rng.integers(-2, 3, m if mine == "a" else n)).float().cuda()
+            values = {"a": rng.integers(-4, 4, (m, k)), "b": rng.integers(-4, 4, (k, n))}
+            given = {}
+            for name in "ab":
+                kind = getattr(torch, str(spec.element(name)))
+                lines = values[name] if getattr(spec, f"{name}_order") == "row" else values[name].T
+                whole = torch.zeros((lines.shape[0], -(-lines.shape[1] // 16) * 16), device="cuda")
+                whole[:, : lines.shape[1]] = torch.from_numpy(np.ascontiguousarray(lines)).float().cuda()
+                stored_as = whole.to(kind)[:, : lines.shape[1]]
+                given[name] = stored_as if lines is values[name] else stored_as.T
+            c = torch.full((m, -(-n // 16) * 16), float("nan"), device="cuda")[:, :n]
+            kernel(given["a"], given["b"], c, **{f"{mine}_scale": scale})
+            a, b = (torch.from_numpy(values[name]).double().cuda() for name in "ab")
+            a, b = ((a + 1) * scale.double()[:, None], b) if mine == "a" else (a, (b + 1) * scale.double())
+            assert torch.equal(c.double(), a @ b)
 
 
 @pytest.mark.parametrize("c_dtype", [BF16, F16, F32])

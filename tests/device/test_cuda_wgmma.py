@@ -39,13 +39,15 @@ def why_not() -> str | None:
 
 SKIP = why_not()
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
-#: Elements of a byte, packed operands and elements in two terms have tests of their own (`test_cuda_atoms.py`).
+#: Elements of a byte, packed operands, those in registers and elements in two terms have tests of their own
+#: (`test_cuda_atoms.py`).
 NAMES = tuple(
     name
     for name in presets.names()
     if presets.load(name).schedule.by_warpgroups
     and presets.load(name).spec.dtype.size > 1
     and not presets.load(name).schedule.a.packed
+    and "private" not in (presets.load(name).schedule.a.memory, presets.load(name).schedule.b.memory)
 )
 ORDERS: tuple[tuple[Order, Order], ...] = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
 #: Of elements that the instructions turn.

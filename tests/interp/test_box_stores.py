@@ -60,8 +60,26 @@ def test_any_size(dtype: DType, cols: int, rng: np.random.Generator) -> None:
         {"c_stages": 4},
         {"tile": (4, 20), "c_stages": 3},
         {"tile": (2, 12)},
+        {"tile": (2, 16), "group": (32, 8), "c_stages": 2},
+        {
+            "tile": (4, 4),
+            "group": (64, 8),
+            "producers": 128,
+            "registers": (96, 24),
+            "persistent": True,
+            "c_turns": True,
+        },
     ],
-    ids=["two turns", "two warpgroups", "slots that go around", "a slot for each", "parts of boxes", "no whole box"],
+    ids=[
+        "two turns",
+        "two warpgroups",
+        "slots that go around",
+        "a slot for each",
+        "parts of boxes",
+        "no whole box",
+        "beside one another",
+        "two by two",
+    ],
 )
 def test_slots_and_turns(changes: dict[str, object], rng: np.random.Generator) -> None:
     check(replace(SPEC, dtype=F16), small(**changes), rng, (70, 200, 64))

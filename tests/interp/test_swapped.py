@@ -47,8 +47,15 @@ def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
         ((6, 4), (4, 32), {"raster": 2}),
         ((16, 2), (4, 64), {"producers": 128, "registers": (160, 40)}),
         ((4, 2), (4, 32), {"split": 2, "c_order": "col"}),
+        ((4, 2), (8, 32), {"producers": 128}),
     ],
-    ids=["8 rows, parts of K", "24 rows, two turns of columns", "64 rows, two warpgroups", "parts of a column-major C"],
+    ids=[
+        "8 rows, parts of K",
+        "24 rows, two turns of columns",
+        "64 rows, two warpgroups",
+        "parts of a column-major C",
+        "16 rows each",
+    ],
 )
 def test_tiles_and_roles(
     tile: tuple[int, int], group: tuple[int, int], changes: dict[str, object], rng: np.random.Generator
@@ -122,7 +129,8 @@ def test_names_are_those_of_c() -> None:
             {"tile": (2, 2), "c_stages": 1},
             "a block's 8 rows of C, put down 16 at a time",
         ),
-        (SPEC, {"group": (8, 32)}, "not made of warpgroups of 32x4: use group 64x4, say, or 4x32, by which operands"),
+        (SPEC, {"group": (8, 48)}, "not made of warpgroups of 32x4: use group 64x4, say, two above one another, 32x8,"),
+        (SPEC, {"tile": (3, 2), "group": (8, 32)}, "a warpgroup's 12 rows of A, multiplied by 8: use a multiple of 8"),
         (SPEC, {"stages": 23}, "local memory"),
     ],
 )

@@ -58,6 +58,8 @@ def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
         {"split": 3},
         {"group": (96, 4), "registers": (160, 32), "raster": 0},
         {"tile": (2, 26), "c_width": 2},
+        {"group": (32, 8)},
+        {"group": (32, 8), "tile": (4, 8), "c_width": 8},
     ],
     ids=[
         "two slots",
@@ -68,6 +70,8 @@ def test_layouts(spec: GemmSpec, rng: np.random.Generator) -> None:
         "parts of K",
         "three warpgroups",
         "half a box",
+        "beside one another",
+        "within a box",
     ],
 )
 def test_rings_and_roles(changes: dict[str, object], rng: np.random.Generator) -> None:

@@ -14,6 +14,7 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError, ToolError
 from gemmgen.inspect.tools import find
+from gemmgen.ir import warp_meaning
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.expr import Const, Var
@@ -47,6 +48,21 @@ def test_every_sum_is_held_once(atom: WarpgroupAtom) -> None:
     assert rows.shape == (LANES, 2, atom.cols // 4)
     held = sorted(zip(rows.ravel().tolist(), cols.ravel().tolist(), strict=True))
     assert held == list(product(range(ROWS), range(atom.cols)))
+
+
+@pytest.mark.parametrize("atom", WARPGROUP_ATOMS, ids=lambda x: f"{x.name}-{x.dtype}")
+def test_every_element_of_a_is_held_once(atom: WarpgroupAtom) -> None:
+    """And is what PTX has at element i of a thread's A: four bytes of K, eight rows further down, the next 16 bytes."""
+    rows, cols = warp_meaning.places(atom.a, LANES)
+    held = sorted(zip(rows.ravel().tolist(), cols.ravel().tolist(), strict=True))
+    assert held == list(product(range(ROWS), range(atom.depth)))
+    word = 4 // atom.dtype.size
+    for thread, i in ((37, 0), (70, word), (127, 2 * word), (13, 4 * word - 1)):
+        warp, lane = divmod(thread, 32)
+        row, k = i // word % 2, i // (2 * word) * word + i % word
+        assert rows[thread, row, k] == 16 * warp + lane // 4 + 8 * row
+        assert cols[thread, row, k] == 4 * word * (i // (2 * word)) + lane % 4 * word + i % word
+    assert atom.fragments.endswith(f"wgmma-64n{atom.depth}")
 
 
 def test_lanes_hold_what_the_manual_says() -> None:
@@ -253,12 +269,23 @@ def refused(schedule: Schedule, spec: GemmSpec = SPEC, target: Target = SM_90A) 
         ({"tile": (2, 80), "c_width": 2}, "a multiple of 8 up to 256"),
         ({"tile": (3, 64)}, "no pairs of rows"),
         ({"group": (40, 4)}, "not made of warpgroups of 32x4"),
+        ({"group": (32, 8), "tile": (4, 12), "c_width": 2}, "48 columns of B lie in boxes of 64, which no other's may"),
+        ({"group": (32, 8), "tile": (2, 2), "c_stages": 1}, "a warpgroup's 8 columns of C"),
         ({"group": (256, 4)}, "1024 work-items and 128 producers > 1024"),
         ({"k_step": 48}, "lines of bfloat16 are 16, 32 or 64 long: use k_step 64"),
         ({"stages": 1}, "use 2 or more"),
         ({"stages": 5}, "local memory 245,840 B > 232,448 B on this target: use 4 stages"),
         ({"c_width": 16}, "use 1 or 2, which a work-item has, or 4 or 8 by way of local memory"),
         ({"tile": (2, 48), "c_width": 8}, "128x192 of C in runs of 8 can't be dealt out evenly to 256: use c_width 2"),
+        ({"a": replace(WGMMA.a, memory="global")}, "a.memory = 'global', but atom wgmma takes tiles of local memory"),
+        (
+            {"b": replace(WGMMA.b, memory="private")},
+            "which is a where operands are not swapped: use a.memory, or group",
+        ),
+        (
+            {"a": replace(WGMMA.a, memory="private"), "tile": (4, 48), "stages": 2},
+            "192 sums of a work-item and 56 registers besides",
+        ),
         ({"slices": 2}, "slices means nothing to atom wgmma"),
         ({"prefetch": True, "across": True}, "prefetch means nothing"),
     ],

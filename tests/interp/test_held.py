@@ -1,0 +1,176 @@
+"""A of warpgroups in registers, turned, converted and made by prologues on the way; and one thing wrong each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType, accumulator
+from gemmgen.ir.expr import Bin, Expr
+from gemmgen.ir.fault import KernelFault
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import Mbarrier, MultiplyGroup
+from gemmgen.ir.stmt import Body, If, Move, Stmt
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.visit import map_body, map_body_exprs, walk
+from gemmgen.ir.warp_matrix import cut_sums, product_error
+from gemmgen.methods import defaults
+from gemmgen.oracle import answer
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec, Order
+from tests.support.problems import Problem, interpret
+
+SM_90A = TARGETS["sm_90a"]
+PAIR, ONE, SWAPPED = ((4, 8), (64, 4)), ((2, 8), (32, 4)), ((4, 2), (4, 32))
+
+
+def held(method: str, shape: tuple[tuple[int, int], tuple[int, int]], **changes: object) -> Schedule:
+    """With A in registers, or B where operands are swapped."""
+    base = replace(defaults(method, *shape), stages=2, producers=32, registers=(0, 0))
+    operand = {name: replace(getattr(base, name), memory="private") for name in ("b" if base.swapped else "a")}
+    return replace(base, **operand, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize(
+    ("method", "dtype", "shape", "other"),
+    [
+        ("wgmma", BF16, ((4, 8), (32, 8)), "row"),
+        ("wgmma", F16, SWAPPED, "row"),
+        ("wgmma_tf32", F32, PAIR, "col"),
+        ("wgmma_tf32", F32, SWAPPED, "row"),
+        ("wgmma_f8", F8_E4M3, ONE, "col"),
+        ("wgmma_f8", F8_E5M2, SWAPPED, "row"),
+        ("wgmma_s8", I8, PAIR, "col"),
+    ],
+)
+def test_either_order(
+    method: str,
+    dtype: DType,
+    shape: tuple[tuple[int, int], tuple[int, int]],
+    other: Order,
+    order: Order,
+    rng: np.random.Generator,
+) -> None:
+    schedule = held(method, shape)
+    mine, its = ("b", "a") if schedule.swapped else ("a", "b")
+    spec = GemmSpec(dtype=dtype, c_dtype=accumulator(dtype), ld_multiple=16)
+    spec = replace(spec, **{f"{mine}_order": order, f"{its}_order": other})  # type: ignore[arg-type]
+    rows, cols = schedule.block_tile
+    problem = Problem.of(rng, spec, rows + 3, cols + 5, 200, -2, 3)
+    found = interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 8)
+    atom, matrices = (method, dtype), (problem.a, problem.b, problem.c)
+    right = answer(spec, matrices, (-2, 3), product_error=product_error(*atom), cut=cut_sums(*atom))
+    assert right.holds(found).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "stored", "formula"),
+    [
+        (ONE, "row", I8, "X * X_scale"),
+        (ONE, "col", F8_E4M3, "(X + 1) * X_scale"),
+        (SWAPPED, "row", I8, "(X + 1) * X_scale"),
+        (SWAPPED, "col", F8_E5M2, "X * X_scale"),
+        (SWAPPED, "col", I8, None),
+        (SWAPPED, "row", I8, "X * X_scale + 0 * ({})"),
+    ],
+)
+def test_stored_otherwise_and_made(
+    shape: tuple[tuple[int, int], tuple[int, int]],
+    order: Order,
+    stored: DType,
+    formula: str | None,
+    rng: np.random.Generator,
+) -> None:
+    """Past K is zero, whatever the formula makes of that."""
+    schedule = held("wgmma", shape)
+    mine = "b" if schedule.swapped else "a"
+    place = "col + k" if mine == "b" else "row + k"
+    text = None if formula is None else formula.replace("X", mine).format(place)
+    spec = GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=16)
+    spec = replace(spec, **{f"{mine}_dtype": stored, f"{mine}_order": order, f"prologue_{mine}": text})  # type: ignore[arg-type]
+    rows, cols = schedule.block_tile
+    m, n, k = rows + 3, cols + 5, 200
+    problem = Problem.of(rng, spec, m, n, k, 1.0, 0.0)
+    scale = np.float32(2) ** (np.arange(m if mine == "a" else n, dtype=np.float32) % 4)
+    given = {} if text is None else {f"{mine}_scale": scale}
+    found = interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 16, given)
+    a, b = problem.a.astype(np.float64), problem.b.astype(np.float64)
+    more = 1 if text is not None and "1)" in text else 0
+    along = scale if text is not None else np.ones_like(scale)
+    a, b = ((a + more) * along[:, None], b) if mine == "a" else (a, (b + more) * along)
+    expected = a @ b
+    assert np.allclose(found, expected, rtol=1e-2, atol=2e-3 * np.abs(expected).max())
+
+
+# --- one thing wrong ------------------------------------------------------------------------------
+
+
+SPEC = GemmSpec(dtype=BF16, c_dtype=F32, a_order="col", ld_multiple=8)
+
+
+def run(kernel: Kernel, k: int = 320) -> None:
+    problem = Problem.of(np.random.default_rng(2), SPEC, 64, 32, k, 1.0, 0.0)
+    problem.check(interpret(kernel, SPEC, problem, 8))
+
+
+def broken(rewrite: Callable[[Stmt], Body]) -> Kernel:
+    kernel = driver.lower(SPEC, held("wgmma", ONE), SM_90A)
+    body = map_body(kernel.body, rewrite)
+    assert body != kernel.body, "nothing was broken"
+    return replace(kernel, body=body)
+
+
+def test_registers_written_while_instructions_read_them() -> None:
+    """Without the wait at a step's end the next step's A takes the place of what is being multiplied. Two steps in two
+    slots, so that no copy does.
+    """
+    loose = broken(lambda s: () if isinstance(s, MultiplyGroup) and (s.verb, s.sums) == ("wait", None) else (s,))
+    with pytest.raises(KernelFault, match="written meanwhile") as fault:
+        run(loose, 128)
+    assert fault.value.kind == "race"
+
+
+def test_registers_written_behind_the_fence() -> None:
+    def rewrite(stmt: Stmt) -> Body:
+        if isinstance(stmt, MultiplyGroup) and stmt.verb == "fence":
+            return ()
+        return (MultiplyGroup("fence"), stmt) if isinstance(stmt, Move) and stmt.atom.matrices else (stmt,)
+
+    with pytest.raises(KernelFault, match="written after the fence") as fault:
+        run(broken(rewrite))
+    assert fault.value.kind == "pipe"
+
+
+def test_lines_read_as_if_they_did_not_swizzle() -> None:
+    def plain(node: Expr) -> Expr:
+        return node.a if isinstance(node, Bin) and node.op == "^" else node
+
+    kernel = driver.lower(SPEC, held("wgmma", ONE), SM_90A)
+    with pytest.raises(AssertionError, match="elements off"):
+        run(replace(kernel, body=map_body_exprs(kernel.body, plain)))
+
+
+def test_a_slot_given_back_before_it_is_read() -> None:
+    """The arrival before the reads: copies may overwrite what is still read."""
+    kernel = driver.lower(SPEC, held("wgmma", ONE), SM_90A)
+
+    def early(stmt: Stmt) -> Body:
+        told = isinstance(stmt, MultiplyGroup) and stmt.verb == "fence"
+        return (stmt, *arrivals) if told else () if stmt in arrivals else (stmt,)
+
+    arrivals = [stmt for stmt in walk(kernel.body) if _arrives(stmt)]
+    body = map_body(kernel.body, early)
+    assert body != kernel.body
+    with pytest.raises(KernelFault) as fault:
+        run(replace(kernel, body=body))
+    assert fault.value.kind == "race"
+
+
+def _arrives(stmt: Stmt) -> bool:
+    inside = stmt.then if isinstance(stmt, If) else ()
+    return any(isinstance(s, Mbarrier) and (s.verb, s.name) == ("arrive", "tiles_empty") for s in inside)

@@ -1,14 +1,15 @@
 """What `gemmgen.choose` names for shapes that nobody tuned for, beside every preset of its kind, on this machine's GPU.
 
     python benchmarks/choose_cuda.py --shapes 40 --seed 7 > chosen.txt
-    python benchmarks/choose_cuda.py --shapes 40 --seed 7 --dtype bfloat16
-    python benchmarks/choose_cuda.py --shapes 30 --seed 101 --most 33 --unchosen --timings tuning.json
+    python benchmarks/choose_cuda.py --shapes 40 --seed 7 --dtype bfloat16 --timings rows.json
+    python benchmarks/choose_cuda.py --shapes 0 --given 1024,6008x1152x48 --dtype bfloat16 --more 8 --timings rows.json
 
-The last is what `gemmgen/waves.toml` is fitted to: presets alone, at other shapes, their times kept.
+Times that are kept are what `benchmarks/fit_waves.py` reads; `--more` has them of what the model puts next, too.
 
-Each shape: one schedule after the other in shuffled rounds, by replayed graphs; those that a few launches have found to
-be much slower than the fastest one are not timed any further. The ratio is the best preset's time to the chosen
-schedule's, at most 1 where that is no better.
+Each shape: one schedule after the other in shuffled rounds, by replayed graphs, each replayed before to warm up; those
+that the first round has found to be much slower than the fastest one are not timed any further. The ratio is the best
+preset's time to the chosen schedule's, at most 1 where that is no better; where they are close the two are timed again.
+Results are compared with torch's, roughly. All kernels are compiled beforehand, by processes side by side.
 """
 
 from __future__ import annotations
@@ -19,39 +20,82 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from typing import Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemmgen import driver, presets
+from gemmgen import driver, presets, tiles, waves
 from gemmgen.api.compile import cuda_kernel
-from gemmgen.bench.gpu import GpuProblem, Graphed, ours
-from gemmgen.bench.measure import measure
-from gemmgen.bench.records import Size
+from gemmgen.bench.records import parse_sizes
 from gemmgen.choose import choose
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
+from gemmgen.ir.target import Target
 from gemmgen.methods import slug
-from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick, target_of
+from gemmgen.runtime.cuda_devices import pick, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 #: Multiply-adds of a product at least, and the logarithm of their number at most: neither the launch nor patience is to
 #: decide.
-LEAST, MOST = 2**24, 38
-ROUNDS = 3
-#: Times the fastest one's estimate from which a schedule is not timed any further, and seconds from which an estimate,
-#: of a graph of few launches, is good enough to be told.
-FAR, TELLING = 1.4, 100e-6
+LEAST, MOST = 2**24, 36
+ROUNDS, AGAIN = 5, 12
+#: Microseconds of a replay, and launches in it at most; of products that take long longer ones, since a card that is
+#: limited by its power takes as long to settle.
+REPLAY, MOST_LAUNCHES, LONG, SETTLING = 1500.0, 200, 80.0, 8000.0
+#: Times the chosen one's estimate from which a preset is not tried; times the least time from which a schedule is timed
+#: but once, and up to which the two that decide are timed again.
+HOPELESS, FAR, CLOSE = 5.0, 1.25, 1.06
+#: Of the model's candidates with the same tiles, so many are timed.
+OF_TILE = 2
+#: The presets that compete, by what their names begin with; naive ones only where the model names them.
+KINDS = ("mbarrier_", "async_", "mma_", "wgmma_")
+#: How far an element may be off, of the largest one: a coarse sieve; `gemmgen run --validate` is the fine one.
+OFF = 0.02
 
 Shape = tuple[int, int, int]
 
 # Shapes share most kernels.
 driver.emit = cache(driver.emit)  # type: ignore[assignment]
+
+
+class Graph(Protocol):
+    """What is used of a `cupy.cuda.Graph`."""
+
+    def launch(self, stream: object) -> None: ...
+
+
+@dataclass
+class Runner:
+    """A schedule at a shape, captured some times in a graph; `kernel` has the memory that the graph knows of."""
+
+    name: str
+    graph: Graph
+    count: int
+    stream: object
+    kernel: object
+    times: list[float] = field(default_factory=list)
+
+    def replay(self) -> None:
+        """Once to warm up, once timed."""
+        import cupy
+
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        self.graph.launch(self.stream)
+        begin.record(self.stream)
+        self.graph.launch(self.stream)
+        end.record(self.stream)
+        end.synchronize()
+        self.times.append(float(cupy.cuda.get_elapsed_time(begin, end)) * 1e3 / self.count)
+
+
+# --- what is timed --------------------------------------------------------------------------------
 
 
 def shapes(count: int, seed: int, most: int) -> list[Shape]:
@@ -67,39 +111,58 @@ def shapes(count: int, seed: int, most: int) -> list[Shape]:
     return found
 
 
+def aligned(spec: GemmSpec, shape: Shape) -> GemmSpec:
+    """What matrices of this size, by rows without gaps, keep of promises."""
+    unit = 16 // spec.dtype.size
+    return spec if shape[1] % unit or shape[2] % unit else replace(spec, ld_multiple=unit)
+
+
 def promised(spec: GemmSpec, schedule: Schedule, shape: Shape) -> GemmSpec:
     """What copies boxes has to be promised what these matrices keep; others find out for themselves."""
-    return aligned(spec, Size(*shape)) if schedule.by_warpgroups or schedule.boxes else spec
+    return aligned(spec, shape) if schedule.by_warpgroups or schedule.boxes else spec
 
 
-def contenders(spec: GemmSpec, problem: GpuProblem, shape: Shape, schedules: list[Schedule]) -> list[Graphed]:
-    """Those that can compute it."""
-    found = []
-    for schedule in schedules:
-        try:
-            found.append(ours(problem, promised(spec, schedule, shape), schedule))
-        except UserError as error:
-            print(f"# {slug(schedule)} is left out: {str(error)[:150]}", file=sys.stderr)
-    return found
+def rivals(spec: GemmSpec, shape: Shape, target: Target) -> list[Schedule]:
+    """The presets that could have been chosen."""
+    names = [name for name in presets.names() if name.startswith(KINDS) and "atomic" not in name]
+    found = [presets.load(name).schedule for name in names]
+    own = [x for x in found if spec.dtype in waves.ATOMS.get(x.atom, ())]
+    return [x for x in own if tiles.runs(promised(spec, x, shape), x, target)]
+
+
+def likely(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
+    """What the model puts first."""
+    found: dict[str, list[Schedule]] = {}
+    for _, tile, schedule in tiles.ranked(aligned(spec, shape), shape, target):
+        same = found.setdefault(tile.preset, [])
+        if sum(map(len, found.values())) < count and len(same) < OF_TILE:
+            same.append(schedule)
+    return [x for same in found.values() for x in same]
+
+
+def contenders(spec: GemmSpec, shape: Shape, more: int) -> list[Schedule]:
+    """What is chosen, and then others, none of them twice."""
+    target = target_of(pick())
+    chosen = choose(aligned(spec, shape), shape, target)
+    most = HOPELESS * guessed(spec, chosen, shape)
+    others = [x for x in rivals(spec, shape, target) if guessed(spec, x, shape) < most]
+    others += likely(spec, shape, target, more)
+    return list({slug(x): x for x in (chosen, *others)}.values())
+
+
+# --- compiling and timing -------------------------------------------------------------------------
 
 
 def build(request: tuple[GemmSpec, Schedule, Shape]) -> None:
     """Compile what a product of these sizes runs, which stays on disk."""
-    import cupy
+    import torch
 
     spec, schedule, (m, n, k) = request
-    try:
+    with suppress(Exception):  # said when it would be timed
         kernel = cuda_kernel(promised(spec, schedule, (m, n, k)), schedule, pick())
-        if spec.dtype.name == "bfloat16":
-            import torch
-
-            a, b = (torch.empty(x, dtype=torch.bfloat16, device="cuda") for x in ((m, k), (k, n)))
-            kernel(a, b)
-        else:
-            a, b = (cupy.empty(x, spec.dtype.name) for x in ((m, k), (k, n)))
-            kernel(a, b)
-    except Exception:  # noqa: BLE001  (said when it would be timed)
-        pass
+        kind = getattr(torch, spec.dtype.name)
+        kernel(*(torch.empty(x, dtype=kind, device="cuda") for x in ((m, k), (k, n))))
+        torch.cuda.synchronize()
 
 
 def requests(spec: GemmSpec, plan: list[tuple[Shape, list[Schedule]]]) -> Iterator[tuple[GemmSpec, Schedule, Shape]]:
@@ -109,39 +172,78 @@ def requests(spec: GemmSpec, plan: list[tuple[Shape, list[Schedule]]]) -> Iterat
         for schedule in schedules:
             units = (*schedule.block_tile, schedule.round_depth)
             whole = all(size % unit == 0 for size, unit in zip(shape, units, strict=True))
-            kernel = (schedule, aligned(spec, Size(*shape)), whole)
+            kernel = (schedule, aligned(spec, shape), whole)
             if kernel not in known:
                 known.add(kernel)
                 yield spec, schedule, shape
 
 
-def aligned(spec: GemmSpec, size: Size) -> GemmSpec:
-    """What matrices of this size, by rows without gaps, keep of promises."""
-    unit = 16 // spec.dtype.size
-    return spec if size.n % unit or size.k % unit else replace(spec, ld_multiple=unit)
+def runners(spec: GemmSpec, shape: Shape, schedules: list[Schedule]) -> Iterator[Runner]:
+    """Those that can compute it, checked and captured."""
+    import cupy
+    import torch
+
+    m, n, k = shape
+    kind = getattr(torch, spec.dtype.name)
+    a, b = (torch.randn(x, dtype=torch.float32, device="cuda").to(kind) for x in ((m, k), (k, n)))
+    c, right = torch.empty((m, n), dtype=kind, device="cuda"), torch.matmul(a, b).float()
+    most, stream = float(right.abs().max()), cupy.cuda.Stream(non_blocking=True)
+    for schedule in schedules:
+        try:
+            kernel = cuda_kernel(promised(spec, schedule, shape), schedule, pick())
+            c.fill_(float("nan"))
+            torch.cuda.synchronize()
+            kernel(a, b, c, stream=stream)
+            stream.synchronize()
+        except UserError as error:
+            print(f"# {slug(schedule)} is left out: {str(error)[:150]}", file=sys.stderr)
+            continue
+        if not float((c.float() - right).abs().max()) < OFF * most:
+            print(f"# {slug(schedule)} is wrong at {shape}", flush=True)
+            continue
+        guess = guessed(spec, schedule, shape)
+        count = max(2, min(MOST_LAUNCHES, round((SETTLING if guess > LONG else REPLAY) / guess)))
+        with stream:
+            stream.begin_capture()
+            for _ in range(count):
+                kernel(a, b, c, stream=stream)
+            graph = stream.end_capture()
+        yield Runner(slug(schedule), graph, count, stream, kernel)
 
 
-def times(shape: Shape, spec: GemmSpec, schedules: list[Schedule], gpu: CudaDeviceInfo) -> dict[str, float]:
-    """Each schedule that can compute it and its microseconds, as far as that is known."""
-    problem = GpuProblem(Size(*shape), spec.dtype.name, 1, gpu, spec.result.name)
-    runners = contenders(spec, problem, shape, schedules)
-    # The chosen schedule, if there is one, and the best of the others are timed however far ahead somebody is.
-    best = sorted(runners, key=lambda runner: runner.estimate)[:2]
-    near = [x for x in runners if x.estimate < FAR * best[0].estimate or x in best or x is runners[0]]
-    told = {x.name: x.estimate * 1e6 for x in runners if x not in near and x.estimate > TELLING}
-    found = {timing.name: timing.seconds * 1e6 for timing in measure(near, ROUNDS)}
-    for runner in runners:
-        runner.close()
-    return found | told
+def guessed(spec: GemmSpec, schedule: Schedule, shape: Shape) -> float:
+    """The model's microseconds; of what it does not know some few."""
+    tile = waves.tile_of(schedule)
+    known = waves.account(aligned(spec, shape), tile, schedule, shape, target_of(pick())) if tile else {"": 10.0}
+    return sum(known.values())
 
 
-def report(shape: Shape, found: dict[str, float], chosen: str, others: list[Schedule]) -> float:
-    """Prints a row; the best preset's time as a part of the chosen schedule's."""
-    mine = found[chosen]
-    best, least = min(((slug(s), found[slug(s)]) for s in others if slug(s) in found), key=lambda x: x[1])
-    ratio = min(1.0, least / mine)
+def times(found: list[Runner], rounds: int) -> dict[str, float]:
+    """Each one's microseconds."""
+    shuffle, near = random.Random(0), found
+    for number in range(rounds):
+        shuffle.shuffle(near := list(near))
+        for runner in near:
+            runner.replay()
+        if not number:
+            least = min(runner.times[-1] for runner in near)
+            near = [x for x in near if x.times[-1] < FAR * least]
+    return {runner.name: median(runner.times) for runner in found}
+
+
+def compare(shape: Shape, found: list[Runner], us: dict[str, float]) -> float:
+    """Prints a row, the two that decide timed again where they are close; the best preset's time by the chosen one's.
+    Where all presets are hopeless, the chosen one stands for them.
+    """
+    chosen = found[0]
+    best = min((x for x in found if x.name in presets.names()), key=lambda x: us[x.name], default=chosen)
+    if chosen is not best and us[best.name] < us[chosen.name] < CLOSE * us[best.name]:
+        for runner in (chosen, best):
+            runner.times.clear()
+        us |= times([chosen, best], AGAIN)
+    ratio = min(1.0, us[best.name] / us[chosen.name])
     size = "x".join(map(str, shape))
-    print(f"{ratio:.3f}  {size}  {chosen} {mine:.1f} us, best {best} {least:.1f} us", flush=True)
+    print(f"{ratio:.3f}  {size}  {chosen.name} {us[chosen.name]:.2f}, {best.name} {us[best.name]:.2f}", flush=True)
     return ratio
 
 
@@ -150,41 +252,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", type=int, default=40)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--given", default="", help="shapes before the random ones, as for gemmgen bench --sizes")
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
     parser.add_argument("--most", type=int, default=MOST, help="log2 of a product's multiply-adds, at most")
-    parser.add_argument("--unchosen", action="store_true", help="presets alone")
+    parser.add_argument("--more", type=int, default=0, help="so many of the model's candidates are timed as well")
     parser.add_argument("--timings", type=Path, help="a file for every schedule's time")
-    parser.add_argument("--first", type=int, default=0, help="so many shapes are left out")
     parser.add_argument("--seconds", type=float, default=1e9, help="no further shape is begun after so many")
-    parser.add_argument("--jobs", type=int, default=0, help="processes that compile, before anything is timed")
+    parser.add_argument("--jobs", type=int, default=15, help="processes that compile, before anything is timed")
     arguments, begin = parser.parse_args(), time.perf_counter()
     spec = GemmSpec(dtype=MATRIX_DTYPES[arguments.dtype])
-    kind = (
-        ("mbarrier_", "async_") if arguments.dtype == "float32" else ("mma_4", "mma_8", "wgmma_1", "wgmma_2", "wgmma_6")
-    )
-    named = [name for name in presets.names() if name.startswith(kind) and "atomic" not in name]
-    others = [presets.load(name).schedule for name in named]
-    gpu = pick()
-    plan: list[tuple[Shape, list[Schedule]]] = []
-    for shape in shapes(arguments.shapes, arguments.seed, arguments.most)[arguments.first :]:
-        chosen = [] if arguments.unchosen else [choose(aligned(spec, Size(*shape)), shape, target_of(gpu))]
-        plan.append((shape, [*chosen, *(x for x in others if x not in chosen)]))
-    if arguments.jobs:
-        with get_context("spawn").Pool(arguments.jobs) as pool:
-            pool.map(build, requests(spec, plan), chunksize=1)
-        print(f"# compiled within {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    wanted = [(x.m, x.n, x.k) for x in parse_sizes(arguments.given)] if arguments.given else []
+    wanted += shapes(arguments.shapes, arguments.seed, arguments.most)
+    plan = [(shape, contenders(spec, shape, arguments.more)) for shape in wanted]
+    with get_context("spawn").Pool(arguments.jobs) as pool:
+        pool.map(build, requests(spec, plan), chunksize=1)
+    print(f"# compiled within {time.perf_counter() - begin:.0f} s", flush=True)
     ratios, kept = [], []
     for shape, schedules in plan:
         if time.perf_counter() - begin > arguments.seconds:
             break
-        found = times(shape, spec, schedules, gpu)
-        chosen_name = None if arguments.unchosen else slug(schedules[0])
-        kept.append({"shape": shape, "dtype": arguments.dtype, "us": found, "chosen": chosen_name})
-        ratios += [report(shape, found, chosen_name, others)] if chosen_name else []
+        found = list(runners(spec, shape, schedules))
+        us = times(found, ROUNDS)
+        ratios.append(compare(shape, found, us))
+        us = {name: round(time, 3) for name, time in us.items()}
+        kept.append({"shape": shape, "dtype": arguments.dtype, "us": us, "chosen": found[0].name})
         if arguments.timings:
             arguments.timings.write_text(json.dumps(kept), encoding="utf-8")
-    if ratios:
-        print(f"{gpu}; {len(ratios)} shapes: median {median(ratios):.3f}, worst {min(ratios):.3f}")
+    within = sum(ratio >= 0.97 for ratio in ratios)
+    told = f"within 3 % at {within} of {len(ratios)} shapes, median {median(ratios):.3f}, worst {min(ratios):.3f}"
+    print(f"{pick()}; {arguments.dtype}, seed {arguments.seed}: {told}; {time.perf_counter() - begin:.0f} s")
 
 
 if __name__ == "__main__":

@@ -1,24 +1,28 @@
 """Fits `gemmgen/waves.toml` to what was measured on a GPU.
 
-    python benchmarks/fit_waves.py benchmarks/results/2026-11-21_h200 > gemmgen/waves.toml
+    python benchmarks/fit_waves.py benchmarks/results/2026-11-22_h200/rows*.json --older ... > waves.toml
+    python benchmarks/fit_waves.py ... --leave-out 6
 
-Reads the folder's files of `gemmgen bench --json` and of `benchmarks/choose_cuda.py --timings`, as far as they are of
-presets that the model knows. Wants SciPy. Constants move as far as the figures make them and no further; schedules that
-nobody would choose count for less. What the model would choose among those measured goes to standard error.
+Reads files of `gemmgen bench --json` and of `benchmarks/choose_cuda.py --timings`, as far as they are of presets that
+the model knows; presets change, and rows that are older than theirs do not count. Wants SciPy. What counts is the order
+of schedules at a shape: errors that all of them share count for less, and so do schedules that nobody would choose.
+Constants move as far as the figures make them and no further. How far off the model is goes to standard error; with
+`--leave-out N` at shapes that it was not fitted to, a part of N at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
+import random
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import groupby, product
+from itertools import product
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import numpy as np
 import numpy.typing as npt
@@ -26,20 +30,34 @@ from scipy.optimize import least_squares
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemmgen import presets, waves
+from gemmgen import presets, tiles, waves
+from gemmgen.ir.dtypes import F32, MATRIX_DTYPES
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import slug
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 #: What of the constants is fitted; the rest is what a preset is.
-SHARED = ("launch", "another", "packing", "meeting", "unhidden", "bytes_per_us", "packed_bytes_per_us")
-OWN = ("rate", "alone", "block", "line", "single", "lone")
+SHARED = tuple(key for key in waves.Costs.__dataclass_fields__ if key not in ("cycles_per_us", "cache", "tiles"))
+OPTIONAL = ("alone", "line", "single", "turned")
+OWN = ("rate", "block", "lone", *OPTIONAL)
 #: A constant's distance from where it was counts like so large an error, for each factor of e.
-TRUST = {"rate": 1.0, "alone": 0.15, "block": 0.15, "line": 0.5, "single": 0.5, "lone": 0.5}
-OF_SHARED = 1.0
+TRUST = {
+    **dict.fromkeys(SHARED, 0.3),
+    "rate": 0.2,
+    "alone": 0.2,
+    "block": 0.2,
+    "line": 0.5,
+    "single": 0.3,
+    "turned": 0.3,
+    "lone": 0.1,
+}
+#: How much the error counts that all schedules at a shape have in common, and how fast slower ones' errors count less.
+COMMON, SLOWER = 0.4, 1.5
 #: Multiply-adds of a cycle and multiprocessor: float32 has no more lanes, and reaches 0.95 of them.
 MOST_F32 = 121.0
+#: Of what constants' logarithms are moved to see what that does.
+STEP = 1e-4
 
 Numbers = npt.NDArray[np.float64]
 
@@ -59,6 +77,11 @@ class Point:
     def problem(self) -> tuple[str, waves.Shape, int]:
         return self.spec.dtype.name, self.shape, self.products
 
+    @property
+    def contest(self) -> tuple[object, ...]:
+        """What schedules compete at: not all GPUs have warpgroups."""
+        return *self.problem, self.schedule.by_warpgroups
+
 
 @cache
 def known(name: str) -> tuple[str, GemmSpec, Schedule] | None:
@@ -72,150 +95,179 @@ def known(name: str) -> tuple[str, GemmSpec, Schedule] | None:
 
 @cache
 def chosen() -> dict[str, tuple[str, GemmSpec, Schedule]]:
-    """All that the model chooses from beside presets, by name."""
+    """All that is chosen from beside presets, by name."""
     found = {}
     dealt = TARGETS["sm_90"].cores
     for tile in waves.costs().tiles:
         spec = presets.load(tile.preset).spec
-        for parts, a, b in product(waves.PARTS, (False, True), (False, True)):
-            for stream, joined in ((0, 1), (dealt, 1), (0, waves.JOINED)):
+        for parts, a, b in product(tiles.PARTS, (False, True), (False, True)):
+            for stream, joined in ((0, 1), (dealt, 1), (0, tiles.JOINED)):
                 schedule = waves.changed(tile, parts, a, b, stream if parts == 1 else 0, joined if parts > 1 else 1)
                 found[slug(schedule)] = tile.preset, spec, schedule
     return found
 
 
-def points(folder: Path) -> list[Point]:
-    """All files' measurements."""
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        data = json.loads(path.read_text(encoding="utf-8"))
-        rows = (
-            data["rows"]
-            if isinstance(data, dict)
-            else [
-                {"m": x["shape"][0], "n": x["shape"][1], "k": x["shape"][2], "batch": 0, "preset": name, "ours_us": us}
-                for x in data
-                for name, us in x["us"].items()
-            ]
-        )
-        for row in rows:
-            of = known(row["preset"])
-            if of is not None and of[1].dtype in waves.TYPES:
-                tile, spec, schedule = of
-                shape = row["m"], row["n"], row["k"]
-                # What is packed was run without the promise that lines of other sizes keep.
-                kept = all(size % spec.ld_multiple == 0 for size in shape[1:])
-                spec = replace(spec, batched=row["batch"] > 0, ld_multiple=spec.ld_multiple if kept else 1)
-                found.append(Point(spec, tile, schedule, shape, row["batch"] or 1, row["ours_us"]))
+def points(path: Path) -> list[Point]:
+    """A file's measurements."""
+    data, found = json.loads(path.read_text(encoding="utf-8")), []
+    if isinstance(data, dict):
+        rows = [((x["m"], x["n"], x["k"]), x["batch"], None, x["preset"], x["ours_us"]) for x in data["rows"]]
+    else:
+        rows = [(tuple(x["shape"]), 0, x["dtype"], name, us) for x in data for name, us in x["us"].items()]
+    for shape, batch, dtype, name, us in rows:
+        of = known(name)
+        if of is not None and of[1].dtype in waves.TYPES:
+            tile, spec, schedule = of
+            spec = spec if dtype is None else replace(spec, dtype=MATRIX_DTYPES[dtype])
+            # What is packed was run without the promise that lines of other sizes keep.
+            unit = 16 // spec.dtype.size
+            kept = all(size % unit == 0 for size in shape[1:])
+            spec = replace(spec, batched=batch > 0, ld_multiple=unit if kept else 1)
+            found.append(Point(spec, tile, schedule, shape, batch or 1, us))
     return found
 
 
 def to_numbers(costs: waves.Costs) -> Numbers:
     """The constants' logarithms; those that may be zero are moved by one."""
-    own = [getattr(tile, key) + (key in ("line", "single")) for tile in costs.tiles for key in OWN]
-    values: list[float] = [*(getattr(costs, key) for key in SHARED), *own]
-    return np.array([math.log(x) for x in values], dtype=np.float64)
+    own = [getattr(tile, key) + (key in OPTIONAL) for tile in costs.tiles for key in OWN]
+    return np.log(np.array([*(getattr(costs, key) for key in SHARED), *own], dtype=np.float64))
 
 
 def to_costs(numbers: Numbers, like: waves.Costs) -> waves.Costs:
     """The constants again."""
     values = [float(x) for x in np.exp(numbers)]
-    tiles = []
+    found = []
     for i, tile in enumerate(like.tiles):
         at = len(SHARED) + i * len(OWN)
-        own = {key: x - (key in ("line", "single")) for key, x in zip(OWN, values[at:], strict=False)}
-        own["alone"] = own["rate"] if tile.resident == 1 else min(own["alone"], own["rate"])
-        tiles.append(waves.Tile(preset=tile.preset, resident=tile.resident, **own))
-    shared = dict(zip(SHARED, values, strict=False))
-    return waves.Costs(cycles_per_us=like.cycles_per_us, **shared, tiles=tuple(tiles))
+        own = {key: max(0.0, x - (key in OPTIONAL)) for key, x in zip(OWN, values[at:], strict=False)}
+        own["alone"] = min(own["alone"], own["rate"])
+        found.append(waves.Tile(preset=tile.preset, resident=tile.resident, **own))
+    return replace(like, **dict(zip(SHARED, values, strict=False)), tiles=tuple(found))
 
 
-def account(costs: waves.Costs, point: Point) -> float:
-    """What the model says of a measurement's time."""
+def microseconds(costs: waves.Costs, measured: Sequence[Point]) -> Numbers:
+    """What the model says of the measurements' times."""
     waves.costs = lambda: costs  # type: ignore[assignment]
-    tile = next(x for x in costs.tiles if x.preset == point.tile)
-    target = TARGETS["sm_90a" if point.schedule.by_warpgroups else "sm_90"]
-    return sum(waves.account(point.spec, tile, point.schedule, point.shape, target, point.products).values())
-
-
-def fit(measured: list[Point], start: waves.Costs) -> waves.Costs:
-    """The constants with the least relative errors."""
-    best: dict[object, float] = {}
+    by_name = {tile.preset: tile for tile in costs.tiles}
+    found = []
     for x in measured:
-        best[x.problem] = min(best.get(x.problem, x.us), x.us)
-    weights = np.array([(best[x.problem] / x.us) ** 0.7 for x in measured])
+        target = TARGETS["sm_90a" if x.schedule.by_warpgroups else "sm_90"]
+        parts = waves.account(x.spec, by_name[x.tile], x.schedule, x.shape, target, x.products)
+        found.append(sum(parts.values()))
+    return np.array(found)
+
+
+def fit(measured: Sequence[Point], start: waves.Costs) -> waves.Costs:
+    """The constants with the least errors of the kind that matters."""
+    us = np.array([x.us for x in measured])
+    problems = list({x.contest: None for x in measured})
+    number = {problem: i for i, problem in enumerate(problems)}
+    of = np.array([number[x.contest] for x in measured])
+    best = np.full(len(problems), np.inf)
+    np.minimum.at(best, of, us)
+    weight = (best[of] / us) ** SLOWER
+    total, count = np.bincount(of, weight), np.bincount(of)
     first = to_numbers(start)
     most = first + 2.5
-    for i, tile in enumerate(start.tiles):
-        if presets.load(tile.preset).schedule.atom == waves.F32_ATOM:
-            at = len(SHARED) + i * len(OWN)
-            most[at : at + 2] = np.log(MOST_F32)
-    first = np.minimum(first, most - 0.01)
-    own = [TRUST[key] for _ in start.tiles for key in OWN]
-    trust = np.array([OF_SHARED for _ in SHARED] + own)
+    own = np.array([i for i, tile in enumerate(start.tiles) if F32 in waves.ATOMS[tile.schedule.atom]])
+    for i in own:
+        at = len(SHARED) + i * len(OWN)
+        most[[at + OWN.index("rate"), at + OWN.index("alone")]] = np.log(MOST_F32)
+    begin = np.minimum(first, most - 0.01)
+    trust = np.array([TRUST[key] for key in SHARED] + [TRUST[key] for _ in start.tiles for key in OWN])
+
+    def off(numbers: Numbers) -> Numbers:
+        return np.log(microseconds(to_costs(numbers, start), measured) / us)
+
+    def weighted(errors: Numbers) -> Numbers:
+        common = np.zeros((len(problems), *errors.shape[1:]))
+        np.add.at(common, of, (errors.T * weight).T)
+        common = (common.T / total).T
+        return np.concatenate([((errors - common[of]).T * weight).T, COMMON * (common.T * np.sqrt(count)).T])
 
     def errors(numbers: Numbers) -> Numbers:
-        costs = to_costs(numbers, start)
-        off = np.array([np.log(account(costs, x) / x.us) for x in measured])
-        return np.concatenate([off * weights, trust * (numbers - first)])
+        return np.concatenate([weighted(off(numbers)), trust * (numbers - first)])
 
-    solved = least_squares(errors, first, loss="soft_l1", f_scale=0.1, bounds=(first - 2.5, most))
+    def slopes(numbers: Numbers) -> Numbers:
+        # A tile's own constants are moved all at once: each changes the times of its own schedules alone.
+        at, found = off(numbers), np.zeros((len(measured), len(numbers)))
+        tile = np.array([[x.preset for x in start.tiles].index(x.tile) for x in measured])
+        for i in range(len(SHARED) + len(OWN)):
+            mine = [i] if i < len(SHARED) else list(range(i, len(numbers), len(OWN)))
+            moved = numbers.copy()
+            moved[mine] += STEP
+            slope = (off(moved) - at) / STEP
+            if i < len(SHARED):
+                found[:, i] = slope
+            else:
+                found[np.arange(len(measured)), i + tile * len(OWN)] = slope
+        return np.concatenate([weighted(found), np.diag(trust)])
+
+    solved = least_squares(errors, begin, slopes, loss="soft_l1", f_scale=0.1, bounds=(first - 2.5, most))
     return to_costs(solved.x, start)
 
 
-def report(costs: waves.Costs, measured: list[Point]) -> None:
-    """How far off the model is, and what it would have chosen."""
-    off = [abs(account(costs, x) / x.us - 1) for x in measured]
+def left_out(measured: Sequence[Point], start: waves.Costs, parts: int) -> Numbers:
+    """The times of each part of the shapes by a fit to the others."""
+    problems = sorted({x.problem for x in measured})
+    random.Random(0).shuffle(problems)
+    found = np.zeros(len(measured))
+    for i in range(parts):
+        part = set(problems[i::parts])
+        fitted = fit([x for x in measured if x.problem not in part], start)
+        own = [j for j, x in enumerate(measured) if x.problem in part]
+        found[own] = microseconds(fitted, [measured[j] for j in own])
+    return found
+
+
+def report(guessed: Numbers, measured: Sequence[Point]) -> None:
+    """How far off the model is, and what it would have chosen of what was measured, beside the best preset."""
+    off = [abs(guess / x.us - 1) for guess, x in zip(guessed, measured, strict=True)]
     print(f"{len(off)} figures: off by {median(off):.3f} in the median", file=sys.stderr)
-    ratios = []
-    for problem, group in groupby(sorted(measured, key=lambda x: x.problem), key=lambda x: x.problem):
-        rows = list(group)
-        if len(rows) == 1:
-            continue
-        chosen, best = min(rows, key=lambda x: account(costs, x)), min(rows, key=lambda x: x.us)
-        ratios.append((best.us / chosen.us, problem, slug(chosen.schedule), slug(best.schedule)))
-    within = sum(ratio[0] > 0.97 for ratio in ratios)
-    told = f"median {median(r[0] for r in ratios):.3f}, within 3 % at {within} of {len(ratios)} shapes"
-    print(f"chosen among those measured: {told}", file=sys.stderr)
-    for ratio, *what in sorted(ratios)[:12]:
-        print(f"  {ratio:.3f}", *what, file=sys.stderr)
-
-
-def rounded(key: str, value: float) -> str:
-    """As many digits as mean something."""
-    if key.endswith("_per_us"):
-        return re.sub(r"e\+0*", "e", f"{value:.2e}")
-    return f"{value:.2f}" if key in (*SHARED, "lone") else f"{round(value, 1):g}" if key == "line" else f"{value:.0f}"
+    for dtype in sorted({x.spec.dtype.name for x in measured}):
+        ratios = []
+        for problem in sorted({x.problem for x in measured if x.spec.dtype.name == dtype}):
+            rows = [(guess, x) for guess, x in zip(guessed, measured, strict=True) if x.problem == problem]
+            rivals = [x for _, x in rows if slug(x.schedule) in presets.names()]
+            if len(rows) > 1 and rivals:
+                _, named = min(rows, key=lambda row: row[0])
+                best = min(rivals, key=lambda x: x.us)
+                what = f"{'x'.join(map(str, problem[1]))} {slug(named.schedule)} {named.us:.2f} us,"
+                ratios.append((min(1.0, best.us / named.us), f"{what} best {slug(best.schedule)} {best.us:.2f} us"))
+        values = [ratio for ratio, _ in ratios] or [1.0]
+        within = f"within 3 % at {sum(x > 0.97 for x in values)} of {len(values)} shapes"
+        print(f"{dtype}: {within}, mean {mean(values):.3f}, worst {min(values):.3f}", file=sys.stderr)
+        for ratio, what in sorted(ratios)[:8]:
+            print(f"  {ratio:.3f} {what}", file=sys.stderr)
 
 
 def rewritten(text: str, costs: waves.Costs) -> str:
     """The file with other numbers, its comments as they are."""
     head, *tables = text.split("[[tiles]]")
     for key in SHARED:
-        head = re.sub(rf"(?m)^({key} = )[\d.e]+", rf"\g<1>{rounded(key, getattr(costs, key))}", head)
+        head = re.sub(rf"(?m)^({key} = )[-+\d.e]+", rf"\g<1>{getattr(costs, key):.3g}".replace("e+0", "e"), head)
     for i, tile in enumerate(costs.tiles):
         for key in OWN:
-            number = float(rounded(key, max(0.0, getattr(tile, key))))
-            tables[i] = re.sub(rf"(?m)^({key} = )[\d.e]+", rf"\g<1>{number}", tables[i])
+            value = round(getattr(tile, key), 3)
+            tables[i] = re.sub(rf"(?m)^({key} = )[-+\d.e]+", rf"\g<1>{value:.4g}", tables[i])
     return "[[tiles]]".join((head, *tables))
 
 
 def main() -> None:
     """Prints the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--leave-out", type=int, default=0, metavar="N", help="every N-th shape is told of, not fitted to"
-    )
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--older", type=Path, nargs="*", default=[], help="files whose rows of warpgroups do not count")
+    parser.add_argument("--leave-out", type=int, default=0, metavar="N", help="tell of shapes that were left out")
     arguments = parser.parse_args()
-    measured, start = points(arguments.folder), waves.costs()
-    shapes = sorted({x.problem for x in measured})
-    others = set(shapes[:: arguments.leave_out] if arguments.leave_out else ())
-    found = fit([x for x in measured if x.problem not in others], start)
-    report(found, [x for x in measured if x.problem not in others])
-    if others:
-        print("of those that were left out:", file=sys.stderr)
-        report(found, [x for x in measured if x.problem in others])
+    start = waves.costs()
+    measured = [x for path in arguments.files for x in points(path)]
+    measured += [x for path in arguments.older for x in points(path) if not x.schedule.by_warpgroups]
+    if arguments.leave_out:
+        report(left_out(measured, start, arguments.leave_out), measured)
+        return
+    found = fit(measured, start)
+    report(microseconds(found, measured), measured)
     print(rewritten(Path(waves.__file__).with_suffix(".toml").read_text(encoding="utf-8"), found), end="")
 
 

@@ -13,7 +13,7 @@ from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import choose_sweep
-from gemmgen.waves import choose_tiles
+from gemmgen.tiles import choose_tiles
 
 #: For devices whose sub-groups read blocks.
 BLOCK_PRESET = "L3_SIMD_32x2_1x8"
@@ -21,17 +21,9 @@ BLOCK_PRESET = "L3_SIMD_32x2_1x8"
 ASYNC_PRESET = "async_8x8_8x16"
 #: For those with matrix instructions of a warp that have the types' own.
 MATRIX_PRESET = "mma_8x16_16x8"
-#: For 8-bit floats, which nothing else multiplies: both operands along K by tensor maps; laid out so before; by warps.
+#: For 8-bit floats, which nothing else multiplies, of any size: both operands along K by tensor maps; laid out so
+#: before; by warps.
 FLOAT8_PRESETS = ("wgmma_f8_128x256_s4_turns", "wgmma_f8_128x256_s4_packed", "mma_f8_8x16_16x8")
-#: In the place of the first where sizes are known: what an element of C takes of a block's time, beside the largest
-#: tile's. On an H200, `benchmarks/NOTES.md`.
-FLOAT8_TILES = {
-    "wgmma_f8_128x256_s4": 1.0,
-    "wgmma_f8_192x192_s4": 1.0,
-    "wgmma_f8_128x144_s4": 1.15,
-    "wgmma_f8_64x128_s4": 1.5,
-    "wgmma_f8_64x64_s8": 2.0,
-}
 #: For all others, and for what the first two refuse.
 PORTABLE_PRESET = "lds_8x8_16x16_k8"
 #: For products of few elements, whose time is that of the call: one kernel for all of them, compiled once.
@@ -54,36 +46,14 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
     Raises: ScheduleError where not even the most portable one will do.
     """
     if spec.dtype in FLOAT8:
-        tiles, *others = (presets.load(name).schedule for name in FLOAT8_PRESETS)
-        return _first_of((_float8_tiles(spec, shape, device) or tiles, *others), spec, device)
+        of_any_size = tuple(presets.load(name).schedule for name in FLOAT8_PRESETS)
+        return choose_tiles(spec, shape, device, products) or _first_of(of_any_size, spec, device)
     return by_sizes(spec, shape, device, products) or _for_any_size(spec, device)
-
-
-def _float8_tiles(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target) -> Schedule | None:
-    """The tiles for sizes that are known: those whose blocks leave least of the device idle. None for more of the
-    largest than it runs at once, which had better stay.
-    """
-    m, n = (size or asked for size, asked in zip((spec.m, spec.n), (shape or (None, None))[:2], strict=True))
-    if m is None or n is None or not device.cores:
-        return None
-
-    def rounds(schedule: Schedule) -> int:
-        rows, cols = schedule.block_tile
-        return -(-(-(-m // rows) * -(-n // cols)) // device.cores)
-
-    def time(name: str) -> float:
-        rows, cols = loaded[name].block_tile
-        return rounds(loaded[name]) * rows * cols * FLOAT8_TILES[name]
-
-    loaded = {name: presets.load(name).schedule for name in FLOAT8_TILES}
-    best = min(FLOAT8_TILES, key=time)
-    largest = next(iter(FLOAT8_TILES))
-    return None if best == largest and rounds(loaded[best]) > 1 else loaded[best]
 
 
 def by_sizes(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule | None:
     """What is chosen for sizes, the spec's or the shape's: where they are small one kernel for all, else what a cost
-    model says: of CPUs `gemmgen.sweeps`, of GPUs of CUDA `gemmgen.waves`. None where there is no model.
+    model says: of CPUs `gemmgen.sweeps`, of GPUs of CUDA `gemmgen.tiles`. None where there is no model.
     """
     known = (spec.m, spec.n, spec.k)
     m, n, k = (size or asked for size, asked in zip(known, shape or (None, None, None), strict=True))

@@ -1,5 +1,5 @@
-"""Which schedule a GPU of CUDA computes a product by: tiles of a preset, K in parts, matrices packed or not, whatever
-comes out cheapest of a few hundred by a small cost model.
+"""What a product takes on a GPU of CUDA: a small model, by which `gemmgen.tiles` chooses a schedule and
+`gemmgen explain` says what the time goes to.
 
 The model counts what the busiest multiprocessor does. Its constants stand in `waves.toml`. Leading dimensions are taken
 to be as the matrices' lines are long, where nothing is promised of them.
@@ -8,35 +8,31 @@ to be as the matrices' lines are long, where nothing is promised of them.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
-from itertools import product
+from math import ceil, gcd
 
 from gemmgen import presets
-from gemmgen.errors import ScheduleError
-from gemmgen.ir.dtypes import BF16, F16, F32
-from gemmgen.ir.kernel import REACHED
+from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8
 from gemmgen.ir.target import Target
-from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
 Shape = tuple[int, int, int]
 
-#: Types that there are constants for. In others, float64 say, the same tiles have other rates.
-TYPES = (F32, F16, BF16)
-#: What products of float32 are computed by.
-F32_ATOM = "fma"
-#: Numbers of parts of K; few, so that a process compiles few kernels.
-PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
-#: Blocks beyond so many for each place that they have would make their number no more even.
-WAVES = 3
-#: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
-ROUNDS = 4
-#: Parts of K that a cluster adds up, where it does: of larger ones there are not as many as multiprocessors.
-JOINED = 2
+#: Types that there are constants for, by what multiplies them: float32 is rounded to TF32 by request alone. In others,
+#: float64 say, the same tiles have other rates.
+ATOMS = {"fma": (F32,), "mma": (F16, BF16), "wgmma": (F16, BF16), "wgmma_f8": FLOAT8}
+TYPES = frozenset(dtype for dtypes in ATOMS.values() for dtype in dtypes)
+#: Bytes of a line, as caches hold it and tensor maps copy it, and those that are asked for at once at least.
+LINE, SECTOR = 128, 32
+#: How much of the shorter ones of things done side by side is hidden by the longest one: all, were it infinite.
+SHARP = 4
+#: Sums of a block in a cluster that leave no room for a second block.
+LARGE_SUMS = 64 * 64
+#: Groups of the kernel that adds up parts of K (`passes/total.py`): columns of each, fewer from so many planes on.
+TOTAL_GROUP, SMALL_TOTAL_GROUP, MANY_PLANES = 256, 32, 32
 
 
 @dataclass(frozen=True)
@@ -45,12 +41,13 @@ class Tile:
 
     preset: str
     rate: float
-    alone: float
     block: float
     resident: int
-    line: float
-    single: float
     lone: float
+    alone: float = 0.0
+    line: float = 0.0
+    single: float = 0.0
+    turned: float = 0.0
 
     @property
     def schedule(self) -> Schedule:
@@ -64,12 +61,28 @@ class Costs:
 
     cycles_per_us: float
     launch: float
+    late: float
     another: float
+    plane: float
+    total_group: float
     packing: float
-    meeting: float
-    unhidden: float
-    bytes_per_us: float
     packed_bytes_per_us: float
+    meeting: float
+    meeting_element: float
+    beside: float
+    read_per_us: float
+    written_per_us: float
+    cached_per_us: float
+    cache: float
+    lines: float
+    all_lines: float
+    straddling: float
+    outside: float
+    latency: float
+    narrow: float
+    stored: float
+    element: float
+    stays: float
     tiles: tuple[Tile, ...]
 
 
@@ -79,71 +92,6 @@ def costs() -> Costs:
     table = tomllib.loads(files("gemmgen").joinpath("waves.toml").read_text(encoding="utf-8"))
     tiles = tuple(Tile(**row) for row in table.pop("tiles"))
     return Costs(**table, tiles=tiles)
-
-
-def choose_tiles(spec: GemmSpec, shape: Shape | None, target: Target, products: int = 1) -> Schedule | None:
-    """The schedule for a product on a GPU of CUDA; None where the target is none, where there are no constants for the
-    types, or where the sizes are not known.
-
-    Args:
-        products: of a batch.
-    """
-    if "async_copy" not in target.features or spec.dtype not in TYPES:
-        return None
-    m, n, k = (spec.m, spec.n, spec.k) if shape is None else shape
-    return None if m is None or n is None or k is None else _choose(spec, (m, n, k), target, products)
-
-
-@lru_cache(maxsize=1024)
-def _choose(spec: GemmSpec, shape: Shape, target: Target, products: int) -> Schedule | None:
-    def microseconds(candidate: tuple[Tile, Schedule]) -> float:
-        return sum(account(spec, *candidate, shape, target, products).values())
-
-    ranked = sorted(_candidates(spec, shape, target, products), key=microseconds)
-    return next((schedule for _, schedule in ranked if _runs(spec, schedule, target)), None)
-
-
-def _candidates(spec: GemmSpec, shape: Shape, target: Target, products: int) -> Iterator[tuple[Tile, Schedule]]:
-    m, n, k = shape
-    for tile in costs().tiles:
-        plain = tile.schedule
-        if (plain.atom == F32_ATOM) != (spec.dtype == F32):
-            continue
-        blocks = _blocks(plain, shape, products)
-        for parts, a_packed, b_packed in product(PARTS, (False, True), (False, True)):
-            if plain.c_turns and (parts > 1 or a_packed or b_packed):
-                continue  # that is the same without turns, a tile of its own
-            wanted = blocks * (parts - 1) < WAVES * target.cores * tile.resident
-            deep = _ends(plain) if parts == 1 else k >= parts * ROUNDS * plain.round_depth
-            sums = parts * m * n * products if parts > 1 else 0
-            laid = _whole(m, plain.block_tile[0]) * _whole(k, plain.k_step) * a_packed
-            laid = max(laid, _whole(n, plain.block_tile[1]) * _whole(k, plain.k_step) * b_packed)
-            if wanted and deep and max(sums, laid) < REACHED:
-                yield tile, changed(tile, parts, a_packed, b_packed)
-                if plain.by_warpgroups and parts % JOINED == 0 and _ends(plain):
-                    yield tile, changed(tile, parts, a_packed, b_packed, joined=JOINED)
-                if parts == 1 and _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:
-                    yield tile, changed(tile, parts, a_packed, b_packed, target.cores)
-
-
-def _runs(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
-    try:
-        validate(spec, schedule, target)
-    except ScheduleError:
-        return False
-    return True
-
-
-def _ends(s: Schedule) -> bool:
-    """Whether it is as good as others at what ends in C itself; not where warpgroups leave to work-items what they
-    could store by boxes, as a preset for a second kernel does.
-    """
-    return not s.by_warpgroups or s.swapped or s.c_stages > 0
-
-
-def _deals(s: Schedule) -> bool:
-    """Whether its blocks can be dealt out in parts: by a ring that mbarriers hand over, to blocks that are alone."""
-    return s.mbarrier > 0 and s.slices == 1 and s.split == 1
 
 
 @cache
@@ -167,6 +115,7 @@ def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool, stream: int 
     return replace(stores, split=parts, joined=joined, stream=stream, a=a, b=b, name=name)
 
 
+@cache
 def tile_of(schedule: Schedule) -> Tile | None:
     """The constants for a schedule, from the preset with the same tiles; None where there are none."""
 
@@ -177,44 +126,85 @@ def tile_of(schedule: Schedule) -> Tile | None:
     return next((tile for tile in costs().tiles if same(tile.schedule)), None)
 
 
+def blocks_of(s: Schedule, shape: Shape, products: int) -> int:
+    """Of C, those of a cluster all or none."""
+    (m, n, _), (rows, cols), (high, wide) = shape, s.block_tile, s.cluster
+    return whole(up(m, rows), high) * whole(up(n, cols), wide) * products
+
+
 def account(
     spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, target: Target, products: int = 1
 ) -> dict[str, float]:
     """The microseconds of a product, by what they go to."""
     c, (m, n, k), (rows, cols) = costs(), shape, s.block_tile
-    blocks = _blocks(s, shape, products)
-    each = -(-blocks * s.split // target.cores)
-    together = min(each, tile.resident)
-    speed = 1.0 if tile.resident == 1 else (together - 1) / (tile.resident - 1)
-    rate = tile.alone + (tile.rate - tile.alone) * speed
-    depth = _up(_up(k, s.split), s.k_step) * s.k_step
-    copies = rows * _copy(spec, tile, s, "a", shape) + cols * _copy(spec, tile, s, "b", shape)
-    line = n if spec.c_order == "row" else m
-    lone = s.split == 1 and line % s.c_width > 0 and spec.ld_multiple % s.c_width > 0
-    size, of_sums = spec.dtype.size, spec.accumulator.size
-    read = products * (m * k + k * n) * size
-    parts = products * m * n * of_sums * s.planes if s.planes > 1 else 0
-    written = parts or products * m * n * spec.result.size
-    laid = _whole(k, s.k_step) * (_whole(m, rows) * s.a.packed + _whole(n, cols) * s.b.packed) * size
-    if s.stream:
-        # Two planes of sums for each group at most; of a block a share of its batches.
-        parts = 2 * min(s.stream, blocks) * rows * cols * of_sums
-        written += parts
+    blocks = blocks_of(s, shape, products)
+    each = up(blocks * s.split, target.cores)
+    together = min(each, _resident(tile, s))
+    steps = up(up(k, s.split), s.k_step)
     even, begun = (blocks / target.cores, each + 1) if s.stream else (each, each)
-    multiplied = even * rows * cols * depth / rate / c.cycles_per_us
-    copied = even * depth * copies / rate / c.cycles_per_us
-    of_block = tile.block + (tile.lone * rows * cols if lone else 0.0)
-    busy, memory = multiplied + copied, (read + written) / c.bytes_per_us
+    multiply, step = (
+        _by_boxes(spec, tile, s, shape, target, blocks, products)
+        if s.by_warpgroups
+        else _by_work_items(spec, tile, s, shape, together)
+    )
+    size, of_sums = spec.dtype.size, spec.accumulator.size
+    parts = products * m * n * of_sums * s.planes if s.planes > 1 else 0
+    # Of a stream two planes of sums for each group at most, beside C.
+    dealt = 2 * min(s.stream, blocks) * rows * cols * of_sums if s.stream else 0
+    ends = (1 + (begun - 1) * c.stays if s.persistent else begun) * _end(spec, tile, s, shape, together)
+    busy = (even * steps * step + ends) / c.cycles_per_us
+    memory = _memory(products * (m * k + k * n) * size, (parts or products * m * n * spec.result.size) + dealt)
+    laid = products * whole(k, s.k_step) * (whole(m, rows) * s.a.packed + whole(n, cols) * s.b.packed) * size
+    width = TOTAL_GROUP if s.planes < MANY_PLANES else SMALL_TOTAL_GROUP
+    groups = products * m * up(n, width) / target.cores / c.cycles_per_us * c.total_group
+    added = c.another + (parts + dealt) / c.cached_per_us + c.plane * s.planes + groups
     return {
-        "multiply-adds": multiplied,
-        "copies to shared memory": copied,
-        "memory": max(0.0, memory - busy) + c.unhidden * min(memory, busy),
-        "beginnings and ends of blocks": begun * of_block / together / c.cycles_per_us,
-        "packing": (c.packing + products * laid / c.packed_bytes_per_us) * (s.a.packed or s.b.packed),
-        "the sum of K's parts": (c.another + parts / c.bytes_per_us) * (s.planes > 1 or s.stream > 0),
-        "the meeting of clusters": c.meeting * (s.joined > 1),
-        "the launch": c.launch,
+        "multiply-adds": even * steps * multiply / c.cycles_per_us,
+        "copies to shared memory": even * steps * (step - multiply) / c.cycles_per_us,
+        "memory": _side_by_side(c.beside, busy, memory) - busy,
+        "beginnings and ends of blocks": ends / c.cycles_per_us,
+        "packing": (c.packing + laid / c.packed_bytes_per_us) * (s.a.packed or s.b.packed),
+        "the sum of K's parts": added * (s.planes > 1 or s.stream > 0),
+        "the meeting of clusters": (c.meeting + c.meeting_element * rows * cols) * (s.joined > 1),
+        "the launch": c.launch + c.late * (s.by_warpgroups and not _begins_beside(tile, s, blocks, target)),
     }
+
+
+def _begins_beside(tile: Tile, s: Schedule, blocks: int, target: Target) -> bool:
+    """Whether a kernel's blocks find room beside the last ones of one like it, and so begin while those multiply."""
+    places, count = target.cores * _resident(tile, s), blocks * s.split
+    last = min(places, count) if s.persistent else (count - 1) % places + 1
+    return not s.late and places - last >= min(places, count)
+
+
+def _resident(tile: Tile, s: Schedule) -> int:
+    """Blocks that a multiprocessor has at once: one, where what a cluster adds up has much memory of its own."""
+    return 1 if s.joined > 1 and s.block_tile[0] * s.block_tile[1] >= LARGE_SUMS else tile.resident
+
+
+def _memory(read: float, written: float) -> float:
+    """Microseconds of what is read and written once; the less of it there is, the more is in the cache already."""
+    c, both = costs(), read + written
+    missed = 1 / (1 + (c.cache / max(1.0, both)) ** 2)
+    return missed * (read / c.read_per_us + written / c.written_per_us) + (1 - missed) * both / c.cached_per_us
+
+
+def _side_by_side(sharp: float, *times: float) -> float:
+    """Of things done at the same time; the more equal they are, the less one hides of another."""
+    most = max(times)
+    return most * sum((x / most) ** sharp for x in times) ** (1 / sharp) if most > 0 else 0.0
+
+
+# --- a step of K ----------------------------------------------------------------------------------
+
+
+def _by_work_items(spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, together: int) -> tuple[float, float]:
+    """Cycles of a step's multiply-adds, and of those with the copies that the same work-items make."""
+    rows, cols = s.block_tile
+    slower = (tile.resident - together) / (tile.resident - 1) * (tile.rate - tile.alone) if tile.resident > 1 else 0.0
+    rate = tile.rate - slower
+    copies = rows * _copy(spec, tile, s, "a", shape) + cols * _copy(spec, tile, s, "b", shape)
+    return rows * cols * s.k_step / rate, (rows * cols + copies) * s.k_step / rate
 
 
 def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> float:
@@ -225,21 +215,73 @@ def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> f
     by_k = (order == "row") == (name == "a")
     line = k if by_k else m if name == "a" else n
     along = operand.transposed == (order == "col")
-    aligned = operand.packed or (along and (line % operand.width == 0 or spec.ld_multiple % operand.width == 0))
-    return tile.line / operand.width if aligned else tile.single
+    if operand.packed or (along and (line % operand.width == 0 or spec.ld_multiple % operand.width == 0)):
+        return tile.line / operand.width
+    return tile.single if along else tile.turned
 
 
-def _blocks(s: Schedule, shape: Shape, products: int) -> int:
-    """Of C, those of a cluster all or none."""
-    (m, n, _), (rows, cols), (high, wide) = shape, s.block_tile, s.cluster
-    return _whole(_up(m, rows), high) * _whole(_up(n, cols), wide) * products
+def _by_boxes(
+    spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, target: Target, blocks: int, products: int
+) -> tuple[float, float]:
+    """The same where tensor maps bring boxes beside the multiplication: what they ask the caches for, line by line."""
+    c, (m, n, k), (rows, cols), (high, wide) = costs(), shape, s.block_tile, s.cluster
+    size, b_order = spec.dtype.size, "col" if spec.b_order == "row" else "row"
+    steps = up(up(k, s.split), s.k_step) * s.split
+    past = (steps * s.k_step - k) / steps
+    a = (rows, 0.0) if s.a.packed else _boxes(m, k, rows, s.k_step, spec.a_order, size, past)
+    b = (cols, 0.0) if s.b.packed else _boxes(n, k, cols, s.k_step, b_order, size, past)
+    lines, slow = a[0] / wide + b[0] / high, a[1] / wide + b[1] / high
+    busy = min(blocks * s.split, target.cores)
+    multiply = rows * cols * s.k_step / tile.rate
+    asked = lines / c.lines, lines * busy / c.all_lines, slow * busy / products * c.outside
+    together = min(up(blocks * s.split, target.cores), _resident(tile, s))
+    return multiply, _side_by_side(SHARP, multiply, *asked, c.latency / s.stages / together)
 
 
-def _whole(extent: int, unit: int) -> int:
+def _boxes(extent: int, k: int, block: int, depth: int, order: str, size: int, past: float) -> tuple[float, float]:
+    """Lines that a step's boxes of an operand ask for, and requests that all blocks make of the same few places: for
+    what lies outside, and for lines of less than a cache's.
+
+    Args:
+        extent: the operand's, of which a block has its own part.
+        order: "row" where lines lie along K.
+        past: lines of a step on average that lie behind K.
+    """
+    c, count = costs(), up(extent, block)
+    inner, wide = k if order == "row" else extent, LINE // size
+    pitch = inner * size
+    straddle = (1 - gcd(pitch, LINE) / LINE) * min(1.0, pitch / LINE) * c.straddling
+    if order == "row":
+        return extent / count * (1 + straddle), block - extent if count == 1 else 0.0
+    boxes, inside = up(block, wide), up(min(block, extent), wide)
+    outside = past * inside + (boxes - inside) * depth
+    narrow = depth * (1.0 if pitch % SECTOR else c.narrow) if pitch < min(LINE, block * size) else 0.0
+    return ceil(extent / count / wide) * depth * (1 + straddle), outside + narrow
+
+
+# --- a block's end --------------------------------------------------------------------------------
+
+
+def _end(spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, together: int) -> float:
+    """Cycles of a block to fill its ring and to store C."""
+    c, (m, n, _), (rows, cols) = costs(), shape, s.block_tile
+    high, wide = m / up(m, rows), n / up(n, cols)
+    line = n if spec.c_order == "row" else m
+    apart = s.planes == 1 and line % s.c_width > 0
+    if not s.by_warpgroups:
+        stored = high * wide * (tile.lone if apart and spec.ld_multiple % s.c_width > 0 else c.element)
+    elif s.planes == 1 and s.c_stages:
+        stored = high * ceil(wide * spec.result.size / LINE) * LINE / c.stored
+    else:
+        stored = high * wide * (tile.lone if apart or (s.planes == 1 and s.c_width == 1) else c.element)
+    return tile.block / together + stored
+
+
+def whole(extent: int, unit: int) -> int:
     """The extent filled up to whole units."""
-    return _up(extent, unit) * unit
+    return up(extent, unit) * unit
 
 
-def _up(a: int, b: int) -> int:
+def up(a: int, b: int) -> int:
     """a / b rounded up."""
     return -(-a // b)

@@ -1,0 +1,151 @@
+"""Which schedule a GPU of CUDA computes a product by: tiles of a preset, K in parts, matrices packed or not, whatever
+comes out cheapest by the model of `gemmgen.waves`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from gemmgen.errors import ScheduleError
+from gemmgen.ir.kernel import REACHED
+from gemmgen.ir.target import Target
+from gemmgen.passes.validate import validate
+from gemmgen.schedule import Schedule
+from gemmgen.spec import GemmSpec
+from gemmgen.waves import ATOMS, LINE, TYPES, Shape, Tile, account, blocks_of, changed, costs, whole
+
+#: Numbers of parts of K; few, so that a process compiles few kernels.
+PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
+#: Places for blocks that parts are to fill, of all that there are: more parts that leave as many empty gain nothing.
+FILLED = (0.5, 1, 2, 3)
+#: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
+ROUNDS = 4
+#: Parts of K that a cluster adds up, where it does: of larger ones there are not as many as multiprocessors.
+JOINED = 2
+
+#: Whether A and B are packed.
+Way = tuple[bool, bool]
+WAYS: tuple[Way, ...] = ((False, False), (False, True), (True, False), (True, True))
+
+
+def choose_tiles(spec: GemmSpec, shape: Shape | None, target: Target, products: int = 1) -> Schedule | None:
+    """The schedule for a product on a GPU of CUDA; None where the target is none, where there are no constants for the
+    types, or where the sizes are not known.
+
+    Args:
+        products: of a batch.
+    """
+    if "async_copy" not in target.features or spec.dtype not in TYPES:
+        return None
+    m, n, k = (spec.m, spec.n, spec.k) if shape is None else shape
+    return None if m is None or n is None or k is None else _choose(spec, (m, n, k), target, products)
+
+
+@lru_cache(maxsize=1024)
+def _choose(spec: GemmSpec, shape: Shape, target: Target, products: int) -> Schedule | None:
+    return next((schedule for _, _, schedule in ranked(spec, shape, target, products)), None)
+
+
+def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> Iterator[tuple[float, Tile, Schedule]]:
+    """What can compute a product, the cheapest first, each with its microseconds."""
+    found: list[tuple[float, Tile, Schedule]] = []
+
+    def add(tile: Tile, schedule: Schedule) -> float:
+        cost = sum(account(spec, tile, schedule, shape, target, products).values())
+        found.append((cost, tile, schedule))
+        return cost
+
+    # In one part all ways of laying matrices out; in more, which copy less each, the plainest and the best of these.
+    for tile, ways in _usable(spec, target).items():
+        likely = [way for way in ways if _worth(spec, changed(tile, 1, *way), shape)]
+        if likely:
+            count = len(found)
+            _, best = min((add(tile, changed(tile, 1, *way)), way) for way in likely)
+            if not _ends(tile.schedule):
+                del found[count:]
+            shares = list(_shares(spec, changed(tile, 1, *best), tile, shape, target, products))
+            for way in dict.fromkeys((likely[0], best)):
+                for parts, stream, joined in shares:
+                    add(tile, changed(tile, parts, *way, stream, joined))
+    found.sort(key=lambda x: x[0])
+    return (x for x in found if runs(spec, x[2], target))
+
+
+@lru_cache(maxsize=64)
+def _usable(spec: GemmSpec, target: Target) -> dict[Tile, list[Way]]:
+    """The tiles for a spec, and how they have the matrices laid out."""
+    found = {}
+    for tile in costs().tiles:
+        if spec.dtype in ATOMS[tile.schedule.atom]:
+            ways = [
+                way for way in WAYS if any(way) <= _varies(tile.schedule) and runs(spec, changed(tile, 1, *way), target)
+            ]
+            found.update({tile: ways} if ways else {})
+    return found
+
+
+def _varies(plain: Schedule) -> bool:
+    """Whether a tile is anything of its own where matrices are packed, or K is in parts: not turns, for which there are
+    no boxes of C then, nor clusters, which are for lines that begin anywhere, nor what copies nothing.
+    """
+    return not plain.c_turns and plain.cluster == (1, 1) and plain.a.memory == "local"
+
+
+def _worth(spec: GemmSpec, s: Schedule, shape: Shape) -> bool:
+    """Whether matrices may be laid out so: within what indices reach, and what tensor maps could read themselves only
+    where its lines are shorter than a box's.
+    """
+    m, n, k = shape
+    laid = (m, s.block_tile[0], s.a.packed), (n, s.block_tile[1], s.b.packed)
+    if any(packed and whole(size, unit) * whole(k, s.k_step) >= REACHED for size, unit, packed in laid):
+        return False
+    if not s.by_warpgroups or spec.ld_multiple * spec.dtype.size % 16:
+        return True
+    a_pitch, b_pitch = k if spec.a_order == "row" else m, n if spec.b_order == "row" else k
+    box = LINE // spec.dtype.size
+    short = a_pitch < min(box, s.block_tile[0]), b_pitch < min(box, s.block_tile[1])
+    return s.a.packed <= short[0] and s.b.packed <= short[1]
+
+
+def _shares(
+    spec: GemmSpec, plain: Schedule, tile: Tile, shape: Shape, target: Target, products: int
+) -> Iterator[tuple[int, int, int]]:
+    """Parts of K, groups that blocks are dealt out to, and parts that a cluster adds up: those that may be worth it."""
+    m, n, k = shape
+    blocks = blocks_of(plain, shape, products)
+    if _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:
+        yield 1, target.cores, 1
+    if not _varies(tile.schedule) or plain.late:
+        return
+    deepest, places = k // (ROUNDS * plain.round_depth), target.cores * tile.resident
+    limits = (min(deepest, int(filled * places / blocks)) for filled in FILLED)
+    for parts in sorted({max((x for x in PARTS if x <= limit), default=1) for limit in limits} - {1}):
+        if parts * m * n * products < REACHED:
+            # A preset of parts is for these alone, unless it is as good at what ends in C.
+            if _ends(tile.schedule) or "_joined" not in tile.preset:
+                yield parts, 0, 1
+            if plain.by_warpgroups and parts % JOINED == 0 and (_ends(tile.schedule) or "_joined" in tile.preset):
+                yield parts, 0, JOINED
+
+
+@lru_cache(maxsize=1024)
+def runs(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
+    """Whether a GPU can run it."""
+    try:
+        validate(spec, schedule, target)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _ends(s: Schedule) -> bool:
+    """Whether it is as good as others at what ends in C itself; not where warpgroups leave to work-items what they
+    could store by boxes, as a preset for a second kernel does.
+    """
+    return not s.by_warpgroups or s.swapped or s.c_stages > 0
+
+
+def _deals(s: Schedule) -> bool:
+    """Whether its blocks can be dealt out in parts: by a ring that mbarriers hand over, to blocks that are alone."""
+    return s.mbarrier > 0 and s.slices == 1 and s.split == 1

@@ -45,6 +45,7 @@ WHOLE = (
 #: Presets that are tried at a size, of those that the model knows.
 TRIED = 5
 LARGE = "1024,2048,4096,8192,16384"
+CUBES = "512,1024,1536,2048,3072,4096,8192,16384"
 #: What column-major lines of B say in a preset's table.
 BY_COLUMNS = '\n[spec]\nb_order = "col"\n'
 
@@ -78,8 +79,8 @@ TABLES = {
     "bfloat16": Table(("wgmma",), WHOLE),
     "float16": Table(("wgmma",), WHOLE, "float16"),
     "columns": Table(("wgmma",), WHOLE, columns=True),
-    "float8": Table(("wgmma_f8",), LARGE),
-    "tf32": Table(("wgmma_tf32",), LARGE, peer="cublas_tf32"),
+    "float8": Table(("wgmma_f8",), CUBES),
+    "tf32": Table(("wgmma_tf32",), CUBES, peer="cublas_tf32"),
     "3xtf32": Table(("wgmma_3xtf32",), "512," + LARGE),
     "3xtf32_by_warps": Table(("mma_3xtf32",), "512," + LARGE),
 }

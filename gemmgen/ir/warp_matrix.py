@@ -136,7 +136,6 @@ WARP_ATOMS: tuple[WarpAtom, ...] = (
     WarpAtom("mma_tf32", F32, "tf32", _FLAT, 11),
     WarpAtom("mma_3xtf32", F32, "tf32", _FLAT, 11, products=3),
 )
-WARP_NAMES: tuple[str, ...] = tuple(dict.fromkeys(atom.name for atom in WARP_ATOMS))
 
 
 def warp_atom(name: str, dtype: DType) -> WarpAtom | None:

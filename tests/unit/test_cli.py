@@ -29,6 +29,8 @@ def test_emit_a_preset() -> None:
     assert "__kernel void mine(" in text
     assert "alpha" not in text
     assert "beta" not in text
+    text = printed(*"emit --backend cuda --preset naive --batched --listed --a-dtype float16".split())
+    assert "const __half *const *__restrict__ a_list, int lda," in text
 
 
 def test_a_changed_preset_gets_another_name() -> None:

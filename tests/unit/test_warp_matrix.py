@@ -16,7 +16,7 @@ from gemmgen.ir.stmt import Multiply
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import walk
-from gemmgen.ir.warp_matrix import LANES, WARP_ATOMS, WARP_NAMES, WarpAtom, line_atom
+from gemmgen.ir.warp_matrix import LANES, WARP_ATOMS, WarpAtom, line_atom
 from gemmgen.ir.warp_meaning import Numbers, multiply, places, significant
 from gemmgen.methods import defaults
 from gemmgen.names import name_problem
@@ -182,7 +182,14 @@ def test_who_has_none() -> None:
 
 def test_never_unless_asked_for() -> None:
     """No other atom is made of these, and each says what it is for."""
-    assert WARP_NAMES == ("mma", "mma_s8", "mma_f8", "mma_f64", "mma_tf32", "mma_3xtf32")
+    assert tuple(dict.fromkeys(atom.name for atom in WARP_ATOMS)) == (
+        "mma",
+        "mma_s8",
+        "mma_f8",
+        "mma_f64",
+        "mma_tf32",
+        "mma_3xtf32",
+    )
     assert all(atom.rounds == ("tf32" in atom.name) for atom in WARP_ATOMS)
     assert {atom.dtype for atom in WARP_ATOMS if atom.rounds} == {F32}
     assert all(atom.link.startswith("https://docs.nvidia.com/") for atom in WARP_ATOMS)

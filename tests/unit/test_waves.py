@@ -101,7 +101,7 @@ def test_tensor_cores_go_by_what_caches_are_asked_for(shape: waves.Shape, name: 
 
 
 def test_few_candidates_are_weighed() -> None:
-    """A shape is chosen for within a millisecond, of which each takes some 10 microseconds."""
+    """A shape is chosen for within a millisecond or so, of which each takes some 10 microseconds."""
     for spec in (GemmSpec(), GemmSpec(dtype=BF16), GemmSpec(dtype=BF16, ld_multiple=8)):
         for shape in ((64, 64, 65536), (777, 40, 12345), (16, 4096, 4096), (8192, 8192, 8192)):
             assert 10 < len(list(ranked(spec, shape, TARGETS["sm_90a"]))) < 200

@@ -183,6 +183,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
 
     const int sum_row = local_index / 16;
     const int sum_col = local_index % 16;
+    const int first_col = col0 + sum_col;
 
     float total[2];
     #pragma GCC unroll 2
@@ -198,11 +199,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     // This part's share is added to C.
     #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
-        if (row0 + sum_row + i * 8 < m) {
-            float c_values = total[i];
-            if (col0 + sum_col < n) {
-                atomic_add(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col], c_values);
-            }
+        const int c_row = row0 + sum_row + i * 8;
+        if (c_row < m && first_col < n) {
+            atomic_add(&c[c_row * ldc + first_col], total[i]);
         }
     }
 }

@@ -185,8 +185,10 @@ def test_presets_leave_slots_as_large_as_they_say(name: str) -> None:
     preset = presets.load(name)
     kernel = driver.lower(preset.spec, preset.schedule, SM_90A)
     slots = next(s.buffer for s in kernel.body if isinstance(s, Alloc) and s.buffer.name == "c_shared")
-    boxes = preset.schedule.block_tile[1] * preset.spec.result.size // 128 * (preset.schedule.tile[0] // 2)
-    of_a_warp, warps = 16 * 128, preset.schedule.group[0] // 8
+    across = preset.schedule.block_tile[1] * preset.spec.result.size
+    line = min(128, across)
+    boxes = across // line * (preset.schedule.tile[0] // 2)
+    of_a_warp, warps = 16 * line, preset.schedule.group[0] // 8
     assert slots.bytes == min(boxes, preset.schedule.c_stages) * warps * of_a_warp
 
 

@@ -124,7 +124,7 @@ def test_additions_in_one_step() -> None:
     header, kernel = emitted("header", "reduction_4x4_4x4"), emitted("kernel", "reduction_4x4_4x4")
     assert "handler.depends_on(start);" in header
     assert "const sycl::local_accessor<float[8][16][16], 0> partial(handler);" in header
-    assert "atomic_add(&c[(row0 + sum_row + i * 8) * ldc + col0 + sum_col], c_values);" in header
+    assert "atomic_add(&c[c_row * ldc + first_col], total[i]);" in header
     assert "#include <sycl/atomic_ref.hpp>" in kernel
     assert "void reduction_4x4_4x4_start(int /* m */, int n, float beta, float *__restrict c," in kernel
     schedule = presets.load("reduction_4x4_4x4").schedule

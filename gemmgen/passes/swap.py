@@ -23,7 +23,7 @@ _TURNED: dict[Order, Order] = {"row": "col", "col": "row"}
 _PAIRS = (
     *(("m", "n"), ("a", "b"), ("lda", "ldb"), ("a_shared", "b_shared"), ("a_tile", "b_tile")),
     *(("a_packed", "b_packed"), ("m_whole", "n_whole"), ("ld_a_packed", "ld_b_packed")),
-    ("stride_a", "stride_b"),
+    *(("stride_a", "stride_b"), ("tile_row", "tile_col")),
     *(("row", "col"), ("row0", "col0"), ("c_row", "c_col"), ("local_row", "local_col")),
     *(("warpgroup_row", "warpgroup_col"), ("a_frag", "b_frag"), ("a_row", "b_col"), ("a_line_row", "b_line_col")),
     *(("a_line_k", "b_line_k"), ("a_element", "b_element"), ("a_element_row", "b_element_col")),

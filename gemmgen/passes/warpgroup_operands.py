@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gemmgen.errors import LoweringError
+from gemmgen.ir.atoms import Fragment
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import accumulator
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, as_int, convert
@@ -25,6 +26,8 @@ ROW, COL, KK, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 #: One of the four matrices of a load, and which of two neighbouring rows.
 MATRIX, SIDE = Var("q"), Var("side")
 ZERO = Const(0)
+#: An element's place in A's tile.
+TILE_ROW, TILE_K = Var("tile_row"), Var("tile_k")
 #: Gives a value a name at the kernel's top.
 Namer = Callable[[str, Expr, int], Expr]
 
@@ -60,10 +63,18 @@ def _by_lines(copy: Copy, named: Namer) -> Body:
     row = first + lower * LINES if matrices.turned else first + LOCAL_INDEX % BOX_ROWS
     k = deeper * (depth // 2) + own if matrices.turned else deeper * (depth // 2)
     own_row, own_k = named("a_line_row", row, 1), named("a_line_k", k, 1)
-    at = place(src, own_row + ROW * (fragment.rows.lanes * 2), own_k + KK * depth)
+    tile_k = Let(TILE_K, own_k + KK * depth)
+    rows, tile_row = _rows(own_row, fragment)
     to = replace(copy.dst, slot=KK).at(ROW * 2, ZERO)
-    move = Move(copy.dst.buffer, to, src.buffer, at, copy.atom, copy.width)
-    return loop(ROW, fragment.rows.values // 2, loop(KK, src.cols // depth, (move,)))
+    move = Move(copy.dst.buffer, to, src.buffer, place(src, tile_row, TILE_K), copy.atom, copy.width)
+    return loop(ROW, fragment.rows.values // 2, (*rows, *loop(KK, src.cols // depth, (tile_k, move))))
+
+
+def _rows(first: Expr, fragment: Fragment) -> tuple[Body, Expr]:
+    """The line of the tile that a lane names, and its name where it has several."""
+    if fragment.rows.values == 2:
+        return (), first
+    return (Let(TILE_ROW, first + ROW * (fragment.rows.lanes * 2)),), TILE_ROW
 
 
 def _by_bytes(copy: Copy, named: Namer) -> Body:
@@ -76,8 +87,9 @@ def _by_bytes(copy: Copy, named: Namer) -> Body:
     # Neighbours along K of a register: four bytes, which two matrices bring, or two elements of two.
     in_order = matrix * LINES + own_line
     by_fours = matrix // 2 * 16 + matrix % 2 * 2 + own_line // 2 * 4 + own_line % 2
-    first = named("a_line_row", LOCAL_ROW // LINES * BOX_ROWS, 1) + ROW * (dst.fragment.rows.lanes * 2)
-    at = place(src, first, named("a_line_k", in_order if at_once > 1 else by_fours, 1) + KK * DEPTH_BYTES)
+    rows, tile_row = _rows(named("a_line_row", LOCAL_ROW // LINES * BOX_ROWS, 1), dst.fragment)
+    tile_k = Let(TILE_K, named("a_line_k", in_order if at_once > 1 else by_fours, 1) + KK * DEPTH_BYTES)
+    at = place(src, tile_row, TILE_K)
     layout = Layout.packed(2, width // 2)
     raw = Buffer(f"{src.buffer.name.partition('_')[0]}_bytes", src.buffer.dtype, Space.PRIVATE, layout)
     load = Move(raw, (ZERO, ZERO), src.buffer, at, copy.atom, width)
@@ -89,7 +101,8 @@ def _by_bytes(copy: Copy, named: Namer) -> Body:
     k = k + (MATRIX // 2 * (DEPTH_BYTES // 2) if at_once > 1 else 0) + KK * DEPTH_BYTES
     names, made = _made(copy, row, k, value)
     each = loop(MATRIX, 4, loop(SIDE, 2, loop(ELEMENT, 2, (*names, Store(dst.buffer, to, made)))))
-    return loop(ROW, dst.fragment.rows.values // 2, loop(KK, src.cols // DEPTH_BYTES, (Alloc(raw), load, *each)))
+    steps = loop(KK, src.cols // DEPTH_BYTES, (tile_k, Alloc(raw), load, *each))
+    return loop(ROW, dst.fragment.rows.values // 2, (*rows, *steps))
 
 
 def _singly(copy: Copy, named: Namer) -> Body:
@@ -98,22 +111,22 @@ def _singly(copy: Copy, named: Namer) -> Body:
     depth = fragment.cols.extent
     row = named("a_row", fragment.rows.start, 1) + fragment.rows.step(ROW)
     k = fragment.cols.start + fragment.cols.chunk_step(COL, width) + KK * depth
-    at = place(src, row, k)
+    tile_row, tile_k, at = Let(TILE_ROW, row), Let(TILE_K, k), place(src, TILE_ROW, TILE_K)
     if width == 1:
-        names, value = _made(copy, row, k, Load(src.buffer, at))
+        names, value = _made(copy, TILE_ROW, TILE_K, Load(src.buffer, at))
         body: Body = (*names, Store(dst.buffer, dst.at(ROW, COL), value))
     else:
         raw = Buffer(
             f"{src.buffer.name.partition('_')[0]}_vector", src.buffer.dtype, Space.PRIVATE, Layout.packed(width)
         )
-        names, value = _made(copy, row, k + ELEMENT, Load(raw, (ELEMENT,)))
+        names, value = _made(copy, TILE_ROW, TILE_K + ELEMENT, Load(raw, (ELEMENT,)))
         once = tuple(name for name in names if isinstance(name, Let) and ELEMENT not in prologue.parts(name.value))
         own = tuple(name for name in names if name not in once)
         to = dst.at(ROW, COL * width + ELEMENT)
         load = Move(raw, (ZERO,), src.buffer, at, copy.atom, width)
         body = (Alloc(raw), load, *once, *loop(ELEMENT, width, (*own, Store(dst.buffer, to, value))))
-    columns = loop(COL, fragment.cols.values // width, body)
-    return loop(KK, src.cols // depth, loop(ROW, fragment.rows.values, columns))
+    columns = loop(COL, fragment.cols.values // width, (tile_k, *body))
+    return loop(KK, src.cols // depth, loop(ROW, fragment.rows.values, (tile_row, *columns)))
 
 
 def _made(copy: Copy, row: Expr, k: Expr, raw: Load) -> tuple[Body, Expr]:

@@ -339,10 +339,10 @@ wgmma_f8_128x256_s4_held(int m, int n, int k, float alpha,
             mbarrier_wait(&tiles_full[slot], k0 / 128 / 4 % 2);
             #pragma unroll
             for (int p = 0; p < 4; ++p) {
+                const int tile_k = a_line_k + p * 32;
                 __align__(16) __nv_fp8_e4m3 a_bytes[2][8];
                 load_bytes4(a_bytes[0],
-                    &a_shared[slot][a_line_k
-                        + p * 32][(a_line_row % 128) ^ ((a_line_k + p * 32) % 8 * 16)]);
+                    &a_shared[slot][tile_k][(a_line_row % 128) ^ (tile_k % 8 * 16)]);
                 #pragma unroll
                 for (int q = 0; q < 4; ++q) {
                     #pragma unroll

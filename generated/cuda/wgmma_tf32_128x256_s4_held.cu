@@ -313,12 +313,12 @@ wgmma_tf32_128x256_s4_held(int m, int n, int k, float alpha,
                 for (int p = 0; p < 4; ++p) {
                     #pragma unroll
                     for (int i = 0; i < 2; ++i) {
+                        const int tile_row = a_row + i * 8;
                         #pragma unroll
                         for (int j = 0; j < 2; ++j) {
+                            const int tile_k = local_col + j * 4 + p * 8;
                             a_frag[p][i][j] =
-                                a_shared[slot][(a_row + i * 8) / 32][local_col + j * 4
-                                    + p * 8][((a_row + i * 8) % 32) ^ ((local_col + j * 4
-                                        + p * 8) % 8 * 4)];
+                                a_shared[slot][tile_row / 32][tile_k][(tile_row % 32) ^ (tile_k % 8 * 4)];
                         }
                     }
                 }

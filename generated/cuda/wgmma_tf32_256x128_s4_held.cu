@@ -257,12 +257,12 @@ wgmma_tf32_256x128_s4_held(int m, int n, int k, float alpha,
             for (int p = 0; p < 4; ++p) {
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
+                    const int tile_col = b_col + i * 8;
                     #pragma unroll
                     for (int j = 0; j < 2; ++j) {
+                        const int tile_k = local_row + j * 4 + p * 8;
                         b_frag[p][i][j] =
-                            b_shared[slot][(b_col + i * 8) / 32][local_row + j * 4
-                                + p * 8][((b_col + i * 8) % 32) ^ ((local_row + j * 4
-                                    + p * 8) % 8 * 4)];
+                            b_shared[slot][tile_col / 32][tile_k][(tile_col % 32) ^ (tile_k % 8 * 4)];
                     }
                 }
             }

@@ -99,7 +99,7 @@ def test_float64_of_float32(rng: np.random.Generator) -> None:
 
 def test_what_is_not_converted() -> None:
     for dtype, stored, words in (
-        (F16, {"a_dtype": I8}, "a_dtype int8 is not converted to float16 in a load: use dtype float32, which can"),
+        (F16, {"a_dtype": F32}, "a_dtype float32 is not converted to float16 in a load: use "),
         (
             F32,
             {"b_dtype": F64},

@@ -12,9 +12,9 @@ from gemmgen.spec import GemmSpec
 from tests.support import sycl
 from tests.support.sycl_programs import run, run_program, write_kernels
 
-#: Block loads in two kernels; arrays in local memory and additions to C in one step. g++ takes five to ten seconds for
-#: each; single elements are the transpose's matter.
-NAMES = ["sg16_block_16x1_split4", "reduction_4x4_4x4"]
+#: Single elements; block loads in two kernels; arrays in local memory and additions to C in one step. g++ takes five to
+#: ten seconds for each.
+NAMES = ["naive", "sg16_block_16x1_split4", "reduction_4x4_4x4"]
 
 pytestmark = sycl.needs_device
 

@@ -38,6 +38,7 @@ from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import MATRIX_DTYPES
 from gemmgen.ir.target import Target
 from gemmgen.methods import slug
+from gemmgen.passes.validate import is_possible
 from gemmgen.runtime.cuda_devices import pick, target_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -127,7 +128,7 @@ def rivals(spec: GemmSpec, shape: Shape, target: Target) -> list[Schedule]:
     names = [name for name in presets.names() if name.startswith(KINDS) and "atomic" not in name]
     found = [presets.load(name).schedule for name in names]
     own = [x for x in found if spec.dtype in waves.ATOMS.get(x.atom, ())]
-    return [x for x in own if tiles.runs(promised(spec, x, shape), x, target)]
+    return [x for x in own if is_possible(promised(spec, x, shape), x, target)]
 
 
 def likely(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmgen import presets
-from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.target import BLOCK_FEATURES, Target
 from gemmgen.ir.warp_matrix import warp_atom
-from gemmgen.passes.validate import validate
+from gemmgen.passes.validate import is_possible, validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import choose_sweep
@@ -59,7 +58,7 @@ def by_sizes(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target,
     m, n, k = (size or asked for size, asked in zip(known, shape or (None, None, None), strict=True))
     if m is not None and n is not None and k is not None and _is_small(m, n, k, products, device):
         small = presets.load(SMALL_PRESET).schedule
-        if _takes(spec, small, device):
+        if is_possible(spec, small, device):
             return small
     return choose_sweep(spec, shape, device) or choose_tiles(spec, shape, device, products)
 
@@ -90,16 +89,8 @@ def _for_any_size(spec: GemmSpec, device: Target) -> Schedule:
 def _first_of(schedules: tuple[Schedule, ...], spec: GemmSpec, device: Target) -> Schedule:
     """The first one that will do. Raises: ScheduleError with what the last one lacks."""
     for schedule in schedules[:-1]:
-        if _takes(spec, schedule, device):
+        if is_possible(spec, schedule, device):
             return schedule
     schedule = schedules[-1]
     validate(spec, schedule, device)
     return schedule
-
-
-def _takes(spec: GemmSpec, schedule: Schedule, device: Target) -> bool:
-    try:
-        validate(spec, schedule, device)
-    except ScheduleError:
-        return False
-    return True

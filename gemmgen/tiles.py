@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from gemmgen.errors import ScheduleError
 from gemmgen.ir.kernel import REACHED
 from gemmgen.ir.target import Target
-from gemmgen.passes.validate import validate
+from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.waves import ATOMS, LINE, TYPES, Shape, Tile, account, blocks_of, changed, costs, whole
@@ -69,7 +68,7 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> I
                 for parts, stream, joined in shares:
                     add(tile, changed(tile, parts, *way, stream, joined))
     found.sort(key=lambda x: x[0])
-    return (x for x in found if runs(spec, x[2], target))
+    return (x for x in found if is_possible(spec, x[2], target))
 
 
 @lru_cache(maxsize=64)
@@ -78,9 +77,8 @@ def _usable(spec: GemmSpec, target: Target) -> dict[Tile, list[Way]]:
     found = {}
     for tile in costs().tiles:
         if spec.dtype in ATOMS[tile.schedule.atom]:
-            ways = [
-                way for way in WAYS if any(way) <= _varies(tile.schedule) and runs(spec, changed(tile, 1, *way), target)
-            ]
+            varied = [way for way in WAYS if any(way) <= _varies(tile.schedule)]
+            ways = [way for way in varied if is_possible(spec, changed(tile, 1, *way), target)]
             found.update({tile: ways} if ways else {})
     return found
 
@@ -127,16 +125,6 @@ def _shares(
                 yield parts, 0, 1
             if plain.by_warpgroups and parts % JOINED == 0 and (_ends(tile.schedule) or "_joined" in tile.preset):
                 yield parts, 0, JOINED
-
-
-@lru_cache(maxsize=1024)
-def runs(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
-    """Whether a GPU can run it."""
-    try:
-        validate(spec, schedule, target)
-    except ScheduleError:
-        return False
-    return True
 
 
 def _ends(s: Schedule) -> bool:

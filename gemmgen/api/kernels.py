@@ -102,15 +102,11 @@ def choice(kept: GemmSpec, named: Schedule | None, shape: Shape, products: int, 
     """
     # Not needed by those who know the answer.
     from gemmgen.choose import choose
-    from gemmgen.passes.validate import validate
+    from gemmgen.passes.validate import is_possible
 
     schedule = choose(kept, shape, target, products) if named is None else named
-    spec = replace(kept, ld_multiple=1)
-    try:
-        validate(spec, schedule, target)
-    except ScheduleError:
-        spec = kept
-    return schedule, spec
+    free = replace(kept, ld_multiple=1)
+    return schedule, free if is_possible(free, schedule, target) else kept
 
 
 def _make(backend: str, device: Hashable, spec: GemmSpec, schedule: Schedule) -> Kernel:

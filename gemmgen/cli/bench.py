@@ -188,17 +188,12 @@ def _jobs(
 
 def _fits_cuda(name: str) -> bool:
     """Whether a preset can be expressed in CUDA at all."""
-    from gemmgen.errors import ScheduleError
     from gemmgen.ir.target import TARGETS
-    from gemmgen.passes.validate import validate
+    from gemmgen.passes.validate import is_possible
     from gemmgen.presets import load
 
     preset = load(name)
-    try:
-        validate(preset.spec, preset.schedule, TARGETS["sm_90"])
-    except ScheduleError:
-        return False
-    return True
+    return is_possible(preset.spec, preset.schedule, TARGETS["sm_90"])
 
 
 def _device(backend: str, device: str | None) -> object:

@@ -10,7 +10,7 @@ import typer
 
 from gemmgen.cli.output import say
 from gemmgen.cli.request import attempt
-from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.errors import DeviceError
 
 if TYPE_CHECKING:
     from gemmgen.ir.target import Target
@@ -136,16 +136,12 @@ def _features(info: DeviceInfo) -> str:
 def _runs(target: Target) -> str:
     """How many presets of each method the target can run, and what is missing for the others."""
     from gemmgen import presets as library
-    from gemmgen.passes.validate import validate
+    from gemmgen.passes.validate import is_possible
 
     everything, fitting = Counter[str](), Counter[str]()
     for name in library.names():
         preset = library.load(name)
         everything[preset.schedule.method] += 1
-        try:
-            validate(preset.spec, preset.schedule, target)
-        except ScheduleError:
-            continue
-        fitting[preset.schedule.method] += 1
+        fitting[preset.schedule.method] += is_possible(preset.spec, preset.schedule, target)
     by_method = ", ".join(f"{method} {fitting[method]} of {number}" for method, number in everything.items())
     return f"runs {fitting.total()} of {everything.total()} ({by_method})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
@@ -58,6 +59,16 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += capacity_problems(spec, schedule, target)
     if problems:
         raise ScheduleError(problems)
+
+
+@lru_cache(maxsize=1024)
+def is_possible(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
+    """The same for those who have others to choose from."""
+    try:
+        validate(spec, schedule, target)
+    except ScheduleError:
+        return False
+    return True
 
 
 def _listed(spec: GemmSpec, target: Target) -> Iterator[str]:

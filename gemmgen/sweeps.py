@@ -15,9 +15,8 @@ from itertools import product
 from math import gcd
 from typing import NamedTuple
 
-from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
-from gemmgen.passes.validate import validate
+from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
@@ -62,6 +61,7 @@ class Costs:
     same_place: float
     near_line: float
     again_line: float
+    close_line: float
     memory_line: float
     panel_line: float
     same_row: float
@@ -167,14 +167,16 @@ def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Sche
 def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Iterator[_Way]:
     """All that are worth a thought, and that the target can run."""
     for plain, depths in (*_of_columns(spec, shape, target), *_along_k(spec, shape, target)):
-        if not _is_possible(spec, plain.schedule(), target):
+        if not is_possible(spec, plain.schedule(), target):
             continue
         tiles = tuple(map(_up, shape[:2], plain.tile))
         wide = _useful(ACROSS if tiles[0] > 1 else DOWN, tiles[1])
         sweeps = [(0, *sweep) for sweep in product(_useful(DOWN, tiles[0]), wide)]
-        if plain.along_k and min(tiles) > 1:
-            sweeps += [(1, down, across) for _, down, across in sweeps]
-        elif plain.copied and tiles[0] > DOWN_IN_BLOCKS[0]:
+        # A tile's rows stay in the first level while panels of B pass: for nothing, where the second is as good.
+        stays = plain.along_k or (plain.copied and costs(target.maker).close_line > 0)
+        if stays and min(tiles) > 1:
+            sweeps += [(1, down, across) for _, down, across in sweeps if plain.along_k or across > 1]
+        if plain.copied and not plain.along_k and tiles[0] > DOWN_IN_BLOCKS[0]:
             long = _useful(DOWN_IN_BLOCKS, tiles[0]), _useful(ACROSS_IN_BLOCKS, tiles[1])
             sweeps += product(M_BLOCKS, *long)
         for (m_block, down, across), even, depth in product(sweeps, _evens(cores), depths):
@@ -256,14 +258,6 @@ def _parts(shape: Shape) -> int:
     return 1 if tiles >= FEW_TILES else max(1, min(MOST_PARTS, k // LONG))
 
 
-def _is_possible(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
-    try:
-        validate(spec, schedule, target)
-    except ScheduleError:
-        return False
-    return True
-
-
 def cycles(spec: GemmSpec, s: Schedule, shape: Shape, target: Target) -> float:
     """What the busiest core takes for a product."""
     return sum(account(spec, s, shape, target).values())
@@ -306,6 +300,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
         "A and B from afar": (a_lines + b_lines) * first
         + a_lines * c.rows_line * (s.along_k and first == c.memory_line and is_scattered)
         + a_lines * (a_times - 1) * again
+        + a_lines * (cols_each - a_times) * c.close_line * (stay * rows * block * size > c.first_level)
         + b_lines * (b_times - 1) * c.panel_line,
         "copies of B": b_lines * (c.turned_line if is_turned else c.copy_line + moves * c.move) * s.copied,
         "C": tiles * rows * (2 * blocks - 1) * (lines * c.update_line if spec.c_order == "row" else cols * c.alone),

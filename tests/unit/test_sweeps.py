@@ -156,6 +156,16 @@ def test_a_makers_processors_have_costs_of_their_own() -> None:
     assert limits.maker("AMD EPYC") == ""
 
 
+def test_rows_of_a_tile_stay_where_the_second_level_costs() -> None:
+    """On Intel's: then all panels of B pass by before the next rows."""
+    sizes = 1000, 1024, 2048, 4096
+    intel = replace(CPU, cores=2, maker="intel", cache_bytes=2 << 20)
+    chosen = [choose_sweep(GemmSpec(), (size,) * 3, intel) for size in sizes]
+    assert [s and (s.tile, s.m_block, s.sweep[1] > 1) for s in chosen] == [((6, 64), 1, True)] * len(sizes)
+    others = [choose_sweep(GemmSpec(), (size,) * 3, replace(intel, maker="")) for size in sizes]
+    assert all(s is not None and s.m_block != 1 for s in others)
+
+
 def test_other_devices_are_left_to_others() -> None:
     assert choose_sweep(GemmSpec(), None, TARGETS["intel"]) is None
 

@@ -7,9 +7,10 @@
     compute-sanitizer --tool initcheck python benchmarks/check_cuda.py --small
     python benchmarks/check_cuda.py --repeats 300                       # the same bits each time
 
-With --small each array has memory of its own (no pool), so that a step past its end is seen; and kernels of matrix
-instructions, which have tests of their own, are run as well, on whole numbers that come out exactly (torch's tensors,
-since CuPy has no bfloat16). With --part 2/8 every eighth preset, from the third one on: for processes side by side.
+With --small each array has memory of its own (no pool), so that a step past its end is seen. Kernels of matrix
+instructions, which have tests of their own, are run with --small and --repeats alone (by torch, since CuPy has
+no bfloat16), with --small on whole numbers that come out exactly. With --part 2/8 every eighth preset, from the third
+one on: for processes side by side.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import gemmgen
 from gemmgen import presets
 from gemmgen.api.compile import cuda_kernel
 from gemmgen.ir.warp_matrix import product_error
+from gemmgen.ir.warp_meaning import Numbers
 from gemmgen.runtime.cuda import CudaKernel
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, pick
 from tests.support import cuda
@@ -38,6 +40,11 @@ from tests.support.problems import Problem
 
 if TYPE_CHECKING:
     import torch
+
+    from gemmgen.spec import GemmSpec
+
+#: What is multiplied again and again.
+REPEATED = (513, 517, 301)
 
 
 def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
@@ -68,21 +75,54 @@ def check(name: str, gpu: CudaDeviceInfo, small: bool) -> str:
 
 def check_matrices(name: str) -> str:
     """Of a preset whose warps multiply as one: small whole numbers, under, around and over a block."""
-    import torch
-
     rng, preset = np.random.default_rng(0), presets.load(name)
     spec, kernel = preset.spec, gemmgen.compile(preset.spec, preset.schedule, backend="cuda")
-    dtype, result = (getattr(torch, str(x)) for x in (spec.dtype, spec.result))
     for m, n, k in cuda.SMALL_SIZES:
-        a, b = (torch.from_numpy(rng.integers(-4, 5, shape).astype(np.float64)) for shape in ((m, k), (k, n)))
-        c = _lines(torch.full((m, n), -1.0).to(result), spec.c_order)
-        kernel(_lines(a.to(dtype), spec.a_order), _lines(b.to(dtype), spec.b_order), c)
+        a, b = rng.integers(-4, 5, (m, k)), rng.integers(-4, 5, (k, n))
+        left, right, c = _tensors(spec, a, b)
+        kernel(left, right, c)
         # Exact, but where each float32 is multiplied by way of several of TF32.
-        off = (c.cpu().double() - (a @ b).to(result).double()).abs()
+        off = np.abs(c.cpu().double().numpy() - _as_stored(a @ b, c))
         error = product_error(preset.schedule.atom, spec.dtype)
-        most = (error + 2 * (k + 3) * 2.0**-24 * (error > 0)) * (a.abs() @ b.abs())
-        assert bool((off <= most).all()), f"{m}x{n}x{k}: off by {float(off.max())}"
+        most = (error + 2 * (k + 3) * 2.0**-24 * (error > 0)) * (np.abs(a) @ np.abs(b))
+        assert (off <= most).all(), f"{m}x{n}x{k}: off by {float(off.max())}"
     return "registers " + " + ".join(str(used.registers) for used in kernel.resources)
+
+
+def repeat_matrices(name: str, times: int) -> str:
+    """Such a preset as often, on normal numbers, from memory that held NaN, or -1."""
+    rng, preset, (m, n, k) = np.random.default_rng(0), presets.load(name), REPEATED
+    spec, kernel = preset.spec, gemmgen.compile(preset.spec, preset.schedule, backend="cuda")
+    size = 1.0 if spec.dtype.is_float else 8.0
+    a, b, c = _tensors(spec, size * rng.standard_normal((m, k)), size * rng.standard_normal((k, n)))
+    poison = float("nan") if spec.result.is_float else -1
+    kernel(a, b, c.fill_(poison))
+    first = c.clone()
+    right = (a.cpu().double() @ b.cpu().double()).numpy()
+    found = first.cpu().double().numpy()
+    assert np.linalg.norm(found - right) <= 0.01 * np.linalg.norm(right), "the first product is wrong"
+    for _ in range(times - 1):
+        kernel(a, b, c.fill_(poison))
+        assert bool((c == first).all()), "a repeat differs"
+    return f"{times} repeats of {m}x{n}x{k} bit-identical"
+
+
+def _tensors(spec: GemmSpec, a: Numbers, b: Numbers) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A, B and a C of -1 on the GPU, as a spec has them."""
+    import torch
+
+    dtype, result = (getattr(torch, str(x)) for x in (spec.dtype, spec.result))
+    left, right = (torch.from_numpy(x.astype(np.float64)).to(dtype) for x in (a, b))
+    c = torch.full((len(a), b.shape[1]), -1.0).to(result)
+    return _lines(left, spec.a_order), _lines(right, spec.b_order), _lines(c, spec.c_order)
+
+
+def _as_stored(right: Numbers, like: torch.Tensor) -> Numbers:
+    """Numbers as the type of a tensor holds them."""
+    import torch
+
+    stored: Numbers = torch.from_numpy(right.astype(np.float64)).to(like.dtype).double().numpy()
+    return stored
 
 
 def _lines(matrix: torch.Tensor, order: str) -> torch.Tensor:
@@ -101,10 +141,12 @@ def repeat(name: str, gpu: CudaDeviceInfo, times: int) -> str:
     """One preset as often, whose sums come in a fixed order."""
     if not cuda.same_bits(name):
         return "adds in no fixed order"
+    if _by_warps(name):
+        return repeat_matrices(name, times)
     preset = presets.load(name)
     kernel = cuda_kernel(preset.spec, preset.schedule, gpu)
-    cuda.check_repeats(kernel, np.random.default_rng(0), (513, 517, 301), times)
-    return f"{times} repeats of 513x517x301 bit-identical"
+    cuda.check_repeats(kernel, np.random.default_rng(0), REPEATED, times)
+    return f"{times} repeats of {'x'.join(map(str, REPEATED))} bit-identical"
 
 
 def _without_guards(kernel: CudaKernel, rng: np.random.Generator, m: int, n: int, k: int) -> None:
@@ -136,7 +178,7 @@ def main() -> int:
 
         cupy.cuda.set_allocator(None)
         os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
-    by_warps = [name for name in presets.names() if _by_warps(name)] if arguments.small else []
+    by_warps = [name for name in presets.names() if _by_warps(name)] if arguments.small or arguments.repeats else []
     first, step = map(int, arguments.part.split("/"))
     failed = 0
     for name in (arguments.names or [*cuda.names(), *by_warps])[first::step]:

@@ -4,7 +4,7 @@
 #     benchmarks/gpu.sh FOLDER PART...        parts: tests wgmma matrices tables fp32 choose repeats sanitizer
 #
 # Each part is bounded, so that a kernel that hangs costs no more than its part. CuPy, torch and pytest-xdist are needed.
-# TOOLS, NAMES (of presets) and SECONDS_EACH narrow down what the sanitizer does, the last of them the repeats, too.
+# TOOLS, NAMES (of presets) and SECONDS_EACH narrow down what the sanitizer does, the last two of them the repeats, too.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD PYTHONUNBUFFERED=1
@@ -67,7 +67,7 @@ side_by_side() {
 }
 
 repeats() {
-    how="--repeats 300" side_by_side "${SECONDS_EACH:-100}" env
+    how="--repeats 300 ${NAMES:-}" side_by_side "${SECONDS_EACH:-100}" env
 }
 
 sanitizer() {

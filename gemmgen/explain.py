@@ -231,7 +231,8 @@ def _way_out(kernel: Kernel) -> list[str]:
     via, c = update.via, update.dst.buffer
     if via is None or c.box is None:
         return []
-    boxes = -(-update.dst.cols // c.box[1]) * (update.acc.fragment.rows.values // 2)
+    cols = c.box[0 if update.dst.transposed else 1]
+    boxes = -(-update.dst.cols // cols) * (update.acc.fragment.rows.values // 2)
     way = f"registers {update.acc.buffer.name} ──> local {via.name} ──> global {c.name}"
     by = _count(as_int(via.shape[0]) or 1, "slot")
     return ["the way of C, per sub-group:", f"  {way}: {_count(boxes, 'store')} of a box of {_x(c.box)}, by {by}"]

@@ -10,6 +10,7 @@ from gemmgen.backends.clike import CLike
 from gemmgen.backends.cuda_boxes import place, words
 from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
+from gemmgen.ir.atoms import CopyAtom
 from gemmgen.ir.dtypes import BF16, F16
 from gemmgen.ir.meetings import StoreGroup
 from gemmgen.ir.stmt import Body, BoxCopy, Move
@@ -19,8 +20,6 @@ from gemmgen.source import map_name
 
 #: Two of these types together -> their type, and what makes one of two floats.
 _PAIRS = {F16: ("__half2", "__floats2half2_rn"), BF16: ("__nv_bfloat162", "__floats2bfloat162_rn")}
-#: The instruction of a work-item by itself.
-ALONE = "swizzled"
 
 
 def store_box(stmt: BoxCopy, printer: CLike) -> str:
@@ -42,10 +41,16 @@ def puts(move: Move) -> bool:
 def put(move: Move, printer: CLike) -> str:
     """The statement that puts down a part of the sums."""
     to, own = printer.address(move.dst, move.dst_index), printer.address(move.src, move.src_index)
-    if move.atom.name == ALONE:
-        return f"put2({to}, {own});"
+    if move.atom.matrices is None:
+        return f"{_function(move.atom)}({to}, {own});"
     row, col = move.src_index
-    return f"put_matrices({to}, {own}, {printer.address(move.src, (row + 1, col))});"
+    return f"{_function(move.atom)}({to}, {own}, {printer.address(move.src, (row + 1, col))});"
+
+
+def _function(atom: CopyAtom) -> str:
+    if atom.matrices is None:
+        return "put2_turned" if atom.element_step == (1, 0) else "put2"
+    return "put_matrices_turned" if atom.matrices.turned else "put_matrices"
 
 
 def store_functions(body: Body, types: Mapping[str, str], source: str) -> list[str]:
@@ -53,17 +58,20 @@ def store_functions(body: Body, types: Mapping[str, str], source: str) -> list[s
     stmts = list(walk(body))
     used = {f"stores_{s.verb}" for s in stmts if isinstance(s, StoreGroup)}
     used |= {"store_box" for s in stmts if isinstance(s, BoxCopy) and s.tells is None}
-    moves = {(s.atom.name == ALONE, s.dst.dtype, s.src.dtype): s for s in stmts if isinstance(s, Move) and puts(s)}
+    moves = {(s.atom, s.dst.dtype, s.src.dtype): s for s in stmts if isinstance(s, Move) and puts(s)}
     lines = sections(source, used, **words(body))
     for line in {s.dst.layout.swizzle for s in moves.values()}:  # of C, and so one
         lines += section(source, "swizzled", line=line, mask=mask(line))
-    for alone, dtype, sums in moves:
-        element = types[dtype.name]
-        if alone:
-            lines += section(source, "put2", element=element, hold="f" if dtype.is_float else "r")
+    for (atom, dtype, sums), move in moves.items():
+        element, function = types[dtype.name], _function(atom)
+        if atom.matrices is None:
+            hold, length = "f" if dtype.is_float else "r", move.dst.layout.swizzle // dtype.size
+            lines += section(source, function, element=element, hold=hold, length=length)
             continue
         if dtype not in _PAIRS:
             raise LoweringError(f"CUDA makes no pairs of {dtype}")
         pair, make = _PAIRS[dtype]
-        lines += section(source, "put_matrices", element=element, sum=types[sums.name], pair=pair, make=make)
+        said = {"lines": "turned", "trans": ".trans"} if atom.matrices.turned else {"lines": "8 x 8", "trans": ""}
+        said |= {"function": function, "below": " " * len(function), "sum": types[sums.name]}
+        lines += section(source, "put_matrices", element=element, pair=pair, make=make, **said)
     return lines

@@ -32,11 +32,12 @@ Codes = Sequence[IndexCode]
 def put_step(
     move: Move, source: tuple[Memory, Codes], target: tuple[TileMemory, Codes], lanes: Lanes, site: Site
 ) -> Callable[[Active], None]:
-    """Elements of a work-item's registers to lines that swizzle: neighbours of its own; or by `stmatrix`, where lane
-    8 q + i has the coordinates of line i of matrix q for all of the warp, and all lanes the elements.
+    """Elements of a work-item's registers to lines that swizzle: neighbours of its own, side by side or one below the
+    other; or by `stmatrix`, where lane 8 q + i has the coordinates of line i of matrix q for all of the warp, and all
+    lanes the elements.
     """
     (memory, src_index), (tile, dst_index) = source, target
-    matrices = move.atom.matrices
+    matrices, (down, on) = move.atom.matrices, move.atom.element_step
 
     def step(active: Active) -> None:
         require_whole(lanes, active, site)
@@ -46,7 +47,7 @@ def put_step(
             row, col, place = _part(begins, lanes, active, element, move) if matrices else (0, element, begins)
             index: list[Index] = [*own[:-2], own[-2] + row, own[-1] + col]
             value = cast(Value, convert(memory.read(index, active, site), move.dst.dtype))
-            at = place if matrices else [*begins[:-1], begins[-1] + element]
+            at = place if matrices else [*begins[:-2], begins[-2] + down * element, begins[-1] + on * element]
             tile.put(at, value, active, site)
 
     return step
@@ -59,11 +60,13 @@ def _part(
     per = 4 // move.dst.dtype.size
     matrix, e = divmod(element, per)
     matrices = move.atom.matrices
-    if matrices is None or matrices.turned:
-        raise LoweringError(f"{move.atom.name} turns what it puts down")
+    if matrices is None:
+        raise LoweringError(f"{move.atom.name} puts down no matrices")
     band, half = (matrix % 2, matrix // 2) if matrices.bands_first else divmod(matrix, 2)
     number = lanes.everyone.lanes % LANES
     line, place = number // ACROSS, number % ACROSS * per + e
+    if matrices.turned:
+        line, place = place, line
     of = cast(Ints, lanes.everyone.lanes - number + matrix * LINES + line)
     at = [np.broadcast_to(begin, len(active.mask))[of] for begin in begins]
     return band, half * per + e, [*at[:-1], at[-1] + place]

@@ -6,12 +6,13 @@ Four warps that follow each other multiply as one, and go on while the instructi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import CopyAtom, Fragment, Matrices, Spread
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, I8, DType, accumulator
 from gemmgen.ir.expr import Var
+from gemmgen.ir.swizzle import line_bytes
 
 LANE = Var("lane")
 #: Lanes of a warpgroup, and rows of the sums that they have.
@@ -167,26 +168,46 @@ TURN_BYTES = CopyAtom(
     matrices=Matrices(True, False),
 )
 _STORES = frozenset({"tensor_maps"})
+#: Bytes of elements that can be put down in lines that swizzle: by matrices, and by pairs.
+PUT_BYTES = (2, 4)
 #: Four matrices of 8 x 16 bytes from a warp's registers to local memory (PTX ISA, "Warp-level matrix store instruction:
 #: stmatrix"), in the order in which sums lie: two bands of eight rows, then those of the next eight columns. Lane
 #: 8 q + i says where line i of matrix q begins.
 PUT_MATRICES = CopyAtom(
     "stmatrix", (0, 1), (0, 0), (8,), "inside", _STORES, aligned=True, bytes=(16,), matrices=Matrices(False, True)
 )
-#: A work-item's own pair, of elements that no such matrix has.
+#: The same, turned (`.trans`): a line of a matrix is a column of the sums, and a lane's two neighbours go to two lines.
+PUT_TURNED = replace(PUT_MATRICES, name="stmatrix_turned", matrices=Matrices(True, True))
+#: A work-item's own pair, of elements that no such matrix has; and turned, one below the other.
 PUT_PAIR = CopyAtom("swizzled", (0, 1), (0, 0), (2,), "inside", _STORES, aligned=True, bytes=(8,))
+PUT_PAIR_TURNED = replace(PUT_PAIR, name="swizzled_turned", element_step=(1, 0), aligned=False)
 
 
-def put_atom(dtype: DType) -> tuple[CopyAtom, int]:
+def put_atom(dtype: DType, turned: bool) -> tuple[CopyAtom, int]:
     """What puts sums down as elements of a type in lines that swizzle, and how many of a lane's at a time.
+
+    Args:
+        turned: whether those lines are columns of the sums.
 
     Raises: LoweringError where nothing does.
     """
-    for atom, width in ((PUT_MATRICES, 8), (PUT_PAIR, 2)):
-        if dtype.size == atom.bytes[0] // width:
-            return atom, width
+    for atoms, width in (((PUT_MATRICES, PUT_TURNED), 8), ((PUT_PAIR, PUT_PAIR_TURNED), 2)):
+        if dtype.size == atoms[turned].bytes[0] // width:
+            return atoms[turned], width
     raise LoweringError(f"nothing puts down {dtype}")
 
 
-#: Bytes of elements that can be put down so.
-PUT_BYTES = (2, 4)
+def put_columns(dtype: DType) -> int:
+    """How many columns of the sums a warp puts down at a time: two lots of eight by matrices, else one."""
+    return 2 * WIDE if dtype.size == PUT_BYTES[0] else WIDE
+
+
+def stored_box(cols: int, dtype: DType, turned: bool) -> tuple[int, int]:
+    """Lines, and elements of a line, of the boxes by which a warp stores its sixteen rows of so many columns: lines of
+    up to 128 bytes; turned, as many columns as such a line has, or fewer that are the same in each box.
+    """
+    most = line_bytes(cols * dtype.size) // dtype.size
+    if not turned:
+        return BOX_ROWS, min(most, cols)
+    unit = put_columns(dtype)
+    return max((x for x in range(unit, most + 1, unit) if cols % x == 0), default=unit), BOX_ROWS

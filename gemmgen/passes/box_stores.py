@@ -3,6 +3,9 @@
 Of each 64 rows of C that a warpgroup has, a warp has sixteen, which are the lines of a box. It puts them down in a
 slot that is its own, and one of its lanes begins the store. So no warp waits for another, and what lies past C is not
 stored; but whole parts of 16 bytes are, so that a box that C ends in goes element by element where it ends in between.
+
+Of a column-major C the lines of a box are columns of the sums, sixteen elements each: they are turned as they are put
+down.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int, b
 from gemmgen.ir.meetings import Barrier, StoreGroup
 from gemmgen.ir.stmt import Alloc, Body, BoxCopy, Comment, If, Let, Move, Store, Update
 from gemmgen.ir.visit import map_body_exprs, substitute, walk_expr
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, PART_BYTES, WIDE, put_atom
+from gemmgen.ir.warpgroup_matrix import BOX_ROWS, PART_BYTES, WIDE, put_atom, put_columns
 from gemmgen.passes.epilogue import applied
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import LOCAL_COL, LOCAL_INDEX, LOCAL_ROW, WARPGROUP_COL
@@ -62,10 +65,10 @@ def _each(update: Update, body: Body) -> Body:
 
 
 def _with_old(update: Update, row: Expr, col: Expr) -> Body:
-    """acc += beta * c where beta is not zero, by pairs where they are inside."""
+    """acc += beta * c where beta is not zero, where it is inside: by pairs where these are neighbours in C."""
     beta, acc, c = update.beta, update.acc, update.dst.buffer
-    dtype, (rows, cols) = acc.buffer.dtype, c.shape[-2:]
-    whose = update.dst.origin[:-2]
+    dtype, (rows, cols) = acc.buffer.dtype, _extents(update)
+    at = _at(update, C_ROW, C_COL)
     if is_const(beta, 0.0):
         return ()
     old = Buffer(f"{c.name}_old", dtype, Space.PRIVATE, Layout.packed(PAIR))
@@ -78,16 +81,13 @@ def _with_old(update: Update, row: Expr, col: Expr) -> Body:
 
     pair = (
         Alloc(old),
-        Move(old, (ZERO,), c, (*whose, C_ROW, C_COL), update.atom, PAIR),
+        Move(old, (ZERO,), c, at, update.atom, PAIR),
         *loop(ELEMENT, PAIR, (added(COL * PAIR + ELEMENT, Load(old, (ELEMENT,))),)),
     )
-    single = added(COL * PAIR, convert(Load(c, (*whose, C_ROW, C_COL)), dtype))
-    fragment = acc.fragment
-    own: Body = (
-        Let(C_COL, col + fragment.cols.chunk_step(COL, PAIR)),
-        If(compare("<=", C_COL + PAIR, cols), pair, (If(compare("<", C_COL, cols), (single,)),)),
-    )
-    columns = loop(COL, fragment.cols.values // PAIR, own)
+    fragment, width = acc.fragment, update.width
+    single: Body = (If(compare("<", C_COL, cols), (added(COL * width, convert(Load(c, at), dtype)),)),)
+    own = single if width == 1 else (If(compare("<=", C_COL + PAIR, cols), pair, single),)
+    columns = loop(COL, fragment.cols.values // width, (Let(C_COL, col + fragment.cols.chunk_step(COL, width)), *own))
     body = loop(
         ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), If(compare("<", C_ROW, rows), columns))
     )
@@ -100,13 +100,13 @@ def _stepped(update: Update, row: Expr, col: Expr) -> Body:
         return ()
     acc, c, fragment = update.acc, update.dst.buffer, update.acc.fragment
     place = acc.at(ROW, COL)
-    before = Load(c, (*update.dst.origin[:-2], C_ROW, C_COL))
+    before = Load(c, _at(update, C_ROW, C_COL))
     names, value = applied(update, Load(acc.buffer, place), before, C_ROW, C_COL)
     body: Body = (*names, Store(acc.buffer, place, value))
     reads = {node.buffer.name for step in update.steps for node in walk_expr(step.value) if isinstance(node, Load)}
     named = {node for stmt in body for root in _values(stmt) for node in walk_expr(root)}
     if reads or any(isinstance(node, Load) and node.buffer == c for node in named):
-        rows, cols = c.shape[-2:]
+        rows, cols = _extents(update)
         body = (If(all_of((compare("<", C_ROW, rows), compare("<", C_COL, cols))), body),)
     columns = loop(COL, fragment.cols.values, (Let(C_COL, col + fragment.cols.step(COL)), *body))
     return loop(ROW, fragment.rows.values, (Let(C_ROW, row + fragment.rows.step(ROW)), *columns))
@@ -124,7 +124,7 @@ def _stored(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) ->
     via, c = update.via, update.dst.buffer
     if via is None or c.box is None:
         raise LoweringError(f"{c.name} is not stored by boxes")
-    (boxes, left), turns = divmod(_own_cols(update), c.box[1]), update.acc.fragment.rows.values // 2
+    (boxes, left), turns = divmod(_own_cols(update), _box_cols(update)), update.acc.fragment.rows.values // 2
     slots, of_turn = as_int(via.shape[0]) or 1, boxes + (left > 0)
     free: Body = ()
     if of_turn * turns > slots:
@@ -139,11 +139,28 @@ def _stored(update: Update, row: Expr, col: Expr, promises: Collection[Expr]) ->
         # Each box counts as a group, stored so or not: the waits go by that.
         return (*stored, StoreGroup("commit"))
 
-    own, part = _own(put_atom(via.dtype)[0].matrices is not None, _paired(update))
-    names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * BOX_ROWS), Let(OWN_LINE, own), Let(OWN_PART, part))
+    own, part = _own(update, put_atom(via.dtype, update.dst.transposed)[0].matrices is not None)
+    names: Body = (Let(FIRST_LINE, LOCAL_INDEX // WARP * c.box[0]), Let(OWN_LINE, own), Let(OWN_PART, part))
     say = Comment("Each warp's rows box by box; what lies past the edges of C is not stored.")
     last = map_body_exprs(box(left), substitute({BOX: Const(boxes)})) if left else ()
-    return (say, *names, *loop(TURN, turns, (*loop(BOX, boxes, box(c.box[1])), *last)))
+    return (say, *names, *loop(TURN, turns, (*loop(BOX, boxes, box(_box_cols(update))), *last)))
+
+
+def _at(update: Update, row: Expr, col: Expr) -> tuple[Expr, ...]:
+    """Where an element of C is stored."""
+    return (*update.dst.origin[:-2], *((col, row) if update.dst.transposed else (row, col)))
+
+
+def _extents(update: Update) -> tuple[Expr, Expr]:
+    """C's rows and columns."""
+    slow, fast = update.dst.buffer.shape[-2:]
+    return (fast, slow) if update.dst.transposed else (slow, fast)
+
+
+def _box_cols(update: Update) -> int:
+    """Columns of a box."""
+    lines, length = update.dst.buffer.box or (0, 0)
+    return lines if update.dst.transposed else length
 
 
 def _beside(update: Update) -> bool:
@@ -157,32 +174,33 @@ def _own_cols(update: Update) -> int:
 
 
 def _first_row(update: Update) -> Expr:
-    """Of the rows that a turn of all warpgroups has, where a warp's begin: with its lines, or where others of the same
-    rows have lines of their own, by its work-items.
+    """Of C's rows, where those of a warp begin: with its lines, or where these are columns, or others of the same rows
+    have lines of their own, by its work-items.
     """
-    return LOCAL_ROW // (WARP // 4) * BOX_ROWS if _beside(update) else FIRST_LINE
+    begin, all_rows = update.dst.origin[-1 if update.dst.transposed else -2], update.acc.fragment.rows.lanes * 2
+    by_lines = not (update.dst.transposed or _beside(update))
+    return begin + TURN * all_rows + (FIRST_LINE if by_lines else LOCAL_ROW // (WARP // 4) * BOX_ROWS)
 
 
 def _first_col(update: Update) -> Expr:
     """Where a warpgroup's columns begin."""
-    col = update.dst.origin[-1]
+    col = update.dst.origin[-2 if update.dst.transposed else -1]
     return col + WARPGROUP_COL * _own_cols(update) if _beside(update) else col
 
 
 def _one_box(update: Update, via: Buffer, slot: Expr, length: int) -> Body:
-    """Put down in a slot, and its store begun; `length` of it is a part of a line."""
-    acc, c = update.acc, update.dst.buffer
-    line, (atom, width) = as_int(via.shape[2]) or length, put_atom(via.dtype)
+    """Put down in a slot, and its store begun; of `length` columns, the last one's fewer than others have."""
+    acc, c, turned, cols = update.acc, update.dst.buffer, update.dst.transposed, _box_cols(update)
+    (atom, width), wide = put_atom(via.dtype, turned), put_columns(via.dtype)
     at_once = atom.matrices is not None
     # Of both rows a lane has as many, or has them one after the other.
-    values, wide = (width // 2, 2 * WIDE) if at_once else (width, WIDE)
-    at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (line // 4) + PART * values)
-    own = OWN_LINE if at_once else OWN_LINE + _apart(update, ROW)
-    put: Body = (Move(via, (slot, own, OWN_PART + PART * wide), acc.buffer, at, atom, width),)
-    rows = acc.fragment.rows.lanes * 2
-    *whose, slow, _ = update.dst.origin
-    to = *whose, slow + TURN * rows + _first_row(update), _first_col(update) + BOX * line
-    c = replace(c, box=(BOX_ROWS, length))
+    values = width // 2 if at_once else width
+    at = acc.at(TURN * 2 + (ZERO if at_once else ROW), BOX * (cols // 4) + PART * values)
+    row, col = ZERO if at_once else _apart(update, ROW), PART * wide
+    down, on = (col, row) if turned else (row, col)
+    put: Body = (Move(via, (slot, OWN_LINE + down, OWN_PART + on), acc.buffer, at, atom, width),)
+    to = _at(update, _first_row(update), _first_col(update) + BOX * cols)
+    c = replace(c, box=(length, BOX_ROWS) if turned else (BOX_ROWS, length))
     return (
         *loop(PART, length // wide, put if at_once else loop(ROW, 2, put)),
         StoreGroup("fence"),
@@ -192,24 +210,28 @@ def _one_box(update: Update, via: Buffer, slot: Expr, length: int) -> Body:
 
 
 def _ragged(update: Update, promises: Collection[Expr], length: int) -> Expr | None:
-    """Whether C ends in a box so long, or before it, in a part of what its store writes at least; None for never."""
+    """Whether C ends in a box of so many columns, or before it, in a part of what its store writes at least; None for
+    never.
+    """
     c = update.dst.buffer
-    unit, cols = PART_BYTES // c.dtype.size, c.shape[-1]
-    whole = compare("==", cols % unit, 0)
-    if whole in promises or is_const(whole, 1) or c.box is None:
+    unit, end = PART_BYTES // c.dtype.size, c.shape[-1]
+    whole = compare("==", end % unit, 0)
+    if whole in promises or is_const(whole, 1):
         return None
-    return both(compare("!=", cols % unit, 0), cols < _first_col(update) + BOX * c.box[1] + length)
+    if update.dst.transposed:
+        return both(compare("!=", end % unit, 0), end < _first_row(update) + BOX_ROWS)
+    return both(compare("!=", end % unit, 0), end < _first_col(update) + BOX * _box_cols(update) + length)
 
 
 def _singly(update: Update, row: Expr, col: Expr, length: int) -> Body:
     """A box from registers, element by element."""
     acc, c = update.acc, update.dst.buffer
-    rows, line = acc.fragment.rows.lanes * 2, length if c.box is None else c.box[1]
+    rows, cols = acc.fragment.rows.lanes * 2, _box_cols(update)
     own_row = row + TURN * rows + _apart(update, ROW)
-    own_col = col + BOX * line + acc.fragment.cols.step(COL)
-    value = Load(acc.buffer, acc.at(TURN * 2 + ROW, BOX * (line // 4) + COL))
-    at = *update.dst.origin[:-2], C_ROW, C_COL
-    columns = loop(COL, length // 4, (Let(C_COL, own_col), Store(c, at, convert(value, c.dtype))))
+    own_col = col + BOX * cols + acc.fragment.cols.step(COL)
+    value = Load(acc.buffer, acc.at(TURN * 2 + ROW, BOX * (cols // 4) + COL))
+    stored = Store(c, _at(update, C_ROW, C_COL), convert(value, c.dtype))
+    columns = loop(COL, length // 4, (Let(C_COL, own_col), stored))
     return loop(ROW, 2, (Let(C_ROW, own_row), *columns))
 
 
@@ -223,12 +245,16 @@ def _apart(update: Update, row: Expr) -> Expr:
     return row if _paired(update) else row * (BOX_ROWS // 2)
 
 
-def _own(by_matrices: bool, paired: bool) -> tuple[Expr, Expr]:
+def _own(update: Update, by_matrices: bool) -> tuple[Expr, Expr]:
     """The line and the element where a lane's first part goes: for all of its warp where that puts down matrices, whose
     lines lanes name for each other; else where its own first pair goes.
     """
+    paired, turned = _paired(update), update.dst.transposed
+    if by_matrices and turned:
+        line = LOCAL_INDEX % WARP // BOX_ROWS * WIDE + LOCAL_INDEX % WIDE
+        return FIRST_LINE + line, LOCAL_INDEX // WIDE % 2 * WIDE
     if by_matrices:
         line = LOCAL_INDEX % 8 * 2 + LOCAL_INDEX // 8 % 2 if paired else LOCAL_INDEX % BOX_ROWS
         return FIRST_LINE + line, LOCAL_INDEX % WARP // BOX_ROWS * WIDE
-    line = LOCAL_INDEX % WARP // 4
-    return FIRST_LINE + (line * 2 if paired else line), LOCAL_INDEX % 4 * PAIR
+    row, col = LOCAL_INDEX % WARP // 4 * (2 if paired else 1), LOCAL_INDEX % 4 * PAIR
+    return (FIRST_LINE + col, row) if turned else (FIRST_LINE + row, col)

@@ -8,7 +8,6 @@ from gemmgen.ir.dtypes import FLOAT8
 from gemmgen.ir.swizzle import LINES_BYTES, line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import (
-    BOX_ROWS,
     LANES,
     LINES,
     MOST_COLS,
@@ -17,6 +16,8 @@ from gemmgen.ir.warpgroup_matrix import (
     WARPGROUP_ATOMS,
     WIDE,
     WarpgroupAtom,
+    put_columns,
+    stored_box,
     warpgroup_atom,
 )
 from gemmgen.methods import defaults, flatten
@@ -203,9 +204,13 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
     """
     size, cols = spec.result.size, s.block_tile[1] // s.warpgroups[1]
     instead = "use c_stages 0, by which work-items store it"
-    if spec.c_order == "col":
-        order = f"{across.removesuffix('s')}-major"
-        yield f"c_stages = {s.c_stages} stores boxes of C's {lines}, but C is {order}: {instead}, with c_width 1"
+    turned_bytes = is_held(s, "a") and spec.element("a").size == 1 and s.read_order("a", spec.a_order) == "col"
+    if spec.c_order == "col" and turned_bytes and size == TURNED_BYTES:
+        order, whose = f"{across.removesuffix('s')}-major", lines.removesuffix("s")
+        yield (
+            f"c_stages = {s.c_stages} turns {spec.result} for a {order} C, but where bytes are turned into registers a "
+            f"work-item's {lines} are another's neighbours: {instead}, with c_width 1"
+        )
     if s.split > 1:
         yield f"c_stages = {s.c_stages} stores boxes of C, but split = {s.split} leaves sums of its parts: {instead}"
     if size not in PUT_BYTES:
@@ -217,7 +222,7 @@ def _boxes(spec: GemmSpec, s: Schedule, lines: str, across: str) -> Iterator[str
             f"leading dimensions are multiples of {spec.ld_multiple}: promise --ld-multiple {ALIGNMENT // size}, or "
             f"{instead}"
         )
-    if cols % (unit := WIDE * max(PUT_BYTES) // size):
+    if cols % (unit := put_columns(spec.result)):
         whose = "a block's" if s.warpgroups[1] == 1 else "a warpgroup's"
         yield f"{whose} {cols} {across} of C, put down {unit} at a time: use a multiple of {unit}, or c_stages 0"
 
@@ -341,15 +346,18 @@ def _tile_bytes(turned: bool, outer: int, depth: int, size: int) -> int:
     return slow * -(-fast * size // line) * line
 
 
-def _slot_lines(s: Schedule) -> int:
-    """Lines of a slot for boxes of C, of each warp so many."""
-    return s.group[0] * s.group[1] // (LANES // 4) * BOX_ROWS
+def _slot(spec: GemmSpec, s: Schedule) -> tuple[int, int]:
+    """Bytes of a slot for boxes of C, one of each warp; and how many boxes of a block a warp has."""
+    cols, by_columns = s.block_tile[1] // s.warpgroups[1], spec.c_order == "col"
+    lines, length = stored_box(cols, spec.result, by_columns)
+    warps, across = s.group[0] * s.group[1] // (LANES // 4), lines if by_columns else length
+    return warps * lines * line_bytes(length * spec.result.size), s.tile[0] // 2 * -(-cols // across)
 
 
 def _fewer(s: Schedule, over: int, stage: int, c: tuple[int, int]) -> str:
-    """What takes so many bytes less, of stages so large, and of slots for boxes of C in lines so wide."""
-    slots, line = c
-    enough = s.stages - -(-over // stage), slots - -(-over // (_slot_lines(s) * line))
+    """What takes so many bytes less, of stages so large, and of so many slots for boxes of C, so large."""
+    slots, slot = c
+    enough = s.stages - -(-over // stage), slots - -(-over // slot)
     ways = [f"{enough[1]} c_stages instead of {s.c_stages}"] * (enough[1] > 0)
     ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
     return ", or ".join([*ways, "a smaller tile"])
@@ -365,17 +373,15 @@ def _room(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom, target: Target) -> I
     tiles = s.stages * (
         _tile_bytes(turned_a, rows, depth, of_a.size) + _tile_bytes(turned_b, cols, depth, atom.dtype.size)
     )
-    own = cols // s.warpgroups[1] * spec.result.size
-    c_line = line_bytes(own)
-    boxes = s.tile[0] // 2 * -(-own // c_line)
-    slots = min(boxes, s.c_stages) * _slot_lines(s) * c_line
+    slot, boxes = _slot(spec, s)
+    slots = min(boxes, s.c_stages) * slot
     by_memory = s.joined > 1 or (s.c_width > s.run[1] and not s.c_stages)
     sums = max(rows * (cols + SUM_PAD), (rows + TURNED_PAD) * cols) * atom.sums.size if by_memory else 0
     beside = s.persistent or s.joined > 1
     used = (tiles + slots + sums if beside else max(tiles + slots, sums)) + 2 * MBARRIER_BYTES * s.stages
     used += MBARRIER_BYTES * (s.group[0] * s.group[1] // LANES) * s.c_turns
     if used > target.local_bytes:
-        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, (min(boxes, s.c_stages), c_line))
+        fewer = _fewer(s, used - target.local_bytes, tiles // s.stages + 16, (min(boxes, s.c_stages), slot))
         whose = f", {sums:,} of them for sums, which no tile makes room for," if beside and sums else ""
         remedy = "c_width 2" if sums and s.joined == 1 and (s.persistent or sums > tiles) else fewer
         yield f"local memory {used:,} B{whose} > {target.local_bytes:,} B on this target: use {remedy}"

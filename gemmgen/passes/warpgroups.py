@@ -28,7 +28,7 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
-from gemmgen.ir.warpgroup_matrix import BOX_ROWS, LANES, WarpgroupAtom, warpgroup_atom
+from gemmgen.ir.warpgroup_matrix import LANES, WarpgroupAtom, stored_box, warpgroup_atom
 from gemmgen.methods import slug
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.in_registers import fill, registers_of_a
@@ -260,31 +260,32 @@ class _Warpgroups(WarpgroupPositions):
 
     @cached_property
     def own_c(self) -> Buffer:
-        """C as this kernel has it, in boxes where it is stored so: a warp's rows, as wide as a line."""
+        """C as this kernel has it, in boxes where it is stored so."""
         c = of_batch(self.c)
-        length = min(self._c_line, self.schedule.block_tile[1])
-        return replace(c, box=(BOX_ROWS, length)) if self.schedule.c_stages else c
+        return replace(c, box=self._box) if self.schedule.c_stages else c
 
     @property
-    def _c_line(self) -> int:
-        """Elements of the lines that C is put down in."""
-        size = self.spec.result.size
-        return line_bytes(self.atom.cols * size) // size
+    def _box(self) -> tuple[int, int]:
+        """What a warp stores at a time."""
+        return stored_box(self.atom.cols, self.spec.result, self.spec.c_order == "col")
 
     def promises(self) -> tuple[Expr, ...]:
-        """Of C's columns, too."""
-        known = (width for width in WIDTHS if self.spec.multiple_of[1] % width == 0)
-        return (*super().promises(), *(compare("==", self.n % width, 0) for width in known))
+        """Of C's lines, too."""
+        length, unit = (self.n, 1) if self.spec.c_order == "row" else (self.m, 0)
+        known = (width for width in WIDTHS if self.spec.multiple_of[unit] % width == 0)
+        return (*super().promises(), *(compare("==", length % width, 0) for width in known))
 
     @property
     def _slots(self) -> Buffer | None:
-        """Where boxes of C are put down before they are stored, as many rows at a time as there are warps for."""
+        """Where boxes of C are put down before they are stored, one of each warp at a time."""
         if not self.schedule.c_stages:
             return None
-        line = self._c_line
-        boxes = -(-self.atom.cols // line) * (self.schedule.tile[0] // 2)
-        layout = Layout.packed(min(boxes, self.schedule.c_stages), self.rows.lanes * 2 * self.across, line)
-        return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=line * self.c.dtype.size))
+        (lines, length), size = self._box, self.c.dtype.size
+        line, cols = line_bytes(length * size), lines if self.spec.c_order == "col" else length
+        boxes = -(-self.atom.cols // cols) * (self.schedule.tile[0] // 2)
+        warps = self.rows.lanes * self.across * 4 // self.atom.lanes
+        layout = Layout.packed(min(boxes, self.schedule.c_stages), warps * lines, line // size)
+        return Buffer("c_shared", self.c.dtype, Space.LOCAL, replace(layout, swizzle=line))
 
     def _store(self) -> Body:
         """C, or a part's share of it, from registers or by way of local memory."""
@@ -301,7 +302,7 @@ class _Warpgroups(WarpgroupPositions):
             store = replace(store, beta=number(0, self.sums), steps=())
             comment = Comment("This part's share of C.")
         if self._slots is not None:
-            atom, width = self.vector(s.run[1], self.spec.result)
+            atom, width = self.vector(1 if turned else s.run[1], self.spec.result)
             return (comment, replace(store, atom=atom, width=width, via=self._slots))
         meet = Barrier(role_items=s.group[0] * s.group[1])
         if s.joined > 1:

@@ -431,15 +431,15 @@ __device__ __forceinline__ unsigned swizzled(const void *place)
 
 //: put_matrices
 // A warp's sums to lines that swizzle, as ELEMENT: each thread's of two rows, eight apart, two
-// neighbours and two more eight columns on. It names a line of one of four matrices, 8 x 8.
-__device__ __forceinline__ void put_matrices(ELEMENT *line, const SUM *upper,
-                                             const SUM *lower)
+// neighbours and two more eight columns on. It names a line of one of four matrices, LINES.
+__device__ __forceinline__ void FUNCTION(ELEMENT *line, const SUM *upper,
+                                BELOW const SUM *lower)
 {
     const PAIR pairs[4] = {
         MAKE(upper[0], upper[1]), MAKE(lower[0], lower[1]),
         MAKE(upper[2], upper[3]), MAKE(lower[2], lower[3])};
     const unsigned *words = reinterpret_cast<const unsigned *>(pairs);
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+    asm volatile("stmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(swizzled(line)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
                  : "memory");
 }
@@ -450,6 +450,14 @@ __device__ __forceinline__ void put2(ELEMENT *place, const ELEMENT *from)
 {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};"
                  ::"r"(swizzled(place)), "HOLD"(from[0]), "HOLD"(from[1]) : "memory");
+}
+
+//: put2_turned
+// Two neighbours to lines that swizzle, one below the other.
+__device__ __forceinline__ void put2_turned(ELEMENT *place, const ELEMENT *from)
+{
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(swizzled(place)), "HOLD"(from[0]) : "memory");
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(swizzled(place + LENGTH)), "HOLD"(from[1]) : "memory");
 }
 
 //: registers_more

@@ -19,9 +19,11 @@ import gemmgen
 from gemmgen import driver, presets
 from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, F64, FLOAT8, I8, DType, accumulator
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.stmt import Move
 from gemmgen.ir.target import TARGETS
+from gemmgen.ir.visit import walk
 from gemmgen.ir.warp_matrix import WARP_ATOMS, cut_sums, product_error
-from gemmgen.ir.warpgroup_matrix import WARPGROUP_ATOMS
+from gemmgen.ir.warpgroup_matrix import WARPGROUP_ATOMS, put_atom
 from gemmgen.methods import defaults
 from gemmgen.oracle import answer
 from gemmgen.runtime.cuda import CudaKernel
@@ -162,6 +164,34 @@ def test_a_from_registers_as_the_interpreter_has_it(name: str, dtype: DType, ord
         nothing = np.full((len(left), 128), np.nan, np.float32)
         problem = Problem(left.astype(np.float32), right.astype(np.float32), nothing, 1.0, 0.0).typed(spec)
         assert np.array_equal(on_gpu(spec, schedule, problem), interpret(program, spec, problem, 0))
+
+
+#: What puts sums down in lines that swizzle, by the bytes of their elements: one warpgroup, or operands swapped.
+PUTS = [
+    (dtype, order, shape, order != ("row" if shape[1][0] == 32 else "col"))
+    for dtype in (BF16, F32)
+    for order in ("row", "col")
+    for shape in (((2, 16), (32, 4)), ((16, 2), (4, 32)))
+]
+
+
+@pytest.mark.parametrize(("dtype", "order", "shape", "turned"), PUTS, ids=str)
+def test_sums_put_down_as_the_interpreter_has_them(
+    dtype: DType, order: Order, shape: tuple[tuple[int, int], tuple[int, int]], turned: bool
+) -> None:
+    """By `stmatrix`, as it is and turned, and by pairs: each element its own number, none of which rounds."""
+    spec = GemmSpec(dtype=BF16, c_dtype=dtype, c_order=order, ld_multiple=8, multiple_of=(8, 8, 1))
+    schedule = replace(defaults("wgmma", *shape), producers=32, registers=(0, 0), stages=2, c_stages=1)
+    program = driver.lower_program(spec, schedule, target_of(pick()))
+    put = {s.atom for kernel in program.kernels for s in walk(kernel.body) if isinstance(s, Move)}
+    assert put_atom(dtype, turned)[0] in put
+    numbers = np.arange(64)[:, None] * 2 + np.arange(64) % 2 * 128 - 100  # of up to eight bits
+    for left, right in ((numbers, np.eye(64)), (np.eye(64), numbers.T)):
+        nothing = np.full((64, 64), np.nan, np.float32)
+        problem = Problem(left.astype(np.float32), right.astype(np.float32), nothing, 1.0, 0.0).typed(spec)
+        found = on_gpu(spec, schedule, problem)
+        assert np.array_equal(found, interpret(program, spec, problem, 0))
+        assert np.array_equal(found.astype(np.float64), left @ right)
 
 
 def test_float64_by_instructions_of_eight_rows() -> None:

@@ -11,19 +11,24 @@ import pytest
 from gemmgen.driver import refusals
 from gemmgen.ir.dtypes import BF16, F16, F32, DType
 from gemmgen.methods import defaults
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.device.test_cuda_wgmma import NAMES, SKIP, check, compiled, request
 
 pytestmark = pytest.mark.skipif(SKIP is not None, reason=str(SKIP))
 WHOLE = tuple(name for name in NAMES if request(name)[1].c_stages)
+EITHER = pytest.mark.parametrize("order", ["row", "col"])
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 
 
+@EITHER
 @pytest.mark.parametrize("slots", [2, 4])
 @pytest.mark.parametrize("name", WHOLE)
-def test_any_size(name: str, slots: int) -> None:
-    """With more slots than presets have, and fewer tiles ahead where shared memory is short."""
+def test_any_size(name: str, slots: int, order: Order) -> None:
+    """With more slots than presets have, and fewer tiles ahead where shared memory is short. A column-major C is turned
+    as it is put down.
+    """
     spec, schedule = request(name)
+    spec = replace(spec, c_order=order)
     schedule = replace(schedule, c_stages=slots, name=None)
     fits = (x for x in range(schedule.stages, 1, -1) if not refusals(spec, replace(schedule, stages=x), "cuda"))
     check(spec, replace(schedule, stages=next(fits)))
@@ -31,16 +36,27 @@ def test_any_size(name: str, slots: int) -> None:
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_stores_of_work_items(name: str) -> None:
-    """As presets had it before, and column-major C has it still; by blocks that end."""
+    """As presets had it before; by blocks that end."""
     spec, schedule = request(name)
     check(spec, replace(schedule, c_stages=0, c_turns=False, persistent=False, name=None))
 
 
+@EITHER
 @pytest.mark.parametrize("dtype", [BF16, F16])
-def test_c_in_float32(dtype: DType) -> None:
-    spec = replace(SPEC, dtype=dtype, c_dtype=F32)
+def test_c_in_float32(dtype: DType, order: Order) -> None:
+    spec = replace(SPEC, dtype=dtype, c_dtype=F32, c_order=order)
     check(spec, replace(defaults("wgmma"), c_stages=2))
     check(spec, replace(defaults("wgmma", (4, 48)), stages=3, c_stages=2))
+
+
+@EITHER
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=str)
+def test_operands_swapped(dtype: DType, order: Order) -> None:
+    """Of a row-major C the sums, which are of C^T, are turned."""
+    spec = replace(SPEC, c_dtype=dtype, c_order=order)
+    check(spec, replace(defaults("wgmma", (16, 2), (4, 64)), stages=3, c_stages=1))
+    narrow = replace(defaults("wgmma", (8, 2), (4, 32)), producers=32, registers=(0, 0), stages=3, c_stages=2)
+    check(spec, replace(narrow, persistent=True))
 
 
 @pytest.mark.parametrize("slots", [1, 3])
@@ -63,23 +79,26 @@ def test_blocks_that_stay(slots: int) -> None:
         assert bool((c.view(torch.int16) == first.view(torch.int16)).all())
 
 
+@EITHER
 @pytest.mark.parametrize("dtype", [BF16, F32], ids=str)
-def test_only_c_is_written(dtype: DType) -> None:
+def test_only_c_is_written(dtype: DType, order: Order) -> None:
     """What lies between its lines, and behind the last, stays as it is: C ends anywhere in the 16 bytes that stores of
     boxes write at least.
     """
     import torch
 
-    kernel = compiled(replace(SPEC, c_dtype=dtype), replace(defaults("wgmma"), c_stages=2))
+    kernel = compiled(replace(SPEC, c_dtype=dtype, c_order=order), replace(defaults("wgmma"), c_stages=2))
     kind = getattr(torch, str(dtype))
     ends = tuple((130, n, 64) for n in range(248, 258))
     for m, n, k in ((1, 1, 64), (127, 250, 64), (129, 257, 64), (300, 71, 128), (16, 64, 64), *ends):
-        a, b = torch.ones((m, k), device="cuda").bfloat16(), torch.ones((k, -(-n // 8) * 8), device="cuda").bfloat16()
+        rows, cols = (m, n) if order == "row" else (n, m)
+        a, b = (torch.ones((x, -(-y // 8) * 8), device="cuda").bfloat16() for x, y in ((rows, k), (k, cols)))
         pitch = -(-n // 8) * 8 + 8
         whole = torch.full((m + 3, pitch), 7.0, device="cuda").to(kind)
-        kernel(a, b[:, :n], whole[1 : m + 1, :n])
-        assert bool((whole[1 : m + 1, :n] == k).all()), (m, n)
-        whole[1 : m + 1, :n] = 7.0
+        c = whole[1 : m + 1, :n]
+        kernel(a[:, :k], b[:, :cols], c if order == "row" else c.T)
+        assert bool((c == k).all()), (m, n)
+        c.fill_(7.0)
         assert bool((whole == 7.0).all()), (m, n)
 
 

@@ -9,23 +9,27 @@ import numpy as np
 import pytest
 
 from gemmgen import driver
-from gemmgen.ir.dtypes import BF16, F16, F32, DType
+from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
 from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, StoreGroup
-from gemmgen.ir.stmt import Body, BoxCopy, Comment, For, If, Stmt
+from gemmgen.ir.stmt import Body, BoxCopy, Comment, For, If, Move, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.warpgroup_matrix import PUT_MATRICES, PUT_TURNED
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
 from tests.support.problems import Problem, interpret
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
 #: Whose boxes are all stored as such.
 WHOLE = replace(SPEC, multiple_of=(1, 8, 1))
+#: By columns, which are turned as they are put down.
+COLUMNS = replace(SPEC, c_order="col")
+ORDERS = pytest.mark.parametrize("order", ["row", "col"])
 
 
 def small(**changes: object) -> Schedule:
@@ -42,15 +46,17 @@ def check(spec: GemmSpec, schedule: Schedule, rng: np.random.Generator, *sizes: 
             problem.check(interpret(program, spec, problem, 8))
 
 
+@ORDERS
 @pytest.mark.parametrize(("dtype", "cols"), [(BF16, 32), (F32, 20)], ids=str)
-def test_any_size(dtype: DType, cols: int, rng: np.random.Generator) -> None:
+def test_any_size(dtype: DType, cols: int, order: Order, rng: np.random.Generator) -> None:
     """Boxes that C cuts, along one axis and both, and boxes with nothing of it inside; nothing past it is touched. Of
-    float32 the last box of a block's 80 columns has half a line.
+    float32 the last box of a block's 80 columns has half a line, or all five have as many columns.
     """
-    spec = replace(SPEC, c_dtype=dtype)
+    spec = replace(SPEC, c_dtype=dtype, c_order=order)
     check(spec, small(tile=(2, cols)), rng, (1, 1, 1), (63, 129, 70), (80, 65, 64))
 
 
+@ORDERS
 @pytest.mark.parametrize(
     "changes",
     [
@@ -81,30 +87,56 @@ def test_any_size(dtype: DType, cols: int, rng: np.random.Generator) -> None:
         "two by two",
     ],
 )
-def test_slots_and_turns(changes: dict[str, object], rng: np.random.Generator) -> None:
-    check(replace(SPEC, dtype=F16), small(**changes), rng, (70, 200, 64))
+def test_slots_and_turns(changes: dict[str, object], order: Order, rng: np.random.Generator) -> None:
+    check(replace(SPEC, dtype=F16, c_order=order), small(**changes), rng, (70, 200, 64))
+
+
+def test_a_lanes_rows_that_lie_side_by_side(rng: np.random.Generator) -> None:
+    """As those of an A in bytes do that is turned on its way to registers: one by one, in either order."""
+    held = small(tile=(2, 16))
+    held = replace(held, atom="wgmma_s8", k_step=128, a=replace(held.a, memory="private"))
+    for order in ("row", "col"):
+        spec = GemmSpec(dtype=I8, ld_multiple=16, a_order="col", b_order="col", c_order=order)
+        problem = Problem.of(rng, spec, 70, 68, 130, -2, 3)
+        problem.check(interpret(driver.lower(spec, held, SM_90A), spec, problem, 8))
+
+
+@ORDERS
+@pytest.mark.parametrize("order_of_b", ["row", "col"])
+def test_operands_swapped(order_of_b: Order, order: Order, rng: np.random.Generator) -> None:
+    """The sums of C^T: of a row-major C, which is that by columns, they are turned."""
+    spec = replace(SPEC, b_order=order_of_b, c_order=order)
+    base = replace(defaults("wgmma", (4, 4), (4, 32)), stages=2, producers=32, registers=(0, 0), c_stages=1)
+    check(spec, base, rng, (17, 140, 70), (33, 65, 64))
 
 
 FOLDED = [replace(SPEC, alpha=1.0, beta=0.0), replace(SPEC, alpha=1.0, beta=1.0), replace(SPEC, wide=True)]
 
 
+@ORDERS
 @pytest.mark.parametrize("spec", FOLDED, ids=["beta 0", "beta 1", "wide"])
-def test_factors_folded_and_wide_lines(spec: GemmSpec, rng: np.random.Generator) -> None:
+def test_factors_folded_and_wide_lines(spec: GemmSpec, order: Order, rng: np.random.Generator) -> None:
+    spec = replace(spec, c_order=order)
     problem = Problem.random(rng, 65, 67, 64, 1.0, 2.0 if spec.beta is None else spec.beta, spec)
     problem.check(interpret(driver.lower(spec, small(), SM_90A), spec, problem, 8))
 
 
+@ORDERS
 @pytest.mark.parametrize(("slots", "resident"), [(1, 1), (2, 2), (3, 1)])
-def test_slots_that_go_on_from_block_to_block(slots: int, resident: int, rng: np.random.Generator) -> None:
+def test_slots_that_go_on_from_block_to_block(
+    slots: int, resident: int, order: Order, rng: np.random.Generator
+) -> None:
     """By groups that compute one block after the other; copies for the next begin while C is stored."""
-    kernel = driver.lower(SPEC, small(persistent=True, tile=(2, 64), c_stages=slots), SM_90A)
-    problem = Problem.random(rng, 130, 200, 130, -2.0, 3.0, SPEC)
-    problem.check(interpret(kernel, SPEC, problem, 8, resident=resident))
+    spec = replace(SPEC, c_order=order)
+    kernel = driver.lower(spec, small(persistent=True, tile=(2, 64), c_stages=slots), SM_90A)
+    problem = Problem.random(rng, 130, 200, 130, -2.0, 3.0, spec)
+    problem.check(interpret(kernel, spec, problem, 8, resident=resident))
 
 
-def test_functions_on_elements(rng: np.random.Generator) -> None:
+@ORDERS
+def test_functions_on_elements(order: Order, rng: np.random.Generator) -> None:
     """What they read, C itself among it, is read where elements are inside."""
-    spec = replace(SPEC, epilogue=("bias", "expr: acc + row * col - c", "relu"))
+    spec = replace(SPEC, c_order=order, epilogue=("bias", "expr: acc + row * col - c", "relu"))
     kernel, (m, n) = driver.lower(spec, small(), SM_90A), (65, 67)
     problem = Problem.random(rng, m, n, 64, 1.0, 2.0, spec)
     bias = problem.c[0].copy()
@@ -247,20 +279,36 @@ def test_boxes_that_begin_between_lines_that_swizzle_together() -> None:
     expect(rewrite, "alignment", "can't begin at byte")
 
 
-def test_edges_within_what_a_store_writes_at_least() -> None:
-    """Sixteen bytes: with 65 columns of two bytes, all lines would be written to their 72nd element."""
+@ORDERS
+def test_edges_within_what_a_store_writes_at_least(order: Order) -> None:
+    """Sixteen bytes: with lines of 65 elements of two bytes, all would be written to their 72nd."""
 
     def rewrite(stmt: Stmt) -> Body:
         asks = isinstance(stmt, If) and isinstance(stmt.then[0], Comment) and "at least" in stmt.then[0].text
         return stmt.orelse if isinstance(stmt, If) and asks else (stmt,)
 
-    kernel = driver.lower(SPEC, small(), SM_90A)
+    spec, (m, n) = replace(SPEC, c_order=order), (20, 65) if order == "row" else (65, 20)
+    kernel = driver.lower(spec, small(), SM_90A)
     broken = replace(kernel, body=map_body(kernel.body, rewrite))
     assert broken != kernel
-    problem = Problem.random(np.random.default_rng(2), 20, 65, 64, 1.0, 0.0, SPEC)
-    problem.check(interpret(kernel, SPEC, problem, 8))
+    problem = Problem.random(np.random.default_rng(2), m, n, 64, 1.0, 0.0, spec)
+    problem.check(interpret(kernel, spec, problem, 8))
     with pytest.raises(AssertionError, match="padding"):
-        interpret(broken, SPEC, problem, 8)
+        interpret(broken, spec, problem, 8)
+
+
+def test_matrices_put_down_as_they_lie_where_they_have_to_be_turned() -> None:
+    """What shows where the two forms of the instruction are mistaken for each other."""
+
+    def rewrite(stmt: Stmt) -> Body:
+        return (replace(stmt, atom=PUT_MATRICES),) if isinstance(stmt, Move) and stmt.atom == PUT_TURNED else (stmt,)
+
+    spec = replace(COLUMNS, multiple_of=(8, 1, 1))
+    kernel = driver.lower(spec, small(), SM_90A)
+    problem = Problem.random(np.random.default_rng(2), 64, 128, 64, 1.0, 2.0, spec)
+    problem.check(interpret(kernel, spec, problem, 8))
+    with pytest.raises(AssertionError):
+        problem.check(interpret(replace(kernel, body=map_body(kernel.body, rewrite)), spec, problem, 8))
 
 
 def test_parts_of_a_warp_do_not_meet() -> None:

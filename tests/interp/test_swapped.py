@@ -123,7 +123,6 @@ def test_names_are_those_of_c() -> None:
             {"c_width": 2, "split": 2},
             "c_width = 2 stores neighbouring rows, but a second kernel adds up rows: use c_width 1",
         ),
-        (SPEC, {"c_stages": 1}, "stores boxes of C's columns, but C is row-major"),
         (
             replace(SPEC, c_order="col"),
             {"tile": (2, 2), "c_stages": 1},

@@ -15,7 +15,7 @@ from gemmgen.errors import LoweringError, ScheduleError, ToolError
 from gemmgen.explain import explain
 from gemmgen.inspect.tools import find
 from gemmgen.ir.buffer import Buffer, Layout, Space
-from gemmgen.ir.dtypes import BF16, F32, F64
+from gemmgen.ir.dtypes import BF16, F32, F64, I8, DType
 from gemmgen.ir.expr import Const, Var
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Lanes
@@ -24,7 +24,7 @@ from gemmgen.ir.show import show_stmt
 from gemmgen.ir.stmt import Alloc, BoxCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.warpgroup_matrix import put_atom
+from gemmgen.ir.warpgroup_matrix import put_atom, stored_box
 from gemmgen.methods import defaults
 from gemmgen.runtime import cuda_maps
 from gemmgen.schedule import Schedule
@@ -47,7 +47,11 @@ def emitted(spec: GemmSpec = SPEC, schedule: Schedule = BOXES) -> Source:
 @pytest.mark.parametrize(
     ("spec", "changes", "said"),
     [
-        (replace(SPEC, c_order="col"), {}, "C is column-major: use c_stages 0, by which work-items store it, with c_"),
+        (
+            replace(SPEC, a_order="col", a_dtype=I8, c_order="col"),
+            {"a": replace(BOXES.a, memory="private"), "c_stages": 1, "tile": (2, 16)},
+            "turns bfloat16 for a column-major C, but where bytes are turned into registers a work-item's rows are another",
+        ),
         (SPEC, {"split": 2}, "split = 2 leaves sums of its parts: use c_stages 0"),
         (SPEC, {"tile": (2, 22), "c_width": 2}, "88 columns of C, put down 16 at a time: use a multiple of 16"),
         (SPEC, {"c_stages": 3}, "245,824 B > 232,448 B on this target: use 2 c_stages instead of 3, or 3 stages inste"),
@@ -72,8 +76,26 @@ def test_only_warpgroups_store_boxes() -> None:
 
 
 def test_no_instruction_puts_down_wider_elements() -> None:
-    with pytest.raises(LoweringError, match="nothing puts down float64"):
-        put_atom(F64)
+    for turned in (False, True):
+        with pytest.raises(LoweringError, match="nothing puts down float64"):
+            put_atom(F64, turned)
+
+
+@pytest.mark.parametrize(
+    ("cols", "dtype", "turned", "box"),
+    [
+        (256, BF16, False, (16, 64)),
+        (48, BF16, False, (16, 48)),
+        (256, BF16, True, (64, 16)),
+        (144, BF16, True, (48, 16)),
+        (112, BF16, True, (16, 16)),
+        (256, F32, True, (32, 16)),
+        (80, F32, True, (16, 16)),
+    ],
+)
+def test_boxes_of_columns_are_all_alike(cols: int, dtype: DType, turned: bool, box: tuple[int, int]) -> None:
+    """Where lines of C are rows of the sums, the last one may be narrower."""
+    assert stored_box(cols, dtype, turned) == box
 
 
 @pytest.mark.parametrize(
@@ -145,7 +167,11 @@ def test_nothing_but_what_is_used() -> None:
     assert "copy2" not in text
 
 
-@pytest.mark.parametrize("spec", [WHOLE, replace(SPEC, c_dtype=F32)], ids=["folded", "float32"])
+@pytest.mark.parametrize(
+    "spec",
+    [WHOLE, replace(SPEC, c_dtype=F32), replace(WHOLE, c_order="col", multiple_of=(8, 1, 1))],
+    ids=["folded", "float32", "columns"],
+)
 def test_what_the_compiler_makes_of_it(spec: GemmSpec, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
     """No spills, no matrix instructions that wait for each other (C7510, C7515), and the stores that were meant."""
     (tmp_path / "kernel.cu").write_text(emitted(spec).text)
@@ -168,8 +194,9 @@ def test_what_the_compiler_makes_of_it(spec: GemmSpec, needs_tool: Callable[[str
     boxes = 256 * spec.result.size // 128
     assert listing.count("UTMASTG.2D") == boxes
     assert listing.count("FENCE.VIEW.ASYNC") >= boxes, "and those for mbarriers"
-    assert listing.count("STSM.16.M88.4") == (16 if spec.result == BF16 else 0)
-    assert listing.count(" STG.E") == (0 if spec == WHOLE else 128)
+    put = "STSM.16.M88.4" if spec.c_order == "row" else "STSM.16.MT88.4"
+    assert listing.count(put) == (16 if spec.result == BF16 else 0)
+    assert listing.count(" STG.E") == (128 if spec.result == F32 else 0)
 
 
 def disassembled(folder: Path) -> str:

@@ -50,7 +50,7 @@ def emitted(spec: GemmSpec = SPEC, schedule: Schedule = BOXES) -> Source:
         (
             replace(SPEC, a_order="col", a_dtype=I8, c_order="col"),
             {"a": replace(BOXES.a, memory="private"), "c_stages": 1, "tile": (2, 16)},
-            "turns bfloat16 for a column-major C, but where bytes are turned into registers a work-item's rows are another",
+            "bfloat16 for a column-major C, but where bytes are turned into registers a work-item's rows are another's",
         ),
         (SPEC, {"split": 2}, "split = 2 leaves sums of its parts: use c_stages 0"),
         (SPEC, {"tile": (2, 22), "c_width": 2}, "88 columns of C, put down 16 at a time: use a multiple of 16"),

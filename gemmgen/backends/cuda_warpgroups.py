@@ -73,8 +73,8 @@ def multiply(stmt: Multiply, atom: WarpgroupAtom, printer: CLike) -> str:
     sums = stmt.acc.name if as_int(row) == 0 else f"&{stmt.acc.name}[{printer.expr(row)}]"
     b = _described(stmt.b, stmt.b_index, printer)
     if atom.held:
-        which, row, col = stmt.a_index
-        a = ", ".join(printer.address(stmt.a, (which, line, col)) for line in (row, row + 1))
+        *which, row, col = stmt.a_index  # none of several where a step is one instruction
+        a = ", ".join(printer.address(stmt.a, (*which, line, col)) for line in (row, row + 1))
     else:
         a = _described(stmt.a, stmt.a_index, printer)
     return f"{_function(atom)}({sums}, {a}, {b});"

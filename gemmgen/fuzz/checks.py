@@ -139,7 +139,7 @@ def _once(numbers: Numbers, way: Way, how: str) -> Matrix:
     way(stored)
     _untouched(numbers, stored, how)
     result = stored["c"].values
-    _require(numbers.problem(result), how)
+    _require(numbers.problem(result, of_device=True), how)
     return result
 
 

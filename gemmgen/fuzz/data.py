@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol, Self, TypeVar, cast
 
@@ -14,6 +14,7 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.fuzz.case import Case, Data
 from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.warp_matrix import product_error
 from gemmgen.oracle import Answer, answer, wide
 
 Matrix = npt.NDArray[np.generic]
@@ -145,20 +146,26 @@ class Numbers:
         case = self.case
         matrices, factors = (self.a, self.b, self.c), (case.alpha, case.beta)
         operands = {name: self._operand(name) for name in self.operands}
-        return answer(case.spec, matrices, factors, operands, exact=case.data == "whole")
+        off = product_error(case.schedule.atom, case.spec.dtype)
+        return answer(case.spec, matrices, factors, operands, off, exact=case.data == "whole")
 
     def _operand(self, name: str) -> Matrix:
         """As a call takes it, of all products."""
         return self.operands[name][0, 0] if len(OPERANDS[name].axes) == 1 else self.operands[name]
 
-    def problem(self, result: Matrix) -> str | None:
-        """What is wrong with a result, if anything. A NaN is never within a bound, nor equal to anything."""
+    def problem(self, result: Matrix, of_device: bool = False) -> str | None:
+        """What is wrong with a result, if anything. A NaN is never within a bound, nor equal to anything.
+
+        Args:
+            of_device: whose tensor cores drop bits that rounding would keep: they may be off by twice what sums may.
+        """
         ours, right = wide(result), self.answer
         spec = self.case.spec
         if not spec.accumulator.is_float or (self.case.data == "whole" and not spec.epilogue):
             good, what = ours == wide(right.rounded), "not exact"
         else:
-            good, what = right.holds(result), "out of the bound gamma_K |A||B|"
+            twice = 2 if of_device and self.case.schedule.by_warpgroups else 1
+            good, what = replace(right, error=twice * right.error).holds(result), "out of the bound gamma_K |A||B|"
         if good.all():
             return None
         first = tuple(map(int, np.argwhere(~good)[0]))

@@ -24,7 +24,7 @@ Kernel = Callable[..., object]
 INTERPRETED = (
     *(("opencl", name) for name in ("intel", "khr", "portable")),
     ("sycl", "sycl"),
-    *(("cuda", name) for name in ("sm_75", "sm_80", "sm_90")),
+    *(("cuda", name) for name in ("sm_75", "sm_80", "sm_90", "sm_90a")),
 )
 
 

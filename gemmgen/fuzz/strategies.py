@@ -1,11 +1,11 @@
-"""Cases drawn by hypothesis: presets with some fields changed, and rings put together from scratch.
+"""Cases drawn by hypothesis: presets with some fields changed, rings and warpgroups put together from scratch.
 
 Simple choices come first, since a case that fails is shrunk towards them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import get_args
@@ -17,10 +17,11 @@ from gemmgen.fuzz.case import Case, Data
 from gemmgen.fuzz.checks import Place
 from gemmgen.fuzz.data import POWERS_OF_TWO
 from gemmgen.fuzz.epilogues import epilogues
+from gemmgen.fuzz.warpgroups import orders, warpgroups
 from gemmgen.ir.dtypes import C64, C128, F32, FLOAT8, RESULTS, STORED, DType, accumulator
 from gemmgen.ir.target import Target
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec, Order
+from gemmgen.spec import GemmSpec
 
 CHANGES: dict[str, st.SearchStrategy[object]] = {
     "tile": st.tuples(st.sampled_from([1, 2, 3, 4, 8, 16]), st.sampled_from([1, 2, 3, 4, 8])),
@@ -63,7 +64,8 @@ LEAST, MOST = 0, (90, 90, 150)
 #: Complex factors, also of whole numbers exact.
 TURNS = (1j, -1 + 2j)
 
-orders: st.SearchStrategy[Order] = st.sampled_from(("row", "col"))
+#: Requests for a place.
+Kind = Callable[[Place], st.SearchStrategy[tuple[GemmSpec, Schedule]]]
 
 
 # --- schedules ------------------------------------------------------------------------------------
@@ -71,8 +73,8 @@ orders: st.SearchStrategy[Order] = st.sampled_from(("row", "col"))
 
 @cache
 def takers(backend: str, target: Target) -> tuple[tuple[str, ...], ...]:
-    """The presets that a target can take, those of each method. Warps that multiply as one are left out: they round
-    elements first, so that their bound is another.
+    """The presets that a target can take, those of each method. Warps and warpgroups that multiply as one are left out:
+    few of the fields that are changed mean anything to them.
     """
     methods: dict[str, tuple[str, ...]] = {}
     for name in presets.names():
@@ -145,12 +147,21 @@ def rings(draw: st.DrawFn, place: Place) -> tuple[GemmSpec, Schedule]:
     )
 
 
+def of_warpgroups(place: Place) -> st.SearchStrategy[tuple[GemmSpec, Schedule]]:
+    """Nothing where there are none."""
+    return warpgroups() if "wgmma" in place.target.features else st.nothing()
+
+
+#: All that there are.
+KINDS: tuple[Kind, ...] = (changed_presets, rings, of_warpgroups)
+
+
 # --- specs ----------------------------------------------------------------------------------------
 
 
 @st.composite
-def specs(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
-    """Types, orders, factors and an epilogue, without sizes."""
+def types(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
+    """Types and orders."""
     dtype: DType = (
         draw(st.sampled_from([F32, F32, *(x for x in RESULTS if x not in FLOAT8), C64, C128]))
         if base.dtype == F32
@@ -158,11 +169,6 @@ def specs(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
     )
     result = draw(st.sampled_from(RESULTS[dtype])) if base.dtype == F32 else base.c_dtype
     stored = draw(st.sampled_from([None, None, None, *STORED.get(dtype, ())])) if base.dtype == F32 else None
-    more = [] if dtype.real is None else list(TURNS)
-    beta = draw(st.sampled_from([None, 0.0, 1.0, -1.0, *more]))
-    # Of 0 and 1 nothing would be left to do.
-    alpha = draw(st.sampled_from([None, 1.0, -2.0, *more, *([] if beta == 1 else [0.0])]))
-    batched = draw(st.sampled_from([False, False, False, True]))
     return replace(
         base,
         dtype=dtype,
@@ -170,16 +176,29 @@ def specs(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
         a_order=draw(orders),
         b_order=draw(orders),
         c_order=draw(orders),
+        conj_a=dtype.real is not None and draw(st.booleans()),
+        conj_b=dtype.real is not None and draw(st.booleans()),
+        a_dtype=stored if draw(st.booleans()) else None,
+        b_dtype=stored if draw(st.booleans()) else None,
+    )
+
+
+@st.composite
+def specs(draw: st.DrawFn, base: GemmSpec) -> GemmSpec:
+    """Factors, batches and an epilogue, without sizes."""
+    more = [] if base.dtype.real is None else list(TURNS)
+    beta = draw(st.sampled_from([None, 0.0, 1.0, -1.0, *more]))
+    # Of 0 and 1 nothing would be left to do.
+    alpha = draw(st.sampled_from([None, 1.0, -2.0, *more, *([] if beta == 1 else [0.0])]))
+    batched = draw(st.sampled_from([False, False, False, True]))
+    return replace(
+        base,
         alpha=alpha,
         beta=beta,
         batched=batched,
         listed=batched and draw(st.booleans()),
-        conj_a=dtype.real is not None and draw(st.booleans()),
-        conj_b=dtype.real is not None and draw(st.booleans()),
-        epilogue=draw(epilogues(accumulator(dtype))),
+        epilogue=draw(epilogues(accumulator(base.dtype))),
         wide=draw(st.sampled_from([False, False, False, True])),
-        a_dtype=stored if draw(st.booleans()) else None,
-        b_dtype=stored if draw(st.booleans()) else None,
     )
 
 
@@ -193,7 +212,8 @@ def sized(draw: st.DrawFn, spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec
     units = [draw(st.sampled_from([1, 1, whole])) for whole in (*schedule.block_tile, schedule.round_depth)]
     sizes = [_up(draw(st.integers(LEAST, most)), unit) for most, unit in zip(MOST, units, strict=True)]
     (m, n, k), (of_m, of_n, of_k) = sizes, units
-    spec = replace(spec, multiple_of=(of_m, of_n, of_k), ld_multiple=draw(st.sampled_from([1, 1, 4])))
+    promised = draw(st.sampled_from([1, 1, 4])) if spec.ld_multiple == 1 else spec.ld_multiple
+    spec = replace(spec, multiple_of=(of_m, of_n, of_k), ld_multiple=promised)
     if draw(st.integers(0, 2)) == 0 and 0 not in sizes:
         spec = replace(spec, m=m, n=n, k=k)
     return spec, (m, n, k)
@@ -203,14 +223,10 @@ def sized(draw: st.DrawFn, spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec
 
 
 @st.composite
-def cases(draw: st.DrawFn, places: Sequence[Place], with_rings: bool = True) -> tuple[Case, Place]:
-    """A case that is not refused, and the place that it is for.
-
-    Args:
-        with_rings: whether schedules may be rings put together from scratch; else they are changed presets.
-    """
+def cases(draw: st.DrawFn, places: Sequence[Place], kinds: Sequence[Kind] = KINDS) -> tuple[Case, Place]:
+    """A case that is not refused, and the place that it is for."""
     place = draw(st.sampled_from(places))
-    chosen = changed_presets(place) | rings(place) if with_rings else changed_presets(place)
+    chosen = st.one_of(kind(place) for kind in kinds)
     spec, schedule = draw(chosen.flatmap(_with_spec).filter(lambda pair: _taken(pair[0], pair[1], place)))
     spec, size = draw(sized(spec, schedule).filter(lambda pair: _taken(pair[0], schedule, place)))
     # Parts of complex products are sums, which are not exact.
@@ -238,7 +254,9 @@ def cases(draw: st.DrawFn, places: Sequence[Place], with_rings: bool = True) -> 
 
 
 def _with_spec(pair: tuple[GemmSpec, Schedule]) -> st.SearchStrategy[tuple[GemmSpec, Schedule]]:
-    return st.tuples(specs(pair[0]), st.just(pair[1]))
+    spec, schedule = pair
+    typed = st.just(spec) if schedule.by_warpgroups else types(spec)
+    return st.tuples(typed.flatmap(specs), st.just(schedule))
 
 
 def _taken(spec: GemmSpec, schedule: Schedule, place: Place) -> bool:

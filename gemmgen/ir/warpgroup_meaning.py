@@ -202,12 +202,14 @@ class Multiplications:
             return len(now) != len(before) or any(now[i] is not before[i] for i in at)
 
         def take(active: Active) -> Numbers:
-            which, row, col = (agreed(code(active), active) for code in index)
-            if not all(isinstance(x, int) for x in (which, row, col)):
+            *which, row, col = (agreed(code(active), active) for code in index)
+            if not all(isinstance(x, int) for x in (*which, row, col)):
                 raise LoweringError(f"`{site.text}`: work-items name other registers")
-            _, high, wide = (as_int(extent) or 1 for extent in buffer.shape)
+            high, wide = (as_int(extent) or 1 for extent in buffer.shape[-2:])
+            # Where a step is one instruction, there is none to be named.
+            begin = which[0] * high if which else 0
             at = [
-                int(((which * high) + row + i) * wide + col + j)
+                int((begin + row + i) * wide + col + j)
                 for i in range(atom.a.rows.values)
                 for j in range(atom.a.cols.values)
             ]
@@ -215,7 +217,7 @@ class Multiplications:
             if changed(seen, at):
                 raise KernelFault("pipe", site.text, "registers that A is taken from were written after the fence")
             values = [
-                np.broadcast_to(np.asarray(memory.read([which, row + i, col + j], active, site)), len(active.mask))
+                np.broadcast_to(np.asarray(memory.read([*which, row + i, col + j], active, site)), len(active.mask))
                 for i in range(atom.a.rows.values)
                 for j in range(atom.a.cols.values)
             ]

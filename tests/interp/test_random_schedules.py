@@ -19,7 +19,7 @@ def budget(examples: int) -> settings:
     return settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=checks)
 
 
-@given(strategies.cases(ANY, with_rings=False))
+@given(strategies.cases(ANY, kinds=(strategies.changed_presets,)))
 @budget(70)
 def test_presets_with_fields_changed(drawn: tuple[Case, Place]) -> None:
     check(*drawn)

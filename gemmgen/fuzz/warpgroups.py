@@ -60,14 +60,14 @@ def _roles(draw: st.DrawFn, schedule: Schedule) -> Schedule:
 @st.composite
 def _ways_out(draw: st.DrawFn, schedule: Schedule) -> Schedule:
     """How C is stored: by boxes, one warpgroup after the other, by work-items, or as parts of K."""
-    schedule = replace(schedule, c_stages=draw(st.sampled_from([0, 1, 2, 3])), c_width=draw(st.sampled_from([1, 2, 4])))
-    if schedule.c_stages:
+    if draw(st.booleans()):
+        schedule = replace(schedule, c_stages=draw(st.integers(1, 3)))
         several = schedule.group[0] * schedule.group[1] > 128
         return replace(schedule, c_turns=several and schedule.persistent and draw(st.booleans()))
-    split = draw(st.sampled_from([1, 1, 2, 4]))
-    if split == 1:
+    schedule, parts = replace(schedule, c_width=draw(st.sampled_from([1, 2, 4]))), draw(st.booleans())
+    if not parts:
         return schedule
-    joined = draw(st.sampled_from([1, 2]))
+    split, joined = draw(st.sampled_from([2, 3, 4])), draw(st.sampled_from([2, 1]))
     return replace(schedule, split=split, joined=joined, persistent=False, cluster=(1, 1))
 
 

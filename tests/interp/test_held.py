@@ -68,6 +68,15 @@ def test_either_order(
     assert right.holds(found).all()
 
 
+@pytest.mark.parametrize("shape", [ONE, SWAPPED])
+def test_a_step_of_one_instruction(shape: tuple[tuple[int, int], tuple[int, int]], rng: np.random.Generator) -> None:
+    """Of whose fragments there is one; found by `gemmgen fuzz`."""
+    schedule, spec = held("wgmma", shape, k_step=16), GemmSpec(dtype=BF16, ld_multiple=8)
+    problem = Problem.of(rng, spec, 70, 67, 72, -2, 3)
+    problem.check(interpret(driver.lower(spec, schedule, SM_90A), spec, problem, 8))
+    assert "wgmma_m64n" in driver.emit(spec, schedule, "cuda", SM_90A).text
+
+
 @pytest.mark.parametrize(
     ("shape", "order", "stored", "formula"),
     [

@@ -10,7 +10,7 @@ from gemmgen.fuzz.checks import Place, check
 from gemmgen.fuzz.devices import places
 
 ANY = places("interp")
-SM_90 = (Place.named("cuda", "sm_90"),)
+SM_90, SM_90A = ((Place.named("cuda", name),) for name in ("sm_90", "sm_90a"))
 
 
 def budget(examples: int) -> settings:
@@ -29,6 +29,13 @@ def test_presets_with_fields_changed(drawn: tuple[Case, Place]) -> None:
 @budget(30)
 def test_rings(drawn: tuple[Case, Place]) -> None:
     """Mbarriers, slices, parts of K, bands of groups, staggered lanes, vectors of C."""
+    check(*drawn)
+
+
+@given(strategies.cases(SM_90A, kinds=(strategies.of_warpgroups,)))
+@budget(40)
+def test_warpgroups(drawn: tuple[Case, Place]) -> None:
+    """Boxes of every width, A in registers, C by boxes, by work-items and as parts of K."""
     check(*drawn)
 
 
@@ -63,4 +70,31 @@ def test_what_is_drawn() -> None:
     assert seen == {
         *("m", "n", "k", "batched", "listed", "wide", "conj_a", "conj_b", "formula", "function"),
         *("a stored otherwise", "b stored otherwise", "offset", "alpha 0", "complex alpha", "no products"),
+    }
+
+
+def test_what_is_drawn_of_warpgroups() -> None:
+    seen: set[str] = set()
+
+    @given(strategies.cases(SM_90A, kinds=(strategies.of_warpgroups,)))
+    @budget(250)
+    def look(drawn: tuple[Case, Place]) -> None:
+        s, spec = drawn[0].schedule, drawn[0].spec
+        found = {
+            "in registers": "private" in (s.a.memory, s.b.memory),
+            "made there": bool(spec.prologue_a or spec.prologue_b),
+            "swapped": s.swapped,
+            "by boxes": s.c_stages > 0,
+            "turned": s.c_stages > 0 and (spec.c_order == "col") != s.swapped,
+            "in turns": s.c_turns,
+            "joined": s.joined > 1,
+            "parts": s.planes > 1,
+            "clusters": s.cluster != (1, 1),
+        }
+        seen.update({str(spec.dtype), *(name for name, there in found.items() if there)})
+
+    look()
+    assert seen == {
+        *("bfloat16", "float16", "float32", "int8", "in registers", "made there", "swapped", "by boxes", "turned"),
+        *("in turns", "joined", "parts", "clusters"),
     }

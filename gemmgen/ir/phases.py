@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gemmgen.ir.expr import Call, Const, Expr, Var, as_int
+from gemmgen.ir.expr import Call, Const, Expr, Select, Var, as_int
 from gemmgen.ir.flights import Flight
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import place_of
@@ -90,13 +90,17 @@ def runs(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], m
     """(first group, groups) that can run together, at most `most` of them.
 
     Those that count asynchronous copies or phases must go through loops equally often, which is their own matter where
-    K is split.
+    K is split. Where alpha has a say in that, which is the same for all, they must whatever it says.
     """
     total, most = grid[0] * grid[1] * grid[2], max(1, most // kernel.cluster) * kernel.cluster
     counts = any(isinstance(s, AsyncGroup | Mbarrier) for s in walk(kernel.body))
-    first, course = 0, _course(kernel, sizes, grid, 0) if counts and total else ()
+
+    def courses(group: int) -> tuple[int, ...]:
+        return tuple(x for which in (0, 1) for x in _course(kernel, sizes, grid, group, which))
+
+    first, course = 0, courses(0) if counts and total else ()
     for group in range(1, total + 1):
-        following = _course(kernel, sizes, grid, group) if counts and group < total else course
+        following = courses(group) if counts and group < total else course
         if group == total or group - first == most or following != course:
             yield first, group - first
             first, course = group, following
@@ -110,8 +114,12 @@ def _ways(body: Body) -> Iterator[Stmt]:
             yield from _ways((*stmt.then, *stmt.orelse))
 
 
-def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], group: int) -> tuple[int, ...]:
-    """How far each loop goes whose bounds are known, at the top of the kernel or where all work-items go."""
+def _course(
+    kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int], group: int, which: int
+) -> tuple[int, ...]:
+    """How far each loop goes whose bounds are known, at the top of the kernel or where all work-items go; of two bounds
+    that a condition chooses by numbers that are not known here, by this one.
+    """
     ids = place_of(group, grid)
     known: dict[str, int] = dict(sizes)
 
@@ -124,6 +132,8 @@ def _course(kernel: Kernel, sizes: Mapping[str, int], grid: tuple[int, int, int]
                     return Const(grid[2 - dimension])
                 case Call("max", (Const(int(a)), Const(int(b))), _):
                     return Const(max(a, b))
+                case Select(_, then, other):
+                    return other if which else then
                 case Var(name, _) if name in known:
                     return Const(known[name])
             return part

@@ -15,7 +15,7 @@ from gemmgen.ir.expr import Const, Expr
 from gemmgen.ir.steps import Step
 from gemmgen.ir.stmt import Copy, Registers, Tile
 from gemmgen.ir.warp_matrix import line_atom
-from gemmgen.ir.warpgroup_matrix import TURN_BYTES, WORD_BYTES, WarpgroupAtom
+from gemmgen.ir.warpgroup_matrix import DEPTH_BYTES, TURN_BYTES, WORD_BYTES, WarpgroupAtom
 from gemmgen.schedule import Schedule
 
 
@@ -43,7 +43,8 @@ def _instruction(dst: Registers, src: Tile, changes: bool) -> tuple[CopyAtom, in
     atom = line_atom("a", src.transposed, dtype.size)
     if atom is not None and not changes and src.buffer.dtype == dtype:
         return atom, 4 * WORD_BYTES // dtype.size
-    if src.transposed and src.buffer.dtype.size == 1:
+    # Of bytes that become larger elements it brings what two instructions take, which a short step is not.
+    if src.transposed and src.buffer.dtype.size == 1 and src.cols % DEPTH_BYTES == 0:
         return TURN_BYTES, TURN_BYTES.widths[0]
     return (SCALAR, 1) if src.transposed or run == 1 else (ALIGNED_VECTOR, run)
 

@@ -70,11 +70,14 @@ def test_either_order(
 
 @pytest.mark.parametrize("shape", [ONE, SWAPPED])
 def test_a_step_of_one_instruction(shape: tuple[tuple[int, int], tuple[int, int]], rng: np.random.Generator) -> None:
-    """Of whose fragments there is one; found by `gemmgen fuzz`."""
-    schedule, spec = held("wgmma", shape, k_step=16), GemmSpec(dtype=BF16, ld_multiple=8)
-    problem = Problem.of(rng, spec, 70, 67, 72, -2, 3)
-    problem.check(interpret(driver.lower(spec, schedule, SM_90A), spec, problem, 8))
-    assert "wgmma_m64n" in driver.emit(spec, schedule, "cuda", SM_90A).text
+    """Of whose fragments there is one, and which bytes that are turned don't fill; found by `gemmgen fuzz`."""
+    schedule, spec = held("wgmma", shape, k_step=16), GemmSpec(dtype=BF16, ld_multiple=16)
+    mine, order = ("b", "row") if schedule.swapped else ("a", "col")
+    for changes in ({}, {f"{mine}_dtype": I8, f"{mine}_order": order}):
+        spec = replace(spec, **changes)  # type: ignore[arg-type]
+        problem = Problem.of(rng, spec, 70, 67, 72, -2, 3)
+        problem.check(interpret(driver.lower(spec, schedule, SM_90A), spec, problem, 8))
+        assert "wgmma_m64n" in driver.emit(spec, schedule, "cuda", SM_90A).text
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,14 @@ def test_integers_are_exact_and_whole_tiles_ask_nothing(rng: np.random.Generator
     assert np.array_equal(result, problem.expected)
 
 
+@pytest.mark.parametrize("alpha", [0.0, -2.0])
+def test_parts_of_a_folded_k(alpha: float, rng: np.random.Generator) -> None:
+    """Of which one has nothing, and all may have: kernels ask for alpha themselves. Found by `gemmgen fuzz`."""
+    spec = replace(SPEC, k=70)
+    problem = Problem.of(rng, spec, 20, 24, 70, alpha, 0.5)
+    problem.check(interpret(driver.lower_program(spec, small(split=3), SM_90A), spec, problem, 8))
+
+
 def test_nothing_along_k_leaves_beta_times_c(rng: np.random.Generator) -> None:
     program = driver.lower_program(SPEC, small(), SM_90A)
     problem = Problem.of(rng, SPEC, 20, 24, 0, 2.0, 0.5)

@@ -61,6 +61,7 @@ class Table:
         family: what the atoms of its presets are.
         dtype: instead of the presets' own.
         columns: whether B is column-major.
+        rows: whether it is row-major, so that presets for the other order alone are left out.
     """
 
     family: tuple[str, ...]
@@ -68,16 +69,19 @@ class Table:
     dtype: str | None = None
     peer: str = "cublas"
     columns: bool = False
+    rows: bool = False
 
     @property
     def names(self) -> list[str]:
         """The presets."""
-        return [name for name in presets.names() if presets.load(name).schedule.atom in self.family]
+        loaded = [(name, presets.load(name)) for name in presets.names()]
+        family = [(name, x.spec.b_order) for name, x in loaded if x.schedule.atom in self.family]
+        return [name for name, b_order in family if not self.rows or b_order == "row"]
 
 
 TABLES = {
-    "bfloat16": Table(("wgmma",), WHOLE),
-    "float16": Table(("wgmma",), WHOLE, "float16"),
+    "bfloat16": Table(("wgmma",), WHOLE, rows=True),
+    "float16": Table(("wgmma",), WHOLE, "float16", rows=True),
     "columns": Table(("wgmma",), WHOLE, columns=True),
     "float8": Table(("wgmma_f8",), CUBES),
     "tf32": Table(("wgmma_tf32",), CUBES, peer="cublas_tf32"),
@@ -90,7 +94,8 @@ def by_columns(name: str, folder: Path) -> Path:
     """A preset for a column-major B, as a file."""
     path = folder / f"{name}_columns.toml"
     text = Path(presets.__file__).with_name(f"{name}.toml").read_text(encoding="utf-8")
-    text = text.replace("\n[spec]\n", BY_COLUMNS)
+    if BY_COLUMNS.splitlines()[-1] not in text:
+        text = text.replace("\n[spec]\n", BY_COLUMNS)
     path.write_text(f'name = "{path.stem}"\n{text}', encoding="utf-8")
     return path
 

@@ -3,14 +3,14 @@
 // Schedule   2x36 of C per thread, 64x4 threads per block (128x144 of C), 64 along K per iteration,
 //            by matrix instructions of four warps, 4 tiles in shared memory at a time, brought by
 //            one of 128 more threads, which have nothing else to do, registers handed over: 232 to
-//            each that multiplies, 40 to each of the others, blocks in bands of 8 rows, stores of
-//            boxes, by way of 2 slots in shared memory
+//            each that multiplies, 40 to each of the others, stores of boxes, by way of 2 slots in
+//            shared memory
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // Sizes      any m, n, k; leading dimensions multiples of 8; every matrix spans less than 2^31
 //            elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
-// Launch     block (4, 96), grid ((m + 127) / 128 * ((n + 143) / 144), 1)
+// Launch     block (4, 96), grid ((n + 143) / 144, (m + 127) / 128)
 // Needs      196,672 bytes of shared memory
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_128x144_s4.cu
@@ -254,15 +254,8 @@ wgmma_128x144_s4(int m, int n, int k, float alpha, const __grid_constant__ CUten
 {
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
-    const int blocks_down = (m + 127) / 128;
-    const int blocks_across = (n + 143) / 144;
-    const int block = int(blockIdx.x);
-    const int band_row = block / (blocks_across * 8) * 8;
-    const int in_band = block % (blocks_across * 8);
-    const int block_row = band_row + in_band % min(8, blocks_down - band_row);
-    const int block_col = in_band / min(8, blocks_down - band_row);
-    const int row0 = block_row * 128;
-    const int col0 = block_col * 144;
+    const int row0 = int(blockIdx.y) * 128;
+    const int col0 = int(blockIdx.x) * 144;
     const int row = row0 + local_row / 8 * 16 + local_row % 8;
     const int col = col0 + local_col * 2;
     const int local_index = local_row * 4 + local_col;
@@ -520,7 +513,7 @@ extern "C" cudaError_t wgmma_128x144_s4_launch(int m, int n, int k, float alpha,
     if (allowed != cudaSuccess) {
         return allowed;
     }
-    const dim3 grid((m + 127) / 128 * ((n + 143) / 144), 1);
+    const dim3 grid((n + 143) / 144, (m + 127) / 128);
     const dim3 block(4, 96);
     // It may begin while the kernel before ends, which it awaits.
     cudaLaunchAttribute early = {};

@@ -17,6 +17,7 @@ import pytest
 
 import gemmgen
 from gemmgen import driver, presets
+from gemmgen.driver import refusals
 from gemmgen.ir.dtypes import BF16, F16, F32, DType
 from gemmgen.ir.warp_matrix import product_error
 from gemmgen.methods import defaults
@@ -151,7 +152,10 @@ def test_any_size(name: str) -> None:
 @pytest.mark.parametrize("name", TURNING)
 def test_layouts(name: str, a: Order, b: Order) -> None:
     spec, schedule = request(name)
-    check(replace(spec, a_order=a, b_order=b), schedule)
+    spec = replace(spec, a_order=a, b_order=b)
+    if refusals(spec, schedule, "cuda"):
+        pytest.skip("a row-major B takes more shared memory")
+    check(spec, schedule)
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])

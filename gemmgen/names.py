@@ -58,7 +58,7 @@ _FAMILIES = re.compile(
     r"|b?float(16)?_(bits_)?to_\w+"
     r"|mbarrier_(init|wait|expect|arrive\w*)|mbarriers_ready|wgmma_(fence|commit|wait|m64n\d+k\d+)|role_barrier|(INT_)?SUMS"
     r"|registers_(more|fewer)|kernels_(await|release)|copy_box(_to_all|_once)?|store_box|stores_(fence|commit|wait)"
-    r"|put(2|_matrices)|cluster_(barrier|arrive|wait|sync)|in_block"
+    r"|put(2|_matrices)(_turned)?|cluster_(barrier|arrive|wait|sync)|in_block"
     r"|swizzled|fetch_map|(own_)?matrix_tile(_of_\d+)?|make_map|(blocks|clustered)_at_once"
     r"|[abc](_end)?_map(_made)?|CU\w+|tiles_(full|empty)|packed_(vectors|block|read)"
     r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|(finite_)?rest)_in_tf32"

@@ -254,6 +254,7 @@ def test_no_function_of_an_emitted_file_can_be_a_kernels_name(root: Path) -> Non
         found |= set(re.findall(r"^(?:__device__|static inline|inline)[^(\n]*?\b(\w+)\(", text, re.MULTILINE))
         found |= set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
     names = {name.replace("WIDTH", "4") for name in found} - {"FUNCTION", "MACRO"}
+    names |= {"put_matrices", "put_matrices_turned"}  # one text for both
     assert len(names) > 45
     assert not [name for name in names if name_problem(name) is None]
 

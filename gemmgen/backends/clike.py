@@ -15,7 +15,7 @@ from gemmgen.backends.language import Language
 from gemmgen.backends.lines import fold_line
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Load, as_int, convert
+from gemmgen.ir.expr import Bin, Load, as_int, convert
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Meeting
 from gemmgen.ir.stmt import (
     Advance,
@@ -67,6 +67,8 @@ class CLike(Language):
                 yield from self._declaration(buffer, following)
             case Let(var, value):
                 yield f"const {self.types[var.dtype.name]} {var.name} = {self.expr(value)};"
+            case Store(buffer, index, Bin("+" | "-" as sign, Load() as old, value)) if old == Load(buffer, index):
+                yield f"{self.element(buffer, index)} {sign}= {self.expr(value)};"
             case Store(buffer, index, value):
                 yield f"{self.element(buffer, index)} = {self.expr(value)};"
             case Move() if stmt.width == 1 and not (any(stmt.atom.lane_step) or stmt.atom.is_async or stmt.atom.adds):

@@ -377,7 +377,7 @@ mbarrier_8x16_16x16_split7_total(int m, int n, const float *workspace, float bet
         #pragma unroll
         for (int s = 1; s < 7; ++s) {
             const float term = workspace[s * (m * ld_workspace) + row * ld_workspace + col];
-            total = total + term;
+            total += term;
         }
         c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);
     }

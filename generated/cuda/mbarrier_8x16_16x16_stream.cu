@@ -465,7 +465,7 @@ mbarrier_8x16_16x16_stream_total(int m, int n, int k, const float *workspace, fl
         // where beta is zero.
         float total = workspace[(first_group * 2 + 1) * 32768 + local_row * 256 + local_col];
         for (int group = first_group + 1; group < last_group + 1; ++group) {
-            total = total + workspace[group * 65536 + local_row * 256 + local_col];
+            total += workspace[group * 65536 + local_row * 256 + local_col];
         }
         c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);
     }

@@ -313,7 +313,7 @@ mbarrier_8x16_8x8_slices4(int m, int n, int k, float alpha, const float *__restr
             copy4(term, &partial[s][sum_row + i * 8][sum_col * 4]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                total[i][e] = total[i][e] + term[e];
+                total[i][e] += term[e];
             }
         }
     }

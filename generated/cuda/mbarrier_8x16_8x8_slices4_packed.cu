@@ -324,7 +324,7 @@ mbarrier_8x16_8x8_slices4_packed(int m, int n, int k, float alpha, const float *
             copy2(term, &partial[s][sum_row + i * 4][sum_col * 2]);
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                total[i][e] = total[i][e] + term[e];
+                total[i][e] += term[e];
             }
         }
     }

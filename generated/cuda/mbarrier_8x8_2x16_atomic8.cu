@@ -339,7 +339,7 @@ mbarrier_8x8_2x16_atomic8(int m, int n, int k, float alpha, const float *__restr
             copy4(term, &partial[s][sum_row + i * 4][sum_col * 4]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                total[i][e] = total[i][e] + term[e];
+                total[i][e] += term[e];
             }
         }
     }

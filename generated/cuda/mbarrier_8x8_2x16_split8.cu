@@ -316,7 +316,7 @@ mbarrier_8x8_2x16_split8(int m, int n, int k, float alpha, const float *__restri
             copy4(term, &partial[s][sum_row + i * 4][sum_col * 4]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                total[i][e] = total[i][e] + term[e];
+                total[i][e] += term[e];
             }
         }
     }
@@ -360,7 +360,7 @@ mbarrier_8x8_2x16_split8_total(int m, int n, const float *workspace, float beta,
         #pragma unroll
         for (int s = 1; s < 8; ++s) {
             const float term = workspace[s * (m * ld_workspace) + row * ld_workspace + col];
-            total = total + term;
+            total += term;
         }
         c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);
     }

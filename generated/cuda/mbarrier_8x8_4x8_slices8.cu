@@ -288,7 +288,7 @@ mbarrier_8x8_4x8_slices8(int m, int n, int k, float alpha, const float *__restri
             copy4(term, &partial[s][sum_row + i * 16][sum_col * 4]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                total[i][e] = total[i][e] + term[e];
+                total[i][e] += term[e];
             }
         }
     }

@@ -363,7 +363,7 @@ mbarrier_8x8_8x8_atomic128(int m, int n, int k, float alpha, const float *__rest
             copy4(term, &partial[s][sum_row + i * 16][sum_col * 4]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                total[i][e] = total[i][e] + term[e];
+                total[i][e] += term[e];
             }
         }
     }

@@ -340,7 +340,7 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
             copy4(term, &partial[s][sum_row + i * 16][sum_col * 4]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                total[i][e] = total[i][e] + term[e];
+                total[i][e] += term[e];
             }
         }
     }
@@ -384,7 +384,7 @@ mbarrier_8x8_8x8_split128_total(int m, int n, const float *workspace, float beta
         #pragma unroll
         for (int s = 1; s < 128; ++s) {
             const float term = workspace[s * (m * ld_workspace) + row * ld_workspace + col];
-            total = total + term;
+            total += term;
         }
         c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);
     }

@@ -367,7 +367,7 @@ mma_3xtf32_8x8_8x16(int m, int n, int k, float alpha, const float *__restrict__ 
         for (int i = 0; i < 8; ++i) {
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
-                acc[i][j] = acc[i][j] + step_sums[i][j];
+                acc[i][j] += step_sums[i][j];
             }
         }
         #pragma unroll

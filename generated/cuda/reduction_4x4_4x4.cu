@@ -178,7 +178,7 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
         #pragma unroll
         for (int s = 1; s < 8; ++s) {
             const float term = partial[s][sum_row + i * 8][sum_col];
-            total[i] = total[i] + term;
+            total[i] += term;
         }
     }
 

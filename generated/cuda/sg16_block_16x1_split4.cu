@@ -112,7 +112,7 @@ sg16_block_16x1_split4_total(int m, int n, const float *__restrict__ workspace, 
         #pragma unroll
         for (int s = 1; s < 4; ++s) {
             const float term = workspace[s * (m * n) + row * n + col];
-            total = total + term;
+            total += term;
         }
         c[row * ldc + col] = beta == 0.0f ? total : fmaf(beta, c[row * ldc + col], total);
     }

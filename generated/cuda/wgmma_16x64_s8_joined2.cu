@@ -312,7 +312,7 @@ wgmma_16x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
         copy4(term, &sums[1][sum_row][sum_col * 4]);
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            total[e] = total[e] + term[e];
+            total[e] += term[e];
         }
 
         // C = alpha * A * B + beta * C; C is not read where beta is zero.

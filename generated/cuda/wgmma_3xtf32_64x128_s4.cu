@@ -353,7 +353,7 @@ wgmma_3xtf32_64x128_s4(int m, int n, int k, float alpha,
             for (int i = 0; i < 2; ++i) {
                 #pragma unroll
                 for (int j = 0; j < 32; ++j) {
-                    acc[i][j] = acc[i][j] + step_sums[i][j];
+                    acc[i][j] += step_sums[i][j];
                 }
             }
             #pragma unroll

@@ -337,7 +337,7 @@ wgmma_64x32_s12_joined2(int m, int n, int k, float alpha, const __grid_constant_
             copy4(term, &sums[1][sum_row + i * 16][sum_col * 4]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                total[i][e] = total[i][e] + term[e];
+                total[i][e] += term[e];
             }
         }
 

@@ -328,7 +328,7 @@ wgmma_64x64_s6_split128_total(int m, int n, const float *workspace, float beta,
         #pragma unroll
         for (int s = 1; s < 128; ++s) {
             const float term = workspace[s * (m * ld_workspace) + row * ld_workspace + col];
-            total = total + term;
+            total += term;
         }
         const float c_value = beta == 0.0f ? total : fmaf(beta, float(c[row * ldc + col]), total);
         c[row * ldc + col] = __nv_bfloat16(c_value);

@@ -330,7 +330,7 @@ wgmma_64x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
             copy4(term, &sums[1][sum_row + i * 8][sum_col * 4]);
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                total[i][e] = total[i][e] + term[e];
+                total[i][e] += term[e];
             }
         }
 

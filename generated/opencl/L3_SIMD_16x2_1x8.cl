@@ -67,11 +67,11 @@ __kernel void L3_SIMD_16x2_1x8(int m, int n, int k, float alpha, __global const 
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            b_at[i] = b_at[i] + ldb * 128;
+            b_at[i] += ldb * 128;
         }
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            a_at[i] = a_at[i] + 128;
+            a_at[i] += 128;
         }
         float b_frag[32][2];
         #pragma unroll

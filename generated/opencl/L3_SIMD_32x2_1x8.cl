@@ -62,7 +62,7 @@ __kernel void L3_SIMD_32x2_1x8(int m, int n, int k, float alpha, __global const 
     for (int k0 = 0; k0 < k_main; k0 += 16) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            b_at[i] = b_at[i] + ldb * 64;
+            b_at[i] += ldb * 64;
         }
         float b_frag[16][2];
         #pragma unroll

@@ -58,7 +58,7 @@ __kernel void L3_SIMD_8x4_8x8(int m, int n, int k, float alpha, __global const f
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            b_at[i] = b_at[i] + ldb * 128;
+            b_at[i] += ldb * 128;
         }
         float a_frag[8][4];
         #pragma unroll

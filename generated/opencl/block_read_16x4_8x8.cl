@@ -45,8 +45,8 @@ __kernel void block_read_16x4_8x8(int m, int n, int k, float alpha, __read_only 
     int b_at = (col0 + lane / 2 * 8) * 4 + lane % 2 * (-8 - (col0 + lane / 2 * 8) * 4);
     int a_at = lane % 2 * (row + lane / 2 * 8 + 32) - 32;
     for (int k0 = 0; k0 < k_main; k0 += 8) {
-        b_at = b_at + lane % 2 * 8;
-        a_at = a_at + (1 - lane % 2) * 32;
+        b_at += lane % 2 * 8;
+        a_at += (1 - lane % 2) * 32;
         float b_frag[4][8];
         #pragma unroll
         for (int j = 0; j < 4; ++j) {

@@ -49,10 +49,10 @@ __kernel void block_read_32x1_1x8(int m, int n, int k, float alpha, __read_only 
                     + (i * 4 + lane / 2) % 4 * 8 - ((i * 4 + lane / 2) / 4 * 8 - 16) * 4);
     }
     for (int k0 = 0; k0 < k_main; k0 += 16) {
-        b_at = b_at + lane % 2 * 16;
+        b_at += lane % 2 * 16;
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            a_at[i] = a_at[i] + (1 - lane % 2) * 64;
+            a_at[i] += (1 - lane % 2) * 64;
         }
         float b_frag[16];
         #pragma unroll

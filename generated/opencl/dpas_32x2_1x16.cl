@@ -138,8 +138,8 @@ __kernel void dpas_32x2_1x16(int m, int n, int k, float alpha,
                 multiply(&acc[j][i * 8], a_frag[i], b_frag[j]);
             }
         }
-        b_at = b_at + 256;
-        a_at = a_at + 512;
+        b_at += 256;
+        a_at += 512;
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.

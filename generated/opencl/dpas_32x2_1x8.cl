@@ -131,8 +131,8 @@ __kernel void dpas_32x2_1x8(int m, int n, int k, float alpha, __global const int
                 multiply(&acc[j][i * 8], a_frag[i], b_frag[j]);
             }
         }
-        b_at = b_at + 128;
-        a_at = a_at + 256;
+        b_at += 128;
+        a_at += 256;
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.

@@ -143,8 +143,8 @@ __kernel void dpas_32x5_1x16_k64(int m, int n, int k, float alpha,
                 }
             }
         }
-        b_at = b_at + 2560;
-        a_at = a_at + 2048;
+        b_at += 2560;
+        a_at += 2048;
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.

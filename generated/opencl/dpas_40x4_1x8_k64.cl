@@ -136,8 +136,8 @@ __kernel void dpas_40x4_1x8_k64(int m, int n, int k, float alpha,
                 }
             }
         }
-        b_at = b_at + 1024;
-        a_at = a_at + 1280;
+        b_at += 1024;
+        a_at += 1280;
     }
 
     // C = alpha * A * B + beta * C; C is not read where beta is zero.

@@ -59,9 +59,9 @@ __kernel void sg16_block_16x1(int m, int n, int k, float alpha, __global const f
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            b_at[i] = b_at[i] + ldb * 128;
+            b_at[i] += ldb * 128;
         }
-        a_at = a_at + 128;
+        a_at += 128;
         float b_frag[32];
         #pragma unroll
         for (int i = 0; i < 32; ++i) {

@@ -74,9 +74,9 @@ __kernel void sg16_block_16x1_split4(int m, int n, int k, float alpha,
     for (int k0 = k_begin; k0 < k_main; k0 += 32) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            b_at[i] = b_at[i] + ldb * 128;
+            b_at[i] += ldb * 128;
         }
-        a_at = a_at + 128;
+        a_at += 128;
         float b_frag[32];
         #pragma unroll
         for (int i = 0; i < 32; ++i) {
@@ -143,7 +143,7 @@ __kernel void sg16_block_16x1_split4_total(int m, int n, __global const float *r
         #pragma unroll
         for (int s = 1; s < 4; ++s) {
             const float term = workspace[s * (m * n) + row * n + col];
-            total = total + term;
+            total += term;
         }
         c[row * ldc + col] = beta == 0.0f ? total : fma(beta, c[row * ldc + col], total);
     }

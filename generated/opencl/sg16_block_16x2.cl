@@ -57,8 +57,8 @@ __kernel void sg16_block_16x2(int m, int n, int k, float alpha, __global const f
         int b_at = ((lane - 16) * ldb + col0) * 4;
         int a_at = (min(row0 + lane, m - 1) * lda - 16) * 4;
         for (int k0 = 0; k0 < k_main; k0 += 16) {
-            b_at = b_at + ldb * 64;
-            a_at = a_at + 64;
+            b_at += ldb * 64;
+            a_at += 64;
             float b_frag[16][2];
             #pragma unroll
             for (int i = 0; i < 16; ++i) {

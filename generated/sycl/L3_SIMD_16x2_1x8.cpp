@@ -96,11 +96,11 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-            b_at[i] = b_at[i] + ldb * 128;
+            b_at[i] += ldb * 128;
         }
         #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {
-            a_at[i] = a_at[i] + 128;
+            a_at[i] += 128;
         }
         float b_frag[32][2];
         #pragma GCC unroll 32

@@ -91,7 +91,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int k0 = 0; k0 < k_main; k0 += 16) {
         #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {
-            b_at[i] = b_at[i] + ldb * 64;
+            b_at[i] += ldb * 64;
         }
         float b_frag[16][2];
         #pragma GCC unroll 16

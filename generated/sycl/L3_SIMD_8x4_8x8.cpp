@@ -81,7 +81,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-            b_at[i] = b_at[i] + ldb * 128;
+            b_at[i] += ldb * 128;
         }
         float a_frag[8][4];
         #pragma GCC unroll 8

@@ -192,7 +192,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         #pragma GCC unroll 7
         for (int s = 1; s < 8; ++s) {
             const float term = partial[s][sum_row + i * 8][sum_col];
-            total[i] = total[i] + term;
+            total[i] += term;
         }
     }
 

@@ -103,9 +103,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int k0 = k_begin; k0 < k_main; k0 += 32) {
         #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {
-            b_at[i] = b_at[i] + ldb * 128;
+            b_at[i] += ldb * 128;
         }
-        a_at = a_at + 128;
+        a_at += 128;
         float b_frag[32];
         #pragma GCC unroll 32
         for (int i = 0; i < 32; ++i) {
@@ -175,7 +175,7 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
         #pragma GCC unroll 3
         for (int s = 1; s < 4; ++s) {
             const float term = workspace[s * (m * n) + row * n + col];
-            total = total + term;
+            total += term;
         }
         c[row * ldc + col] = beta == 0.0f ? total : sycl::fma(beta, c[row * ldc + col], total);
     }

@@ -87,8 +87,8 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         int b_at = ((lane - 16) * ldb + col0) * 4;
         int a_at = (std::min(row0 + lane, m - 1) * lda - 16) * 4;
         for (int k0 = 0; k0 < k_main; k0 += 16) {
-            b_at = b_at + ldb * 64;
-            a_at = a_at + 64;
+            b_at += ldb * 64;
+            a_at += 64;
             float b_frag[16][2];
             #pragma GCC unroll 16
             for (int i = 0; i < 16; ++i) {

@@ -79,9 +79,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int k0 = 0; k0 < k_main; k0 += 32) {
         #pragma GCC unroll 2
         for (int i = 0; i < 2; ++i) {
-            b_at[i] = b_at[i] + ldb * 128;
+            b_at[i] += ldb * 128;
         }
-        a_at = a_at + 128;
+        a_at += 128;
         float b_frag[32][2];
         #pragma GCC unroll 32
         for (int i = 0; i < 32; ++i) {

@@ -149,7 +149,7 @@ __kernel void scaled_residual_split4_total(int m, int n, __global const float *r
         #pragma unroll
         for (int s = 1; s < 4; ++s) {
             const float term = workspace[s * (m * n) + row * n + col];
-            total = total + term;
+            total += term;
         }
         const float value =
             beta == 0.0f ? total : fma(beta, half_to_float(c[row * ldc + col]), total);

@@ -133,7 +133,7 @@ scaled_residual_split4_total(int m, int n, const float *__restrict__ workspace, 
         #pragma unroll
         for (int s = 1; s < 4; ++s) {
             const float term = workspace[s * (m * n) + row * n + col];
-            total = total + term;
+            total += term;
         }
         const float value = beta == 0.0f ? total : fmaf(beta, float(c[row * ldc + col]), total);
         const float after_residual =

@@ -155,7 +155,7 @@ inline void total_work_item(sycl::nd_item<2> item, int m, int n, const float *__
         #pragma GCC unroll 3
         for (int s = 1; s < 4; ++s) {
             const float term = workspace[s * (m * n) + row * n + col];
-            total = total + term;
+            total += term;
         }
         const float value =
             beta == 0.0f ? total : sycl::fma(beta, float(c[row * ldc + col]), total);

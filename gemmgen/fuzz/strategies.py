@@ -226,7 +226,7 @@ def sized(draw: st.DrawFn, spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec
 def cases(draw: st.DrawFn, places: Sequence[Place], kinds: Sequence[Kind] = KINDS) -> tuple[Case, Place]:
     """A case that is not refused, and the place that it is for."""
     place = draw(st.sampled_from(places))
-    chosen = st.one_of(kind(place) for kind in kinds)
+    chosen = st.one_of([kind(place) for kind in kinds])
     spec, schedule = draw(chosen.flatmap(_with_spec).filter(lambda pair: _taken(pair[0], pair[1], place)))
     spec, size = draw(sized(spec, schedule).filter(lambda pair: _taken(pair[0], schedule, place)))
     # Parts of complex products are sums, which are not exact.

@@ -34,7 +34,7 @@ def warpgroups(draw: st.DrawFn) -> tuple[GemmSpec, Schedule]:
     mine, its = ("b", "a") if swapped else ("a", "b")
     if held:
         own = replace(getattr(schedule, mine), memory="private")
-        schedule = replace(schedule, **{mine: own})  # type: ignore[arg-type]
+        schedule = replace(schedule, **{mine: own})
     return draw(_specs(dtype, mine, its, held)), schedule
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
 
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Var, all_of, as_int
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int
+from gemmgen.ir.visit import walk_expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +208,9 @@ class Scope:
         return tuple(map(self.affine, self.facts))
 
     def _settled(self, form: Affine, facts: tuple[Affine, ...]) -> bool:
-        """Whether the form is a sum of facts and of terms that can't be negative (all atoms are >= 0)."""
+        """Whether the form is a sum of facts and of terms that can't be negative: places are not, elements may be."""
         if form.constant >= 0 and all(c >= 0 for _, c in form.terms):
-            return True
+            return not any(self._is_data(atom) for atom, _ in form.terms)
         # Only a fact that lessens what stands in the way is of use; in which order they are taken doesn't matter.
         short = next((atom for atom, c in form.terms if c < 0), None)
         for i, known in enumerate(facts):
@@ -218,6 +219,14 @@ class Scope:
             shared = [form.coefficient(atom) // c for atom, c in known.terms if c < 0 and form.coefficient(atom) < 0]
             rest = form.plus(known, -max(shared, default=1))
             if self._settled(rest, facts[:i] + facts[i + 1 :]):
+                return True
+        return False
+
+    def _is_data(self, atom: Expr) -> bool:
+        """Whether it comes from memory, as whole numbers of matrices do, which epilogues compare with each other."""
+        for node in walk_expr(atom):
+            inner = self.lets.get(node) if isinstance(node, Var) else None
+            if isinstance(node, Load) or (inner is not None and self._is_data(inner)):
                 return True
         return False
 

@@ -4,7 +4,7 @@
 //            by matrix instructions of four warps, 4 tiles in shared memory at a time, brought by
 //            one of 128 more threads, which have nothing else to do, registers handed over: 232 to
 //            each that multiplies, 40 to each of the others, as many blocks as run at once, one
-//            part of C after the other, blocks in bands of 16 rows, stores of boxes, by way of 2
+//            part of C after the other, blocks in bands of 12 rows, stores of boxes, by way of 2
 //            slots in shared memory, four warps after the other, while others multiply
 // A          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
 // B          global memory, by tensor maps: boxes in lines of 128 bytes that swizzle, to shared memory
@@ -289,10 +289,10 @@ wgmma_128x256_s4_turns(int m, int n, int k, float alpha, const __grid_constant__
         registers_more<232>();
         for (int wave = 0; wave < waves; ++wave) {
             const int block = wave * int(gridDim.x) + int(blockIdx.x);
-            const int band_row = block / (blocks_across * 16) * 16;
-            const int in_band = block % (blocks_across * 16);
-            const int block_row = band_row + in_band % min(16, blocks_down - band_row);
-            const int block_col = in_band / min(16, blocks_down - band_row);
+            const int band_row = block / (blocks_across * 12) * 12;
+            const int in_band = block % (blocks_across * 12);
+            const int block_row = band_row + in_band % min(12, blocks_down - band_row);
+            const int block_col = in_band / min(12, blocks_down - band_row);
             const int row0 = block_row * 128;
             const int col0 = block_col * 256;
             const int row = row0 + local_row / 8 * 16 + local_row % 8;
@@ -420,10 +420,10 @@ wgmma_128x256_s4_turns(int m, int n, int k, float alpha, const __grid_constant__
         if (local_index == 256) {
             for (int wave = 0; wave < waves; ++wave) {
                 const int block = wave * int(gridDim.x) + int(blockIdx.x);
-                const int band_row = block / (blocks_across * 16) * 16;
-                const int in_band = block % (blocks_across * 16);
-                const int block_row = band_row + in_band % min(16, blocks_down - band_row);
-                const int block_col = in_band / min(16, blocks_down - band_row);
+                const int band_row = block / (blocks_across * 12) * 12;
+                const int in_band = block % (blocks_across * 12);
+                const int block_row = band_row + in_band % min(12, blocks_down - band_row);
+                const int block_col = in_band / min(12, blocks_down - band_row);
                 const int row0 = block_row * 128;
                 const int col0 = block_col * 256;
                 for (int k0 = 0; k0 < k; k0 += 64) {

@@ -140,3 +140,13 @@ def test_names_of_two_words_convert_nothing_in_sycl() -> None:
     here = SyclDevice(sycl.devices()[0])
     case = Case(GemmSpec(dtype=I64, epilogue=OF_WHOLE), NAIVE, (5, 6, 7), "sycl", OF_DEVICE)
     check(case, Place("sycl", OF_DEVICE, here.target, here))
+
+
+@pytest.mark.parametrize(
+    "formula", ["acc if row_bias >= -2 else row_scale", "acc if acc >= 0 else c", "c if -acc >= 0 else acc"]
+)
+def test_elements_may_be_negative(formula: str) -> None:
+    """Whole numbers were taken for places, which are not: where a name stood for what was chosen, it always was."""
+    spec = GemmSpec(dtype=I8, epilogue=(f"expr: {formula}", "relu"))
+    assert " ? " in driver.emit(spec, NAIVE, "cuda").text
+    check(Case(spec, NAIVE, (5, 6, 7), "cuda", "sm_80", data="whole"), Place.named("cuda", "sm_80"))

@@ -19,6 +19,7 @@ from gemmgen.ir.pipe_checks import check_pipes
 from gemmgen.ir.target import TARGETS, Target
 from gemmgen.ir.verify import verify
 from gemmgen.ir.visit import local_bytes
+from gemmgen.launch import entry_point, span
 from gemmgen.passes.addresses import addresses
 from gemmgen.passes.build import build
 from gemmgen.passes.expand import expand
@@ -30,7 +31,7 @@ from gemmgen.passes.transpose import build_transpose
 from gemmgen.passes.unswitch import unswitch
 from gemmgen.passes.validate import validate
 from gemmgen.schedule import Schedule
-from gemmgen.source import Source, entry_point, span
+from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
 Pass = Callable[[Kernel], Kernel]

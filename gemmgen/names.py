@@ -49,8 +49,8 @@ select sign signbit sin sincos sinh sinpi smoothstep sqrt step sub_sat tan tanh 
 """
 _RESERVED = frozenset(f"{_C} {_CPP} {_OPENCL} {_CUDA} {_OWN} {_MATH}".split())
 #: Families of built-ins and of macros, what the standards keep for the implementation, and the functions and macros
-#: that emitted files define for themselves.
-_FAMILIES = re.compile(
+#: that emitted files define for themselves. Compiled where a name is first asked about, not at every start.
+_FAMILIES = (
     r"__.*|_[A-Z].*|.*__.*|(u?(char|short|int|long)|float|double|half)(2|3|4|8|16)|(as|convert)_\w+|v(load|store)\w+"
     r"|(intel_)?(sub_group|work_group)_\w+|atom(ic)?_\w+|(native|half)_\w+|(CL|CLK|FLT|DBL|M|INT|UINT|cl)_\w+|cuda\w+"
     r"|(image_)?block_read[248]?|block_load[248]?|(COPY|COPY_LOCAL|copy)\d+(_from_anywhere)?|async_(commit|wait|copy\w*)|at|(load|store)\d*"
@@ -71,7 +71,7 @@ def name_problem(name: str) -> str | None:
         return f"name {name!r} is no identifier: use letters, digits and _, and no digit first"
     if len(name) > _LONGEST:
         return f"name {name!r} has {len(name)} > {_LONGEST} characters: give a shorter one"
-    if name in _RESERVED or _FAMILIES.fullmatch(name):
+    if name in _RESERVED or re.fullmatch(_FAMILIES, name):
         return (
             f"name {name!r} is taken by C, C++, OpenCL C, CUDA or gemmgen: give another, such as `my_{name.strip('_')}`"
         )

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from gemmgen.ir.kernel import REACHED
 from gemmgen.ir.target import Target
+from gemmgen.ir.workspace import REACHED
 from gemmgen.passes.validate import is_possible
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec

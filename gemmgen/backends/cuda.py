@@ -26,7 +26,7 @@ from gemmgen.ir.meetings import RANK, AsyncGroup, Barrier, Handover, Mbarrier, R
 from gemmgen.ir.stmt import Advance, BoxCopy, Move, Multiply, Point, Stmt
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
-from gemmgen.source import map_name, passed
+from gemmgen.launch import map_name, passed
 
 WARP = 32
 #: CUDA's dimensions by number, 0 the fastest.

@@ -11,7 +11,8 @@ from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.visit import walk
-from gemmgen.source import TensorMap, map_name, passed, tensor_maps
+from gemmgen.launch import map_name, passed, tensor_maps
+from gemmgen.source import TensorMap
 
 #: Where the functions stand that launchers call.
 HOST = "cuda/host.cu"

@@ -12,7 +12,7 @@ from gemmgen.ir.meetings import Mbarrier
 from gemmgen.ir.stmt import Alloc, BoxCopy
 from gemmgen.ir.swizzle import LINES, LINES_BYTES
 from gemmgen.ir.visit import local_bytes, walk
-from gemmgen.source import tensor_maps
+from gemmgen.launch import tensor_maps
 
 #: Shared memory that a kernel may declare with a fixed size; more must be asked for at the launch.
 STATIC_BYTES = 48 * 1024

@@ -16,7 +16,7 @@ from gemmgen.ir.meetings import StoreGroup
 from gemmgen.ir.stmt import Body, BoxCopy, Move
 from gemmgen.ir.swizzle import mask
 from gemmgen.ir.visit import walk
-from gemmgen.source import map_name
+from gemmgen.launch import map_name
 
 #: Two of these types together -> their type, and what makes one of two floats.
 _PAIRS = {F16: ("__half2", "__floats2half2_rn"), BF16: ("__nv_bfloat162", "__floats2bfloat162_rn")}

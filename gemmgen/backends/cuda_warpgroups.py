@@ -18,7 +18,7 @@ from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup, RegisterShare
 from gemmgen.ir.stmt import BoxCopy, Move, Multiply, Point, Store
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import LINE_BYTES, LINES, TURNED_BYTES, WarpgroupAtom
-from gemmgen.source import map_name
+from gemmgen.launch import map_name
 
 #: Descriptors of tiles count in so many bytes.
 UNIT = 16

@@ -12,11 +12,12 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Var, compare, number
-from gemmgen.ir.kernel import Kernel, Workspace
+from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, RoleStep
 from gemmgen.ir.stmt import BoxCopy, For, Move, Multiply
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import idle_without, uses_features, walk
+from gemmgen.ir.workspace import Workspace
 from gemmgen.spec import GemmSpec
 
 #: What a tensor map's matrix begins on multiples of.

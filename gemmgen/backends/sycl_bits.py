@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from gemmgen.backends.sycl import Sycl
 from gemmgen.backends.sycl_types import BY_BITS, Elements
-from gemmgen.ir.kernel import Workspace
+from gemmgen.ir.workspace import Workspace
 
 
 class SyclByBits(Sycl):

@@ -13,12 +13,12 @@ from gemmgen.backends.language import Words
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.dtypes import F32, DType
-from gemmgen.ir.kernel import Workspace
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.ir.visit import local_bytes
 from gemmgen.ir.warp_matrix import warp_atom
 from gemmgen.ir.warpgroup_matrix import warpgroup_atom
+from gemmgen.ir.workspace import Workspace
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 

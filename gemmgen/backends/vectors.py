@@ -10,9 +10,9 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, as_int, mod
+from gemmgen.ir.expr_visit import map_expr, substitute, walk_expr
 from gemmgen.ir.stmt import For, Move, Store
 from gemmgen.ir.vectors import place_in
-from gemmgen.ir.visit import map_expr, substitute, walk_expr
 
 if TYPE_CHECKING:
     from gemmgen.backends.clike import CLike

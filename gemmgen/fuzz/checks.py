@@ -15,11 +15,11 @@ from gemmgen.errors import GemmgenError
 from gemmgen.fuzz.case import Case
 from gemmgen.fuzz.data import Matrix, Numbers, Stored, same_bits
 from gemmgen.ir.buffer import Space
+from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.target import TARGETS, Target
-from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.operands import letter
 
 #: Computes C in place from A, B, C and what an epilogue takes, by their names.

@@ -23,6 +23,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.cluster_memory import ClusterMemory
 from gemmgen.ir.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
 from gemmgen.ir.expr import Expr
+from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight
 from gemmgen.ir.kernel import Kernel
@@ -53,7 +54,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.store_meaning import barrier_step, put_step, store_group_step, store_step
 from gemmgen.ir.tile_memory import BoxedMatrix, RingMemory, TileMemory
 from gemmgen.ir.turns import one_by_one
-from gemmgen.ir.visit import evaluate, walk
+from gemmgen.ir.visit import walk
 from gemmgen.ir.warp_meaning import load_step
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 from gemmgen.ir.warpgroup_meaning import Multiplications, box_step

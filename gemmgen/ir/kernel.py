@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr, Var
 from gemmgen.ir.stmt import Body
+from gemmgen.ir.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,34 +108,6 @@ def together(program: Program) -> Kernel:
 def in_order(params: Iterable[Buffer | Var]) -> tuple[Buffer | Var, ...]:
     """Parameters as they follow each other."""
     return tuple(sorted(params, key=lambda p: _ORDER.index(p.name) if p.name in _ORDER else len(_ORDER)))
-
-
-#: Elements that 32-bit indices reach.
-REACHED = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class Workspace:
-    """Memory that one kernel passes to the next, as the argument of that name.
-
-    Attributes:
-        elements: how many of `dtype`, as an expression over the integer arguments; of all products of a batch.
-        reach: how many the kernels' places are counted by.
-    """
-
-    name: str
-    dtype: DType
-    elements: Expr
-    reach: int = REACHED
-
-    def problem(self, elements: int) -> str | None:
-        """The sentence for more elements than are reached."""
-        if elements < self.reach:
-            return None
-        name, remedy = self.name, "multiply in parts, pack nothing, or (but for dpas) use --wide"
-        if self.name == "workspace":
-            name, remedy = "the workspace", "use a lower split, or --wide"
-        return f"{name} has {elements:,} elements, more than 32-bit indices reach: {remedy}"
 
 
 @dataclass(frozen=True, slots=True)

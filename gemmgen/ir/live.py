@@ -7,8 +7,9 @@ from dataclasses import fields
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Load
+from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.stmt import Alloc, Block, Body, For, If, Registers, Stmt, Tile
-from gemmgen.ir.visit import exprs, walk, walk_expr
+from gemmgen.ir.visit import exprs, walk
 
 
 def live(body: Body, but: Collection[str] = ()) -> list[Buffer]:

@@ -11,11 +11,11 @@ import numpy as np
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
+from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.races import Accesses, Conflict
-from gemmgen.ir.visit import evaluate
 
 
 class Memory(Protocol):

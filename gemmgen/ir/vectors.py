@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, as_int, mod
+from gemmgen.ir.expr_visit import map_expr, substitute, walk_expr
 from gemmgen.ir.stmt import For, Store
-from gemmgen.ir.visit import map_expr, substitute, walk_expr
 
 
 def loop_problem(loop: For) -> str | None:

@@ -8,11 +8,12 @@ from functools import cached_property
 from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, number
-from gemmgen.ir.kernel import Kernel, Program, Workspace
+from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.pipe import PipeOp
 from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, If, Mma, Registers, Stage, Stmt, Tile, Update
 from gemmgen.ir.target import Target
+from gemmgen.ir.workspace import Workspace
 from gemmgen.methods import slug
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.along_k import AlongK

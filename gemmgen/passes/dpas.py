@@ -14,7 +14,7 @@ from gemmgen.ir.atoms import SCALAR, Fragment
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32, DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, ceil_div, number
-from gemmgen.ir.kernel import Kernel, Program, Workspace
+from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.matrix import ROWS, MatrixAtom, packed_read
 from gemmgen.ir.stmt import (
     Alloc,
@@ -33,6 +33,7 @@ from gemmgen.ir.stmt import (
     Update,
 )
 from gemmgen.ir.target import Target
+from gemmgen.ir.workspace import Workspace
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P

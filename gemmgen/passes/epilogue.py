@@ -9,9 +9,9 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I64
 from gemmgen.ir.expr import Const, Expr, Load, Select, Var, convert
+from gemmgen.ir.expr_visit import map_expr, map_index, substitute, walk_expr
 from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, Step, element, old, places_by_type
 from gemmgen.ir.stmt import Body, If, Let, Stmt, Store, Update
-from gemmgen.ir.visit import map_expr, map_index, substitute, walk_expr
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import FIRST_ROW
 

@@ -11,6 +11,7 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import IMAGE_BLOCK_READ, MmaAtom, Spread, aligned
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, convert, is_const, number, select
+from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -30,7 +31,7 @@ from gemmgen.ir.stmt import (
     TileMma,
     Update,
 )
-from gemmgen.ir.visit import map_body, walk, walk_expr
+from gemmgen.ir.visit import map_body, walk
 from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.passes.box_stores import update_by_boxes
 from gemmgen.passes.epilogue import applied, finished

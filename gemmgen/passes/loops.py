@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gemmgen.ir.expr import Const, Var
+from gemmgen.ir.expr_visit import substitute
 from gemmgen.ir.stmt import Body, For
-from gemmgen.ir.visit import map_body_exprs, substitute
+from gemmgen.ir.visit import map_body_exprs
 
 
 def loop(var: Var, count: int, body: Body) -> Body:

@@ -7,10 +7,10 @@ from functools import cached_property
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, ceil_div, div, minimum, select
+from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.meetings import RANK
 from gemmgen.ir.stmt import Body, Let, Stmt
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import walk_expr
 from gemmgen.ir.warp_matrix import LINES, warp_atom
 from gemmgen.ir.warpgroup_matrix import warpgroup_atom
 from gemmgen.passes import stream

@@ -28,9 +28,9 @@ from gemmgen.ir.expr import (
     select,
     wrap,
 )
+from gemmgen.ir.expr_visit import map_expr, walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Stmt, Store
-from gemmgen.ir.visit import map_expr, walk_expr
 from gemmgen.passes.expand import ELEMENT
 from gemmgen.passes.loops import loop
 

@@ -10,9 +10,9 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, compare, convert, minimum, number, select
+from gemmgen.ir.expr_visit import map_expr, substitute, walk_expr
 from gemmgen.ir.steps import ELEMENT_K, ELEMENT_LINE, Step, element, places_by_type
 from gemmgen.ir.stmt import Alloc, Body, Let, Move, Stage, Store
-from gemmgen.ir.visit import map_expr, substitute, walk_expr
 from gemmgen.passes.loops import loop
 from gemmgen.passes.plan import Plan
 from gemmgen.schedule import Schedule

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, both, convert
+from gemmgen.ir.expr_visit import substitute, walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Block, Body, BoxCopy, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
-from gemmgen.ir.visit import exprs, map_body, map_body_exprs, substitute, walk, walk_expr
+from gemmgen.ir.visit import exprs, map_body, map_body_exprs, walk
 
 
 def simplify(kernel: Kernel) -> Kernel:

@@ -9,9 +9,10 @@ from functools import partial
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, aligned
 from gemmgen.ir.expr import Const, Expr, all_of, as_int
+from gemmgen.ir.expr_visit import substitute
 from gemmgen.ir.pipe import Pipe, PipeOp, PipeVerb
 from gemmgen.ir.stmt import Body, Copy, For, If, Mma, Registers, Stage, Stmt, Tile, TileMma
-from gemmgen.ir.visit import map_body, map_body_exprs, substitute, walk
+from gemmgen.ir.visit import map_body, map_body_exprs, walk
 
 #: Elements that go through registers one by one: few at once, as most registers are taken.
 SINGLY_AT_ONCE = 4

@@ -13,8 +13,9 @@ from functools import cached_property
 from gemmgen.ir.atoms import SCALAR, VECTOR, VECTOR_FMA, CopyAtom, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
-from gemmgen.ir.kernel import Kernel, Program, Workspace
+from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, Let, Mma, Move, Registers, Stmt, Tile, Update
+from gemmgen.ir.workspace import Workspace
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.loops import loop
 from gemmgen.passes.plan import Plan, update_comment

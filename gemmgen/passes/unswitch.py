@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gemmgen.ir.expr import Expr, Var, all_of
+from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Block, Body, Comment, For, If, Let, Move, Stmt
-from gemmgen.ir.visit import map_body, walk, walk_expr
+from gemmgen.ir.visit import map_body, walk
 
 
 def unswitch(kernel: Kernel) -> Kernel:

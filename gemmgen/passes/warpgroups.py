@@ -10,7 +10,7 @@ from gemmgen.ir.atoms import SCALAR, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I64, DType
 from gemmgen.ir.expr import Const, Expr, Var, compare, convert, number
-from gemmgen.ir.kernel import Kernel, Program, Workspace
+from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.meetings import RANK, Barrier, Roles, StoreGroup
 from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.stmt import (
@@ -29,6 +29,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
 from gemmgen.ir.warpgroup_matrix import LANES, WarpgroupAtom, stored_box, warpgroup_atom
+from gemmgen.ir.workspace import Workspace
 from gemmgen.methods import slug
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.in_registers import fill, registers_of_a

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gemmgen.ir.kernel import Workspace
-from gemmgen.ir.visit import evaluate
+from gemmgen.ir.expr_visit import evaluate
+from gemmgen.ir.workspace import Workspace
 from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.kept import Kept
 from gemmgen.runtime.views import SpanError

@@ -14,8 +14,8 @@ import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, LoweringError, ScheduleError
+from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.target import FEATURES
-from gemmgen.ir.visit import evaluate
 from gemmgen.runtime.devices import features_of, sub_group_sizes, type_of
 from gemmgen.source import EntryPoint, Source
 

@@ -12,10 +12,10 @@ import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError, SpecError
+from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.interp import run
 from gemmgen.ir.stmt import Advance
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import evaluate
 from gemmgen.options import read_document
 from gemmgen.spec import GemmSpec
 from tests.support.problems import CANARY, Matrix, Problem, stored

@@ -15,11 +15,11 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F32
+from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Program
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import evaluate
 from gemmgen.methods import defaults
 from gemmgen.runtime.cuda import arguments
 from gemmgen.schedule import Operand, Schedule

@@ -14,11 +14,12 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import F16, F32, F64
 from gemmgen.ir.expr import Const, Load, Var, number
+from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.stmt import For, Store, Update
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.vectors import loop_problem
-from gemmgen.ir.visit import evaluate, map_body
+from gemmgen.ir.visit import map_body
 from gemmgen.methods import defaults
 from gemmgen.passes.build import build
 from gemmgen.schedule import Operand, Schedule

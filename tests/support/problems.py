@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from gemmgen import driver
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import evaluate
 from gemmgen.oracle import Answer, answer
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order

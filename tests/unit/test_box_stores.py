@@ -25,10 +25,11 @@ from gemmgen.ir.stmt import Alloc, BoxCopy
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
 from gemmgen.ir.warpgroup_matrix import put_atom, stored_box
+from gemmgen.launch import tensor_maps
 from gemmgen.methods import defaults
 from gemmgen.runtime import cuda_maps
 from gemmgen.schedule import Schedule
-from gemmgen.source import Source, tensor_maps
+from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 
 SM_90A = TARGETS["sm_90a"]

@@ -11,11 +11,11 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import F32
 from gemmgen.ir.expr import Const, Var
+from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.kernel import Kernel, Program, together
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Comment
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import evaluate
 from gemmgen.module import render_module
 from gemmgen.options import build_schedule
 from gemmgen.schedule import Schedule

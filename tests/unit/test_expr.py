@@ -28,7 +28,7 @@ from gemmgen.ir.expr import (
     select,
     sub,
 )
-from gemmgen.ir.visit import evaluate
+from gemmgen.ir.expr_visit import evaluate
 
 NAMES = ("x", "y", "z")
 X, Y = Var("x"), Var("y")

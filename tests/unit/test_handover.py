@@ -9,11 +9,12 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.expr import Load
+from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.stmt import Body, BoxCopy, Move, Stmt, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import exprs, walk, walk_expr
+from gemmgen.ir.visit import exprs, walk
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 

@@ -12,6 +12,7 @@ from gemmgen.ir.atoms import SCALAR, VECTOR, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import F32, I32
 from gemmgen.ir.expr import Call, Const, Expr, Var
+from gemmgen.ir.expr_visit import substitute, walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, Mbarrier
 from gemmgen.ir.pipe import Pipe, PipeOp
@@ -19,7 +20,7 @@ from gemmgen.ir.show import show_stmt
 from gemmgen.ir.stmt import Advance, Alloc, For, If, Move, Point, Registers, Stmt, Sum, Tile
 from gemmgen.ir.target import FEATURES, TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import exprs, local_bytes, map_stmt_exprs, substitute, uses_features, walk_expr
+from gemmgen.ir.visit import exprs, local_bytes, map_stmt_exprs, uses_features
 
 K, X, Y = Var("k"), Var("x"), Var("y")
 ZERO, HALF = Const(0), Const(0.5, F32)

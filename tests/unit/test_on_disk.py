@@ -107,8 +107,8 @@ import numpy as np
 import gemmgen
 a, b = np.ones((40, 50), np.float32), np.ones((50, 60), np.float32)
 assert (gemmgen.gemm(a, b) == 50).all()
-print(*sorted({"gemmgen.driver", "gemmgen.choose", "gemmgen.passes", "jinja2"} & set(sys.modules)))
+print(*sorted({"gemmgen.driver", "gemmgen.choose", "gemmgen.passes", "gemmgen.ir.stmt", "jinja2"} & set(sys.modules)))
 """
     told = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout for _ in range(2)]
-    assert told == ["gemmgen.choose gemmgen.driver gemmgen.passes jinja2\n", "\n"]
+    assert told == ["gemmgen.choose gemmgen.driver gemmgen.ir.stmt gemmgen.passes jinja2\n", "\n"]
     assert sorted(file.name.split("-")[0] for file in folder.iterdir()) == ["choice", "source"]

@@ -18,9 +18,9 @@ from gemmgen.ir import warp_meaning
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.expr import Const, Var
+from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.swizzle import LINES_BYTES, swizzled
 from gemmgen.ir.target import TARGETS, Target
-from gemmgen.ir.visit import evaluate
 from gemmgen.ir.warpgroup_matrix import LANES, LINE_BYTES, ROWS, WARPGROUP_ATOMS, WarpgroupAtom
 from gemmgen.ir.warpgroup_meaning import places, sum_places
 from gemmgen.methods import defaults

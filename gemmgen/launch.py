@@ -1,0 +1,97 @@
+"""What a host is told of a kernel: its arguments, its launch, and how far its places reach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.expr import Var
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.meetings import Handover
+from gemmgen.ir.stmt import BoxCopy, Move
+from gemmgen.ir.visit import addressed, walk
+from gemmgen.ir.warpgroup_matrix import LINE_BYTES
+from gemmgen.source import Argument, ArgumentKind, EntryPoint, TensorMap
+
+
+def span(kernel: Kernel) -> int:
+    """What A and B must span less than: 2^31 of what their 32-bit addresses count, elements or bytes; or 2^63."""
+    if any(matrix.reach > 2**31 for matrix in kernel.matrices):
+        return 2**63
+    moves = (s for s in walk(kernel.body) if isinstance(s, Move) and s.byte_place and s.src.space is Space.GLOBAL)
+    return 2**31 // max((move.src.dtype.size for move in moves), default=1)
+
+
+def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPoint:
+    """The launch side of a kernel."""
+    return EntryPoint(
+        kernel.name,
+        tuple(_argument(param, kernel) for param in passed(kernel)),
+        kernel.group,
+        kernel.grid,
+        local_bytes,
+        dynamic_bytes,
+        kernel.sub_group,
+        None if kernel.layers is None else kernel.layers.name,
+        any(isinstance(stmt, Handover) and stmt.verb == "await" for stmt in walk(kernel.body)),
+        tensor_maps(kernel),
+        kernel.persistent,
+        kernel.cluster,
+    )
+
+
+def passed(kernel: Kernel) -> tuple[Buffer | Var, ...]:
+    """The arguments of a kernel's function: of a matrix in boxes a map, which its leading dimension is a part of; and
+    behind that the matrix without boxes, where it is read or written by elements as well.
+    """
+    boxed = {p.name: p for p in kernel.matrices if p.box is not None}
+    alone = {p.name for p in kernel.matrices} - boxed.keys() | addressed(kernel)
+    strides = {p.name: set(p.layout.strides) for p in kernel.matrices}
+    # Of what a kernel before laid out, lines are as long as a size says.
+    in_maps = {s for name, p in boxed.items() for s in strides[name] if s not in p.shape}
+    used = {s for name in alone for s in strides[name]}
+    out: list[Buffer | Var] = []
+    for p in kernel.given:
+        if isinstance(p, Buffer):
+            out += in_boxes(p, kernel)
+        elif p not in in_maps - used:
+            out.append(p)
+        if p.name in boxed.keys() & alone:
+            out.append(replace(boxed[p.name], box=None))
+    return tuple(out)
+
+
+def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
+    """The maps that a kernel is given in the place of matrices."""
+    out: list[TensorMap] = []
+    copies = [s for s in walk(kernel.body) if isinstance(s, BoxCopy)]
+    swizzles = {x.name: tile.layout.swizzle for s in copies for x, tile in ((s.src, s.dst), (s.dst, s.src))}
+    for p in (box for matrix in kernel.matrices for box in in_boxes(matrix, kernel)):
+        if p.box is not None:
+            (lines, length), pitch = p.shape[-2:], p.layout.strides[-2]
+            name, swizzle = map_name(p, kernel), swizzles.get(p.name, LINE_BYTES)
+            batch = (p.shape[0], p.layout.strides[0]) if len(p.shape) > 2 else None
+            out.append(TensorMap(name, p.name, p.dtype, lines, length, pitch, p.box, swizzle, batch))
+    return tuple(out)
+
+
+def in_boxes(matrix: Buffer, kernel: Kernel) -> tuple[Buffer, ...]:
+    """A matrix as it is given; and where tiles end in narrower boxes, in those as well."""
+    copies = (stmt for stmt in walk(kernel.body) if isinstance(stmt, BoxCopy))
+    found = (x.box for stmt in copies for x in (stmt.src, stmt.dst) if x.name == matrix.name)
+    return tuple(replace(matrix, box=box) for box in dict.fromkeys((matrix.box, *found)))
+
+
+def map_name(matrix: Buffer, kernel: Kernel) -> str:
+    """What the map of a matrix is called, by the boxes that it is in."""
+    given = next(p for p in kernel.matrices if p.name == matrix.name)
+    return f"{matrix.name}_map" if matrix.box == given.box else f"{matrix.name}_end_map"
+
+
+def _argument(param: Buffer | Var, kernel: Kernel) -> Argument:
+    if isinstance(param, Var):
+        return Argument(param.name, "scalar" if param.dtype.is_float else "int", param.dtype.name)
+    if param.box is not None:
+        return Argument(map_name(param, kernel), "map", param.dtype.name)
+    kind: ArgumentKind = "image" if param.space is Space.IMAGE else "buffer"
+    return Argument(param.name, kind, param.dtype.name, param.writable)

@@ -71,9 +71,9 @@ def test_every_kind_of_call_where_matrices_lie(library: Path) -> None:
 @needs_intel
 def test_matrices_are_turned_for_kernels_that_take_them_one_way(tmp_path: Path) -> None:
     path = tmp_path / "turned.so"
-    path.write_bytes(shared_library(blas_source(ROUTINES[:1], (Choice("sg16_block_16x2"),)), compiler_command()))
+    path.write_bytes(shared_library(blas_source(ROUTINES[:1], (Choice("L3_SIMD_8x4_1x8"),)), compiler_command()))
     said = call("real", path, **on_cpu())
-    assert "sgemm_nn_sg16_block_16x2" in said and "stranspose" in said and "loops" not in said
+    assert "sgemm_nn_L3_SIMD_8x4_1x8" in said and "stranspose" in said and "loops" not in said
 
 
 @needs_intel

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from zlib import crc32
@@ -18,6 +20,11 @@ from tests.support.golden import Golden
 
 # What a test finds wrong is to be this tree's doing, patched as the test has it, and not an answer of another run.
 os.environ[on_disk.OFF] = "1"
+# Hundreds of tests start processes that import gemmgen. Where Python is told to leave no compiled files behind, each
+# would compile it anew, which takes longer than most of what they do: they lie elsewhere until the tests end.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    _compiled = tempfile.TemporaryDirectory(prefix="gemmgen-tests-", ignore_cleanup_errors=True)
+    os.environ["PYTHONPYCACHEPREFIX"] = _compiled.name
 
 #: Tool -> what brings it on Debian 12.
 TOOLS = {
@@ -62,6 +69,12 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests stay until the end: Python need not look for garbage in them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,9 @@ class CLike(Language):
                 yield from self._declaration(buffer, following)
             case Let(var, value):
                 yield f"const {self.types[var.dtype.name]} {var.name} = {self.expr(value)};"
-            case Store(buffer, index, Bin("+" | "-" as sign, Load() as old, value)) if old == Load(buffer, index):
+            case Store(buffer, index, Bin("+" | "-" as sign, Load() as old, value) as node) if (
+                old == Load(buffer, index) and self.pairs.function(node) is None
+            ):
                 yield f"{self.element(buffer, index)} {sign}= {self.expr(value)};"
             case Store(buffer, index, value):
                 yield f"{self.element(buffer, index)} = {self.expr(value)};"

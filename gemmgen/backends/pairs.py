@@ -44,7 +44,9 @@ class Pairs:
         return text.replace("RE", real(value.real)).replace("IM", real(value.imag))
 
     def function(self, node: Expr) -> str | None:
-        """The function that a complex expression calls, if it calls one."""
+        """The function that an expression calls, if it is complex and calls one."""
+        if node.dtype.real is None:
+            return None
         match node:
             case Bin("*"):
                 return "cmul"
@@ -58,7 +60,7 @@ class Pairs:
 
     def arithmetic(self, node: Expr, expr: Callable[[Expr], str]) -> tuple[str, int] | None:
         """A complex expression that is a call of such a function, and how tightly its text binds; else None."""
-        name = self.function(node) if node.dtype.real is not None else None
+        name = self.function(node)
         match node:
             case Bin(_, a, b) if name is not None:
                 return f"{name}({expr(a)}, {expr(b)})", _POSTFIX
@@ -80,7 +82,7 @@ class Pairs:
         found: set[tuple[str, DType]] = set()
         for node in expressions(kernel):
             name = self.function(node)
-            if name is not None and node.dtype.real is not None:
+            if name is not None:
                 found.add((name, node.dtype))
         lines: list[str] = []
         for name, dtype in sorted(found, key=lambda x: (FUNCTIONS.index(x[0]), x[1].name)):

@@ -20,6 +20,8 @@ PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64,
 FILLED = (0.5, 1, 2)
 #: Rounds of the main loop that a part of K has at least: fewer would not fill the ring.
 ROUNDS = 4
+#: Times a tile's cost by the best way of laying matrices out, up to which the plainest is weighed in parts of K, too.
+PLAIN = 1.3
 #: Parts of K that a cluster adds up, where it does: of larger ones there are not as many as multiprocessors.
 JOINED = 2
 
@@ -56,15 +58,17 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> I
         return cost
 
     # In one part all ways of laying matrices out; in more, which copy less each, the plainest and the best of these.
-    for tile, ways in _usable(spec, target).items():
-        likely = [way for way in ways if _worth(spec, changed(tile, 1, *way), shape)]
+    for tile, possible in _usable(spec, target).items():
+        likely = [way for way in possible if _worth(spec, changed(tile, 1, *way), shape)]
         if likely:
             count = len(found)
-            _, best = min((add(tile, changed(tile, 1, *way)), way) for way in likely)
+            costs_of = {way: add(tile, changed(tile, 1, *way)) for way in likely}
+            best = min(likely, key=lambda way: costs_of[way])
+            ways = (likely[0], best) if costs_of[likely[0]] < PLAIN * costs_of[best] else (best,)
             if not _ends(tile.schedule):
                 del found[count:]
             shares = list(_shares(spec, changed(tile, 1, *best), tile, shape, target, products))
-            for way in dict.fromkeys((likely[0], best)):
+            for way in dict.fromkeys(ways):
                 for parts, stream, joined in shares:
                     add(tile, changed(tile, parts, *way, stream, joined))
     found.sort(key=lambda x: x[0])

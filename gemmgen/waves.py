@@ -11,7 +11,8 @@ import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from math import ceil, gcd
+from math import ceil
+from typing import NamedTuple
 
 from gemmgen import presets
 from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8
@@ -74,15 +75,26 @@ class Costs:
     written_per_us: float
     cached_per_us: float
     cache: float
-    lines: float
-    all_lines: float
-    straddling: float
+    power: float
+    asked: float
+    torn: float
+    torn_by_all: float
     outside: float
+    at_first: float
+    within: float
     latency: float
-    narrow: float
     stored: float
+    stored_by_all: float
+    torn_stored: float
+    parted_stored: float
     element: float
+    pair: float
+    lonely: float
     stays: float
+    again: float
+    aside: float
+    crowd: float
+    short: float
     tiles: tuple[Tile, ...]
 
 
@@ -132,42 +144,82 @@ def blocks_of(s: Schedule, shape: Shape, products: int) -> int:
     return whole(up(m, rows), high) * whole(up(n, cols), wide) * products
 
 
+class _Grid(NamedTuple):
+    """How a product's blocks come to multiprocessors.
+
+    Attributes:
+        blocks: of C.
+        each: blocks of the busiest multiprocessor, parts of K counted.
+        even: the same of a stream, whose blocks are dealt out evenly.
+        begun: blocks that the busiest multiprocessor begins.
+        together: of those, how many it has at once.
+        at_once: how many all have of one product, on average: the last ones are alone.
+        steps: along K, of a part.
+    """
+
+    blocks: int
+    each: int
+    even: float
+    begun: int
+    together: int
+    at_once: float
+    steps: int
+
+    @property
+    def rounds(self) -> float:
+        """Blocks that one place of it has one after the other."""
+        return max(1.0, self.even / self.together)
+
+
+def _grid(tile: Tile, s: Schedule, shape: Shape, target: Target, products: int) -> _Grid:
+    blocks = blocks_of(s, shape, products)
+    each = up(blocks * s.split, target.cores)
+    even = blocks / target.cores if s.stream else each
+    at_once = max(1.0, blocks * s.split / each / products)
+    begun, together = each + (s.stream > 0), min(each, _resident(tile, s))
+    return _Grid(blocks, each, even, begun, together, at_once, up(up(shape[2], s.split), s.k_step))
+
+
 def account(
     spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, target: Target, products: int = 1
 ) -> dict[str, float]:
     """The microseconds of a product, by what they go to."""
-    c, (m, n, k), (rows, cols) = costs(), shape, s.block_tile
-    blocks = blocks_of(s, shape, products)
-    each = up(blocks * s.split, target.cores)
-    together = min(each, _resident(tile, s))
-    steps = up(up(k, s.split), s.k_step)
-    even, begun = (blocks / target.cores, each + 1) if s.stream else (each, each)
-    multiply, step = (
-        _by_boxes(spec, tile, s, shape, target, blocks, products)
-        if s.by_warpgroups
-        else _by_work_items(spec, tile, s, shape, together)
-    )
-    size, of_sums = spec.dtype.size, spec.accumulator.size
+    c, (m, n, k), (rows, cols), grid = costs(), shape, s.block_tile, _grid(tile, s, shape, target, products)
+    warpgroups, size, of_sums = s.by_warpgroups, spec.dtype.size, spec.accumulator.size
+    cycles = _by_boxes if warpgroups else _by_work_items
+    multiply, steps, busy = (x / c.cycles_per_us for x in cycles(spec, tile, s, shape, grid, target))
     parts = products * m * n * of_sums * s.planes if s.planes > 1 else 0
     # Of a stream two planes of sums for each group at most, beside C.
-    dealt = 2 * min(s.stream, blocks) * rows * cols * of_sums if s.stream else 0
-    ends = (1 + (begun - 1) * c.stays if s.persistent else begun) * _end(spec, tile, s, shape, together)
-    busy = (even * steps * step + ends) / c.cycles_per_us
-    memory = _memory(products * (m * k + k * n) * size, (parts or products * m * n * spec.result.size) + dealt)
-    laid = products * whole(k, s.k_step) * (whole(m, rows) * s.a.packed + whole(n, cols) * s.b.packed) * size
+    dealt = 2 * min(s.stream, grid.blocks) * rows * cols * of_sums if s.stream else 0
+    done = grid.blocks * s.split * grid.steps * rows * cols * s.k_step
+    powered = _side_by_side(SHARP, busy, done / c.power) if warpgroups else busy
+    written = (parts or products * m * n * spec.result.size) + dealt
+    return {
+        "multiply-adds": multiply,
+        "copies to shared memory": steps - multiply,
+        "beginnings and ends of blocks": busy - steps,
+        "power": powered - busy,
+        "memory": _beside_memory(powered, products * (m * k + k * n) * size, written) - powered,
+        "packing": _packing(spec, s, shape, products) if s.a.packed or s.b.packed else 0.0,
+        "the sum of K's parts": _total(s, shape, target, products, parts + dealt) if parts or s.stream else 0.0,
+        "the meeting of clusters": (c.meeting + c.meeting_element * rows * cols) * (s.joined > 1),
+        "the launch": c.launch + c.late * (warpgroups and not _begins_beside(tile, s, grid.blocks, target)),
+    }
+
+
+def _packing(spec: GemmSpec, s: Schedule, shape: Shape, products: int) -> float:
+    """Microseconds of the kernel that lays matrices out before."""
+    c, (m, n, k), (rows, cols) = costs(), shape, s.block_tile
+    laid = products * whole(k, s.k_step) * (whole(m, rows) * s.a.packed + whole(n, cols) * s.b.packed)
+    return c.packing + laid * spec.dtype.size / c.packed_bytes_per_us
+
+
+def _total(s: Schedule, shape: Shape, target: Target, products: int, summed: int) -> float:
+    """Microseconds of the kernel that adds up parts of K, of so many bytes."""
+    c, (m, n, _) = costs(), shape
     width = TOTAL_GROUP if s.planes < MANY_PLANES else SMALL_TOTAL_GROUP
     groups = products * m * up(n, width) / target.cores / c.cycles_per_us * c.total_group
-    added = c.another + (parts + dealt) / c.cached_per_us + c.plane * s.planes + groups
-    return {
-        "multiply-adds": even * steps * multiply / c.cycles_per_us,
-        "copies to shared memory": even * steps * (step - multiply) / c.cycles_per_us,
-        "memory": _side_by_side(c.beside, busy, memory) - busy,
-        "beginnings and ends of blocks": ends / c.cycles_per_us,
-        "packing": (c.packing + laid / c.packed_bytes_per_us) * (s.a.packed or s.b.packed),
-        "the sum of K's parts": added * (s.planes > 1 or s.stream > 0),
-        "the meeting of clusters": (c.meeting + c.meeting_element * rows * cols) * (s.joined > 1),
-        "the launch": c.launch + c.late * (s.by_warpgroups and not _begins_beside(tile, s, blocks, target)),
-    }
+    return c.another + summed / c.cached_per_us + c.plane * s.planes + groups
 
 
 def _begins_beside(tile: Tile, s: Schedule, blocks: int, target: Target) -> bool:
@@ -182,29 +234,50 @@ def _resident(tile: Tile, s: Schedule) -> int:
     return 1 if s.joined > 1 and s.block_tile[0] * s.block_tile[1] >= LARGE_SUMS else tile.resident
 
 
-def _memory(read: float, written: float) -> float:
-    """Microseconds of what is read and written once; the less of it there is, the more is in the cache already."""
+def _beside_memory(busy: float, read: float, written: float) -> float:
+    """Microseconds of multiprocessors beside what is read and written once; the less of that there is, the more is in
+    the cache already, from which it has to come all the same.
+    """
     c, both = costs(), read + written
     missed = 1 / (1 + (c.cache / max(1.0, both)) ** 2)
-    return missed * (read / c.read_per_us + written / c.written_per_us) + (1 - missed) * both / c.cached_per_us
+    memory = missed * (read / c.read_per_us + written / c.written_per_us)
+    return _side_by_side(c.beside, busy, memory) + (1 - missed) * both / c.cached_per_us
 
 
 def _side_by_side(sharp: float, *times: float) -> float:
     """Of things done at the same time; the more equal they are, the less one hides of another."""
     most = max(times)
-    return most * sum((x / most) ** sharp for x in times) ** (1 / sharp) if most > 0 else 0.0
+    return most * sum([(x / most) ** sharp for x in times]) ** (1 / sharp) if most > 0 else 0.0
 
 
-# --- a step of K ----------------------------------------------------------------------------------
+# --- where work-items copy ------------------------------------------------------------------------
 
 
-def _by_work_items(spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, together: int) -> tuple[float, float]:
-    """Cycles of a step's multiply-adds, and of those with the copies that the same work-items make."""
-    rows, cols = s.block_tile
-    slower = (tile.resident - together) / (tile.resident - 1) * (tile.rate - tile.alone) if tile.resident > 1 else 0.0
-    rate = tile.rate - slower
+def _by_work_items(
+    spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, grid: _Grid, target: Target
+) -> tuple[float, float, float]:
+    """Cycles of the busiest multiprocessor: multiply-adds, those with the copies that the same work-items make, and all
+    that blocks take. While some of its blocks store others multiply, but for those that all begin at the same time.
+    """
+    c, (rows, cols), each = costs(), s.block_tile, grid.each
+    full, rest = divmod(each, tile.resident)
+    places = full * tile.resident / _rate(tile, tile.resident) + (rest / _rate(tile, rest) if rest else 0.0)
     copies = rows * _copy(spec, tile, s, "a", shape) + cols * _copy(spec, tile, s, "b", shape)
-    return rows * cols * s.k_step / rate, (rows * cols + copies) * s.k_step / rate
+    copies *= min(1.0, shape[2] / s.split / (grid.steps * s.k_step)) ** c.short
+    cycles = grid.even / each * places * grid.steps * s.k_step
+    stored = grid.begun * _stored(spec, tile, s, shape, grid, target)
+    if s.stream:
+        stored = grid.even / grid.begun * stored + (grid.begun - grid.even) * rows * cols * c.element
+    sharp = 1 + c.aside * (grid.together - 1) * (1 - grid.together / grid.begun)
+    steps = (rows * cols + copies) * cycles
+    busy = _side_by_side(sharp, steps, stored) + grid.begun * tile.block / grid.together
+    return rows * cols * cycles, steps, busy
+
+
+def _rate(tile: Tile, together: int) -> float:
+    """Multiply-adds a cycle of a multiprocessor that has so many blocks: the more, the less one more brings."""
+    lack: float = ((tile.resident - together) / max(1, tile.resident - 1)) ** costs().crowd
+    return tile.rate - lack * (tile.rate - tile.alone)
 
 
 def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> float:
@@ -220,61 +293,87 @@ def _copy(spec: GemmSpec, tile: Tile, s: Schedule, name: str, shape: Shape) -> f
     return tile.single if along else tile.turned
 
 
+# --- where tensor maps bring boxes ----------------------------------------------------------------
+
+
 def _by_boxes(
-    spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, target: Target, blocks: int, products: int
-) -> tuple[float, float]:
-    """The same where tensor maps bring boxes beside the multiplication: what they ask the caches for, line by line."""
+    spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, grid: _Grid, target: Target
+) -> tuple[float, float, float]:
+    """The same where boxes come beside the multiplication. A block that stays has the next one's first tiles on their
+    way while it stores: either the multiprocessor is busy all the time, or its places wait for what is on its way.
+    """
+    c, (rows, cols) = costs(), s.block_tile
+    multiply, asked = rows * cols * s.k_step / tile.rate, _asked(spec, s, shape, grid)
+    stored, late, count = _stored(spec, tile, s, shape, grid, target), c.latency / s.stages, grid.even * grid.steps
+    step = _side_by_side(c.within, multiply, asked)
+    if s.persistent:
+        alone = grid.steps * _side_by_side(c.within, multiply, asked, late) + stored
+        waits = grid.rounds * alone + (grid.rounds - 1) * tile.block * c.stays
+        return count * multiply, count * step, tile.block + max(count * step + grid.begun * stored, waits)
+    step = max(step, late / grid.together)
+    ends = tile.block * (1 + (grid.rounds - 1) * c.again) + grid.begun * stored
+    return count * multiply, count * step, count * step + ends
+
+
+def _asked(spec: GemmSpec, s: Schedule, shape: Shape, grid: _Grid) -> float:
+    """Cycles until a step's boxes are there, by the lines that they ask the cache for."""
     c, (m, n, k), (rows, cols), (high, wide) = costs(), shape, s.block_tile, s.cluster
-    size, b_order = spec.dtype.size, "col" if spec.b_order == "row" else "row"
-    steps = up(up(k, s.split), s.k_step) * s.split
-    past = (steps * s.k_step - k) / steps
-    a = (rows, 0.0) if s.a.packed else _boxes(m, k, rows, s.k_step, spec.a_order, size, past)
-    b = (cols, 0.0) if s.b.packed else _boxes(n, k, cols, s.k_step, b_order, size, past)
-    lines, slow = a[0] / wide + b[0] / high, a[1] / wide + b[1] / high
-    busy = min(blocks * s.split, target.cores)
-    multiply = rows * cols * s.k_step / tile.rate
-    asked = lines / c.lines, lines * busy / c.all_lines, slow * busy / products * c.outside
-    together = min(up(blocks * s.split, target.cores), _resident(tile, s))
-    return multiply, _side_by_side(SHARP, multiply, *asked, c.latency / s.stages / together)
+    # Blocks run along rows of C, or columns of a band: those that run together ask for the same lines at the same time.
+    down, across, size = up(m, rows), up(n, cols), spec.dtype.size
+    of_a = min(across, max(1.0, grid.at_once / min(down, s.raster or 1)))
+    of_b = min(down, max(1.0, grid.at_once / of_a))
+    behind = (grid.steps * s.split * s.k_step - k) / (grid.steps * s.split)
+    laid = s.k_step * size / LINE * c.asked
+    first = 1 + c.at_first / grid.steps
+    a = _lines(m, k, rows, s.k_step, spec.a_order == "row", size, behind, grid.each, of_a * first)
+    b = _lines(n, k, cols, s.k_step, spec.b_order == "col", size, behind, grid.each, of_b * first)
+    return (rows * laid if s.a.packed else a) / wide + (cols * laid if s.b.packed else b) / high
 
 
-def _boxes(extent: int, k: int, block: int, depth: int, order: str, size: int, past: float) -> tuple[float, float]:
-    """Lines that a step's boxes of an operand ask for, and requests that all blocks make of the same few places: for
-    what lies outside, and for lines of less than a cache's.
+def _lines(
+    extent: int, k: int, block: int, depth: int, along_k: bool, size: int, behind: float, each: int, asking: float
+) -> float:
+    """Cycles that a step's lines of an operand take.
 
     Args:
         extent: the operand's, of which a block has its own part.
-        order: "row" where lines lie along K.
-        past: lines of a step on average that lie behind K.
+        along_k: where lines lie along K.
+        behind: lines of a step on average that lie behind K.
+        each: blocks of a multiprocessor, of which one at least is at the matrix' edge.
+        asking: blocks that ask for the same lines at a time.
     """
-    c, count = costs(), up(extent, block)
-    inner, wide = k if order == "row" else extent, LINE // size
-    pitch = inner * size
-    straddle = (1 - gcd(pitch, LINE) / LINE) * min(1.0, pitch / LINE) * c.straddling
-    if order == "row":
-        return extent / count * (1 + straddle), block - extent if count == 1 else 0.0
-    boxes, inside = up(block, wide), up(min(block, extent), wide)
-    outside = past * inside + (boxes - inside) * depth
-    narrow = depth * (1.0 if pitch % SECTOR else c.narrow) if pitch < min(LINE, block * size) else 0.0
-    return ceil(extent / count / wide) * depth * (1 + straddle), outside + narrow
+    c, count, wide = costs(), up(extent, block), LINE // size
+    last, at_edge = extent - (count - 1) * block, max(1 / each, 1 / count)
+    torn = (k if along_k else extent) * size % SECTOR > 0
+    if along_k:
+        lines, outside = extent / count, (block - last) * at_edge
+    else:
+        lines = ceil(extent / count / wide) * (depth - behind)
+        boxes, cut = up(block, wide) - up(last, wide), last % wide > 0
+        outside = behind * ceil(extent / count / wide) + at_edge * (boxes * depth + cut * (depth - behind))
+    return lines * (c.asked + torn * (c.torn + c.torn_by_all * asking)) + outside * asking * c.outside
 
 
 # --- a block's end --------------------------------------------------------------------------------
 
 
-def _end(spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, together: int) -> float:
-    """Cycles of a block to fill its ring and to store C."""
+def _stored(spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, grid: _Grid, target: Target) -> float:
+    """Cycles of a block to store C, or its part of the sums."""
     c, (m, n, _), (rows, cols) = costs(), shape, s.block_tile
     high, wide = m / up(m, rows), n / up(n, cols)
     line = n if spec.c_order == "row" else m
     apart = s.planes == 1 and line % s.c_width > 0
-    if not s.by_warpgroups:
-        stored = high * wide * (tile.lone if apart and spec.ld_multiple % s.c_width > 0 else c.element)
-    elif s.planes == 1 and s.c_stages:
-        stored = high * ceil(wide * spec.result.size / LINE) * LINE / c.stored
-    else:
-        stored = high * wide * (tile.lone if apart or (s.planes == 1 and s.c_width == 1) else c.element)
-    return tile.block / together + stored
+    if s.by_warpgroups and s.planes == 1 and s.c_stages:
+        begins = line * spec.result.size
+        slower = c.torn_stored if begins % SECTOR else c.parted_stored if begins % LINE else 0.0
+        size = high * up(ceil(wide * spec.result.size), SECTOR) * SECTOR
+        both = size / c.stored, size * min(grid.blocks, target.cores) / c.stored_by_all
+        return _side_by_side(SHARP, *both) * (1 + slower)
+    single = apart or s.planes == s.c_width == 1 if s.by_warpgroups else apart and spec.ld_multiple % s.c_width > 0
+    if single:
+        longer: float = (tile.resident / grid.together) ** c.lonely
+        return high * wide * tile.lone * longer
+    return high * wide * (c.pair if s.c_width == 2 else c.element)
 
 
 def whole(extent: int, unit: int) -> int:

@@ -216,10 +216,13 @@ def _packing(spec: GemmSpec, s: Schedule, shape: Shape, products: int) -> float:
 
 def _total(s: Schedule, shape: Shape, target: Target, products: int, summed: int) -> float:
     """Microseconds of the kernel that adds up parts of K, of so many bytes."""
-    c, (m, n, _) = costs(), shape
+    c, (m, n, _), (rows, cols) = costs(), shape, s.block_tile
     width = TOTAL_GROUP if s.planes < MANY_PLANES else SMALL_TOTAL_GROUP
-    groups = products * m * up(n, width) / target.cores / c.cycles_per_us * c.total_group
-    return c.another + summed / c.cached_per_us + c.plane * s.planes + groups
+    groups = products * m * up(n, width)
+    if s.stream:  # it adds up blocks that two have computed parts of, no more than there are groups
+        groups = min(groups, s.stream * rows * up(cols, width))
+    cycles = groups / target.cores * c.total_group
+    return c.another + summed / c.cached_per_us + c.plane * s.planes + cycles / c.cycles_per_us
 
 
 def _begins_beside(tile: Tile, s: Schedule, blocks: int, target: Target) -> bool:

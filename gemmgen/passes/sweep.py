@@ -309,5 +309,6 @@ class Sweep(Plan):
         )
 
     def facts(self) -> tuple[Expr, ...]:
-        """That a part is one of those that there are."""
-        return (Const(self.schedule.split - 1) - PART,) if self.schedule.split > 1 else ()
+        """That a part is one of those that there are, and none ends past K."""
+        in_parts = (Const(self.schedule.split - 1) - PART,) if self.schedule.split > 1 else ()
+        return (*in_parts, *((self.k - K_END,) if self.asks_alpha else ()))

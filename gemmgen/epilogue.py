@@ -8,7 +8,7 @@ before it have made of the element; `c`, what C held before; `row` and `col`; an
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
@@ -111,22 +111,24 @@ class Applied:
         text: how it is written: `gelu`, `clamp(0, 6)`, `expr: acc * 2`.
         formula: as Python prints it.
         value: the same over variables by the names of `NAMES`.
+        names: those that it uses.
     """
 
     name: str
     text: str
     formula: str
     value: Expr
+    names: frozenset[str] = field(init=False)
 
     @property
     def short(self) -> str:
         """In a word, for a sentence about the product."""
         return "a formula" if self.name == "expr" else self.text
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Those that it uses."""
-        return frozenset(node.name for node in walk_expr(self.value) if isinstance(node, Var))
+    def __post_init__(self) -> None:
+        # Once: each call of a kernel asks for them.
+        found = frozenset(node.name for node in walk_expr(self.value) if isinstance(node, Var))
+        object.__setattr__(self, "names", found)
 
 
 @lru_cache(maxsize=256)

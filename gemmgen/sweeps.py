@@ -310,7 +310,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     return total | {
         "beginnings of work-items": c.group * _up(groups, cores),
         "the sum of K's parts": c.kernel * (s.split > 1),
-        "waiting for the last": c.wait * sum(parts.values()),
+        "waiting for the last": c.wait * sum(parts.values()) * (cores > 1),
     }
 
 

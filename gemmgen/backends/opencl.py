@@ -52,6 +52,7 @@ VECTORS = VectorWords(
     load="vload{width}(0, {place})",
     store="vstore{width}({value}, 0, {place});",
     splat="({type})({value})",
+    choice="{condition} ? {then} : {other}",
     half="{vector}.{half}",
     single="{vector}.s{number:x}",
     element="(({type} *){address})[{place}]",

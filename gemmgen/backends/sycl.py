@@ -32,6 +32,7 @@ VECTORS = VectorWords(
     load="load{width}({place})",
     store="store({value}, {place});",
     splat="{type}({value})",
+    choice="sycl::select({other}, {then}, {condition})",
     half="{vector}.{half}()",
     single="{vector}[{number}]",
     element="{vector}[{inside}]",

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
-from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, as_int, mod
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, as_int, mod
 from gemmgen.ir.expr_visit import map_expr, substitute, walk_expr
+from gemmgen.ir.functions import MATH
 from gemmgen.ir.stmt import For, Move, Store
 from gemmgen.ir.vectors import place_in
 
 if TYPE_CHECKING:
     from gemmgen.backends.clike import CLike
 
-#: How tightly a call binds, and a product.
-_POSTFIX, _PRODUCT, _SUM = 10, 8, 7
+#: How tightly they bind.
+_POSTFIX, _SIGN, _PRODUCT, _SUM, _COMPARISON, _CHOICE = 10, 9, 8, 7, 6, 1
+_LEVELS = {"*": _PRODUCT, "/": _PRODUCT, "+": _SUM, "-": _SUM} | dict.fromkeys(("<", "<=", "==", "!="), _COMPARISON)
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class VectorWords:
     Attributes:
         load, store: a vector from memory, and to it, at any alignment.
         splat: a vector of one number.
+        choice: of each element `then` where the `condition` holds, else `other`.
         half: the lower or upper half (`lo`, `hi`) of a vector.
         single: an element of a vector, by its number.
         element: an element of vectors that lie one after the other, by its place from the first one's `address`, or as
@@ -37,6 +40,7 @@ class VectorWords:
     load: str
     store: str
     splat: str
+    choice: str
     half: str
     single: str
     element: str
@@ -95,10 +99,16 @@ class _Spelling:
 
     def store(self, stmt: Store) -> str:
         """An assignment, or a store to where single elements lie."""
-        value, _ = self.value(stmt.value)
-        first = self._first(stmt.index)
+        first, added = self._first(stmt.index), stmt.value
         if stmt.buffer.vector == self.width:
-            return f"{vector_name(self.printer, stmt.buffer, first)} = {value};"
+            sign = ""
+            match added:
+                case Bin("+" | "-" | "*" | "/" as sign, old, by) if old == Load(stmt.buffer, stmt.index):
+                    added = by
+                case _:
+                    sign = ""
+            return f"{vector_name(self.printer, stmt.buffer, first)} {sign}= {self.value(added)[0]};"
+        value, _ = self.value(stmt.value)
         return self.words.store.format(width=self.width, value=value, place=self.printer.address(stmt.buffer, first))
 
     def value(self, node: Expr) -> tuple[str, int]:
@@ -116,14 +126,25 @@ class _Spelling:
             case Load(buffer, index) if buffer.space is not Space.IMAGE:
                 place = self.printer.address(buffer, self._first(index))
                 return self.words.load.format(width=self.width, place=place), _POSTFIX
-            case Call("fma", args, dtype):
+            case Call("neg", (negated,)):
+                return f"-{self._within(negated, _POSTFIX)}", _SIGN
+            case Call(name, args, dtype) if name == "fma" or name in MATH:
                 texts = ", ".join(self._splat(x, dtype) for x in args)
-                return f"{self.printer.math('fma', dtype)}({texts})", _POSTFIX
-            case Bin("+" | "*" as op, a, b):
-                level = _SUM if op == "+" else _PRODUCT
-                sides = (f"({text})" if bound < level else text for text, bound in map(self.value, (a, b)))
-                return f" {op} ".join(sides), level
+                return f"{self.printer.math(name, dtype)}({texts})", _POSTFIX
+            case Bin(op, a, b) if op in _LEVELS:
+                level = _LEVELS[op]
+                # As single elements are added: a sum on the right stands as it is.
+                return f"{self._within(a, level)} {op} {self._within(b, level + (op != '+'))}", level
+            case Select(condition, then, other):
+                sides = (self._splat(x, then.dtype) for x in (then, other))
+                names = dict(zip(("then", "other"), sides, strict=True))
+                return self.words.choice.format(condition=self._within(condition, _COMPARISON), **names), _CHOICE
         raise LoweringError(f"vectors have no {node}")
+
+    def _within(self, node: Expr, level: int) -> str:
+        """In parentheses where what is around it binds tighter."""
+        text, bound = self.value(node)
+        return f"({text})" if bound < level else text
 
     def _splat(self, node: Expr, dtype: DType) -> str:
         """A vector, of the same number where it is one."""

@@ -174,6 +174,7 @@ class Update:
 
     Attributes:
         steps: what each element goes through before it is stored; they may read c, whatever beta is.
+        last: where the sum is whole, so that it goes through the steps; None for always.
         atom, width: the instruction that reads and writes neighbours of c, where they are inside; one that adds leaves
             beta to whoever ran before.
         first: the first column that is the work-item's to write, where the tile begins before it; None for all.
@@ -190,6 +191,7 @@ class Update:
     steps: tuple[Step, ...] = ()
     first: Expr | None = None
     via: Buffer | None = None
+    last: Expr | None = None
 
 
 # --- on instructions ------------------------------------------------------------------------------

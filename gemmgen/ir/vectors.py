@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmgen.ir.buffer import Space
-from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, as_int, mod
+from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, mod
 from gemmgen.ir.expr_visit import map_expr, substitute, walk_expr
+from gemmgen.ir.functions import MATH
 from gemmgen.ir.stmt import For, Store
 
 
@@ -31,6 +32,27 @@ def loop_problem(loop: For) -> str | None:
             if load.buffer.space is Space.IMAGE or not _is_vector(held, load.index, loop.var, width):
                 return f"{load.buffer.name} is not read by whole vectors of {width}"
     return None
+
+
+def value_problem(value: Expr, var: Var, width: int) -> str | None:
+    """Why a value can't be worked out for all elements of a vector at once; None if it can."""
+    if var not in walk_expr(value):
+        return None
+    parts: tuple[Expr, ...]
+    match value:
+        case Load(buffer, index):
+            return None if _is_vector(buffer.vector, index, var, width) else f"{buffer.name} is not read by vectors"
+        case Bin("+" | "-" | "*" | "/", a, b) if value.dtype.is_float:
+            parts = a, b
+        case Call(name, parts, dtype) if dtype.is_float and (name == "fma" or name in MATH):
+            pass
+        case Select(Bin("<" | "<=" | "==" | "!=", a, b) as condition, then, other) if a.dtype == value.dtype:
+            if var not in walk_expr(condition):
+                return "one condition chooses between vectors"
+            parts = a, b, then, other
+        case _:
+            return f"vectors have no {value}"
+    return next((problem for part in parts if (problem := value_problem(part, var, width))), None)
 
 
 def _loads(value: Expr) -> Iterator[Load]:

@@ -132,6 +132,7 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
                 alpha=map_expr(stmt.alpha, rewrite),
                 beta=map_expr(stmt.beta, rewrite),
                 first=None if stmt.first is None else map_expr(stmt.first, rewrite),
+                last=None if stmt.last is None else map_expr(stmt.last, rewrite),
             )
         case _:
             return stmt
@@ -199,7 +200,8 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
         case Mbarrier():
             yield from (stmt.index, stmt.parity, *(() if stmt.rank is None else (stmt.rank,)))
         case Update():
-            yield from (*stmt.dst.origin, stmt.alpha, stmt.beta, *(() if stmt.first is None else (stmt.first,)))
+            known = (expr for expr in (stmt.first, stmt.last) if expr is not None)
+            yield from (*stmt.dst.origin, stmt.alpha, stmt.beta, *known)
 
 
 def _tile_exprs(stmt: Copy | Stage | TileMma | Sum) -> tuple[Expr, ...]:

@@ -324,7 +324,10 @@ def _new_element(update: Update, old: Load, column: Expr, row: Expr, col: Expr) 
     """Stores an element of C, the one at (row, col), where the old one is."""
     value = _blend(update, convert(old, update.acc.buffer.dtype), column)
     store = Store(old.buffer, old.index, convert(value, old.dtype))
-    return finished(update, store, value, row, col) if update.steps else (store,)
+    if not update.steps:
+        return (store,)
+    finish = finished(update, store, value, row, col)
+    return finish if update.last is None else (If(update.last, finish, (store,)),)
 
 
 def _blend(update: Update, old: Expr, column: Expr) -> Expr:

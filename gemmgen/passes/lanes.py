@@ -5,7 +5,11 @@ from __future__ import annotations
 from gemmgen.ir.atoms import VECTOR_FMA_ALONG_K, MmaAtom
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, compare, is_const, minimum, number, select
+from gemmgen.ir.expr_visit import map_expr, substitute
+from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, element, old
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Mma, Move, Store, Update
+from gemmgen.ir.vectors import value_problem
+from gemmgen.passes.epilogue import applied
 
 ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 
@@ -50,6 +54,8 @@ def update_vectors(update: Update) -> Body:
     """
     if update.dst.transposed:
         return _singles(update, "C lies by columns: element by element.")
+    if any(value_problem(store.value, ELEMENT, update.acc.buffer.vector) for store in _steps(update)):
+        return _singles(update, "What is no function of vectors goes element by element.")
     c, fragment = update.dst.buffer, update.acc.fragment
     row0, col0 = update.dst.origin[-2:]
     rows, cols = c.shape[-2:]
@@ -65,11 +71,8 @@ def _whole(update: Update) -> Body:
     row0, col0 = update.dst.origin[-2:]
     place = (*update.dst.origin[:-2], row0 + ROW, col0 + COL * width)
     dtype = acc.buffer.dtype
-    values, old = (
-        Buffer(f"{c.name}_{what}", dtype, Space.PRIVATE, Layout.packed(width), vector=width)
-        for what in ("values", "old")
-    )
-    value, before = Load(values, (ELEMENT,)), Load(old, (ELEMENT,))
+    values, there = _values(update, "values"), _values(update, "old")
+    value, before = Load(values, (ELEMENT,)), Load(there, (ELEMENT,))
     product: Expr = Load(acc.buffer, acc.at(ROW, COL * width + ELEMENT))
     if not is_const(update.alpha, 1):
         product = Bin("*", update.alpha, product)
@@ -78,15 +81,34 @@ def _whole(update: Update) -> Body:
         total: Expr = Call("fma", (update.beta, before, value), dtype)
         total = Bin("+", value, before) if is_const(update.beta, 1) else total
         add_old: Body = (
-            Alloc(old),
-            Move(old, (Const(0),), c, place, update.atom, width),
+            Alloc(there),
+            Move(there, (Const(0),), c, place, update.atom, width),
             at_once(width, Store(values, (ELEMENT,), total)),
         )
         always = isinstance(update.beta, Const)
         body = (*body, *(add_old if always else (If(compare("!=", update.beta, number(0, dtype)), add_old),)))
+    steps: Body = tuple(at_once(width, step) for step in _steps(update))
+    body = (*body, *_once_whole(update, steps))
     body = (*body, Move(c, place, values, (Const(0),), update.atom, width))
     vectors = acc.fragment.cols.values // width
     return (unrolled(ROW, acc.fragment.rows.values, (unrolled(COL, vectors, body),)),)
+
+
+def _values(update: Update, what: str) -> Buffer:
+    """A vector of C's elements."""
+    width = update.acc.buffer.vector
+    name = f"{update.dst.buffer.name}_{what}"
+    return Buffer(name, update.acc.buffer.dtype, Space.PRIVATE, Layout.packed(width), vector=width)
+
+
+def _steps(update: Update) -> tuple[Store, ...]:
+    """What an epilogue makes of a vector, function by function."""
+    values, width = _values(update, "values"), update.acc.buffer.vector
+    row, col = update.dst.origin[-2] + ROW, update.dst.origin[-1] + COL * width + ELEMENT
+    before = Load(update.dst.buffer, (*update.dst.origin[:-2], row, col))
+    value = Load(values, (ELEMENT,))
+    means = {element(value.dtype): value, old(value.dtype): before, ELEMENT_ROW: row, ELEMENT_COL: col}
+    return tuple(Store(values, (ELEMENT,), map_expr(step.value, substitute(means))) for step in update.steps)
 
 
 def _singles(update: Update, say: str) -> Body:
@@ -101,7 +123,7 @@ def _singles(update: Update, say: str) -> Body:
     first = Const(0) if update.first is None else update.first - col0
     row, col = row0 + ROW, col0 + COL
     place = (*planes, *((col, row) if dst.transposed else (row, col)))
-    body: Body = (Store(c, place, _blend(update, Load(part, (ROW, COL)), Load(c, place))),)
+    body = _stored(update, Load(part, (ROW, COL)), Load(c, place), row, col)
     down = ROW, Const(0), minimum(Const(high), rows - row0)
     across = COL, first, minimum(Const(wide), cols - col0)
     for var, start, stop in (down, across) if dst.transposed else (across, down):
@@ -112,6 +134,24 @@ def _singles(update: Update, say: str) -> Body:
         unrolled(ROW, high, (unrolled(COL, wide // width, (put,)),)),
         *body,
     )
+
+
+def _stored(update: Update, sum_: Expr, before: Load, row: Expr, col: Expr) -> Body:
+    """An element of C, which goes through the epilogue once its sum is whole."""
+    value = _blend(update, sum_, before)
+    store = Store(before.buffer, before.index, value)
+    if not update.steps:
+        return (store,)
+    names, value = applied(update, value, before, row, col)
+    finish = *names, Store(before.buffer, before.index, value)
+    return _once_whole(update, finish, (store,))
+
+
+def _once_whole(update: Update, finish: Body, before: Body = ()) -> Body:
+    """What is done once a sum is whole, and before that."""
+    if update.last is None or not finish:
+        return finish
+    return (If(update.last, (Comment("After K's last block: the sum is whole."), *finish), before),)
 
 
 def _blend(update: Update, value: Expr, old: Expr) -> Expr:

@@ -16,6 +16,7 @@ from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, Let, Mma, Move, Registers, Stmt, Tile, Update
 from gemmgen.ir.workspace import Workspace
+from gemmgen.passes import epilogue
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.loops import loop
 from gemmgen.passes.plan import Plan, update_comment
@@ -277,11 +278,13 @@ class Sweep(Plan):
         by_columns = self.spec.c_order == "col"
         tile = Tile(self.c, (COL0, ROW0) if by_columns else (ROW0, COL0), rows, cols, by_columns)
         comment = update_comment(self.spec)
+        steps, depth = epilogue.steps(self), self.schedule.k_block
         if self.schedule.split > 1:
             tile = Tile(self.workspace(writable=True), (PART, ROW0, COL0), rows, cols)
-            comment, beta = "This part's share of C.", beta if self.schedule.k_block else number(0, self.sums)
+            comment, beta, steps = "This part's share of C.", beta if depth else number(0, self.sums), ()
         first = OWN_COL if self._begins_earlier else None
-        return Comment(comment), Update(tile, acc, self.alpha, beta, atom, width, first=first)
+        last = compare("<=", self.k_end, K_BLOCK + depth) if steps and depth else None
+        return Comment(comment), Update(tile, acc, self.alpha, beta, atom, width, steps, first, last=last)
 
     # --- the kernel ---------------------------------------------------------------------------------
 
@@ -290,14 +293,15 @@ class Sweep(Plan):
         split, block = self.schedule.split > 1, self.copy
         result = self.workspace(writable=True) if split else self.c
         a, b = self.given("a"), self.given("b")
+        finishing = () if split else epilogue.matrices(self)
         order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, *self.per_matrix(a, b)]
-        order += [result] if split else [self.beta, *self.per_matrix(self.c)]
+        order += [result] if split else [self.beta, *self.per_matrix(self.c), *epilogue.parameters(self)]
         return Kernel(
             name=self.name,
             params=tuple(p for p in order if isinstance(p, Buffer | Var)),
             body=(
                 *self._where(),
-                *self.to_product(a, b, result),
+                *self.to_product(a, b, result, *finishing),
                 *(() if block is None else (Alloc(block),)),
                 *self._in_blocks(),
             ),

@@ -55,8 +55,12 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
     elif spec.dtype.needs is not None and spec.dtype.needs not in target.features:
         yield f"dtype {spec.dtype}, but target {target.name!r} has no {FEATURES[spec.dtype.needs]}: use dtype float32"
     yield from _as_they_are(spec)
-    if spec.epilogue:
-        yield "an epilogue, but work-items with vectors leave sums in C between blocks of K: use method slm, or naive"
+    if spec.names_c and s.k_block and s.split == 1:
+        reads = next(function.short for function in spec.functions if "c" in function.names)
+        yield (
+            f"{reads} in the epilogue reads what C held, but sums wait there from one block of K to the next: set "
+            f"k_block = 0, or split = 2, or use method slm"
+        )
     if s.group != (1, 1):
         yield f"group {text_of(s.group)}, but a work-item with vectors is alone on its core: use group 1x1, and sweep"
     plain = flatten(defaults("vector", s.tile, (1, 1)))

@@ -62,6 +62,20 @@ def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["cpu_6x64", "cpu_6x64_copied", "cpu_6x32_f64_k256", "cpu_4x4_along_k"])
+def test_vectors(device: DeviceInfo, name: str, rng: np.random.Generator) -> None:
+    """Where functions have vectors, and one by one; with a K of several blocks, whose sums wait."""
+    if device.type != "cpu":
+        pytest.skip(f"{device} is no CPU")
+    preset = presets.load(name)
+    by_vectors = tuple(text for text in EVERYTHING if not text.startswith("expr"))
+    for functions in (by_vectors, (*by_vectors, "expr: acc + row - 2 * col")):
+        spec = replace(preset.spec, epilogue=functions)
+        kernel = compiled(spec, replace(preset.schedule, name=None, k_block=min(16, preset.schedule.k_block)), device)
+        check(kernel, spec, rng)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_places_are_compared_as_whole_numbers(device: DeviceInfo) -> None:
     """Float32 has no 16,777,217: rows were told from each other up to 2^24 only."""
     spec = GemmSpec(epilogue=("expr: acc if row == 16777217 else 0", "expr: acc if 2 * row - col > 33554433 else 0"))

@@ -1,0 +1,210 @@
+// bias_gelu_vectors: C = alpha * A * B, then bias, gelu; float32
+//
+// Schedule   6x64 of C at a time, in vectors of 16, up to 86x4 of those per work-item, one after
+//            the other, 1024 along K at a time, 1 of those downwards before the next to the right
+//            come
+// A          USM, loads of single elements
+// B          USM, loads of 16 elements, through a copy of a block in private memory
+// Sizes      any m, n, k; every matrix spans less than 2^31 elements
+// Epilogue   bias: acc + bias
+//            gelu: 0.5 * acc * (1 + erf(acc * 0.7071067811865476))
+// Takes      bias: an element for each column of C
+// Unread     A and B where k is 0, which serves for alpha = 0 as well
+// Launch     local range {1, 1}, global range {(m + 515) / 516, (n + 255) / 256}
+// Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
+
+#ifndef bias_gelu_vectors_HPP
+#define bias_gelu_vectors_HPP
+
+#include <sycl/sycl.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#ifndef __clang__
+// g++ can check the types here, but knows no attributes of SYCL.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wattributes"
+#endif
+
+namespace bias_gelu_vectors_detail {
+
+// A vector from memory, at any alignment.
+inline sycl::float16 load16(const float *from)
+{
+    sycl::float16 vector;
+    __builtin_memcpy(static_cast<void *>(&vector), from, sizeof(vector));
+    return vector;
+}
+
+// A vector to memory, at any alignment.
+inline void store(const sycl::float16 &vector, float *to)
+{
+    __builtin_memcpy(to, &vector, sizeof(vector));
+}
+
+// Names the kernel, for profilers and for host compilers other than DPC++.
+class kernel;
+
+// What each work-item does.
+inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
+                      const float *__restrict a, int lda, const float *__restrict b, int ldb,
+                      float *__restrict c, int ldc, const float *__restrict bias)
+{
+    const int blocks_down = (m + 515) / 516;
+    const int blocks_across = (n + 255) / 256;
+    const int rows_each = ((m + 5) / 6 + blocks_down - 1) / blocks_down * 6;
+    const int row_begin = std::min(m, int(item.get_group(0)) * rows_each);
+    const int row_end = std::min(m, row_begin + rows_each);
+    const int cols_each = ((n + 63) / 64 + blocks_across - 1) / blocks_across * 64;
+    const int col_begin = std::min(n, int(item.get_group(1)) * cols_each);
+    const int col_end = std::min(n, col_begin + cols_each);
+
+    sycl::float16 b_block[4][1024][4];
+    for (int k_block = 0; k_block < (0 < k ? k : 1); k_block += 1024) {
+        const int k_depth = std::min(1024, k - k_block);
+
+        // A block of B, up to 1024 deep, in the order that it is read in.
+        for (int k0 = 0; k0 < k_depth; ++k0) {
+            for (int col0 = col_begin; col0 < col_end; col0 += 64) {
+                const int panel = (col0 - col_begin) / 64;
+                #pragma GCC unroll 4
+                for (int j = 0; j < 4; ++j) {
+                    if (col0 + j * 16 + 16 <= n) {
+                        b_block[panel][k0][j] = load16(&b[(k_block + k0) * ldb + col0 + j * 16]);
+                    } else {
+                        for (int e = 0; e < 16; ++e) {
+                            b_block[panel][k0][(j * 16 + e) / 16][(j * 16 + e) % 16] =
+                                b[(k_block + k0) * ldb + std::min(col0 + j * 16 + e, n - 1)];
+                        }
+                    }
+                }
+            }
+        }
+
+        // Sums wait in C from one block of K to the next.
+        const float beta_now = k_block == 0 ? 0.0f : 1.0f;
+
+        // Some rows of A pass all panels of B.
+        for (int row0 = row_begin; row0 < row_end; row0 += 6) {
+            for (int col0 = col_begin; col0 < col_end; col0 += 64) {
+                const int panel = (col0 - col_begin) / 64;
+                sycl::float16 acc[6][4];
+                #pragma GCC unroll 6
+                for (int i = 0; i < 6; ++i) {
+                    #pragma GCC unroll 4
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = 0.0f;
+                    }
+                }
+                for (int k0 = 0; k0 < k_depth; ++k0) {
+                    sycl::float16 b_frag[4];
+                    #pragma GCC unroll 4
+                    for (int j = 0; j < 4; ++j) {
+                        b_frag[j] = b_block[panel][k0][j];
+                    }
+                    float a_frag[6];
+                    #pragma GCC unroll 6
+                    for (int i = 0; i < 6; ++i) {
+                        a_frag[i] = a[std::min(row0 + i, m - 1) * lda + k_block + k0];
+                    }
+                    #pragma GCC unroll 6
+                    for (int i = 0; i < 6; ++i) {
+                        #pragma GCC unroll 4
+                        for (int j = 0; j < 4; ++j) {
+                            acc[i][j] = sycl::fma(sycl::float16(a_frag[i]), b_frag[j], acc[i][j]);
+                        }
+                    }
+                }
+
+                // C = alpha * A * B, then bias, gelu.
+                if (row0 + 6 <= m && col0 + 64 <= n) {
+                    #pragma GCC unroll 6
+                    for (int i = 0; i < 6; ++i) {
+                        #pragma GCC unroll 4
+                        for (int j = 0; j < 4; ++j) {
+                            sycl::float16 c_values = alpha * acc[i][j];
+                            if (beta_now != 0.0f) {
+                                sycl::float16 c_old = load16(&c[(row0 + i) * ldc + col0 + j * 16]);
+                                c_values = sycl::fma(sycl::float16(beta_now), c_old, c_values);
+                            }
+                            if (k <= k_block + 1024) {
+                                // After K's last block: the sum is whole.
+                                c_values += load16(&bias[col0 + j * 16]);
+                                c_values =
+                                    0.5f * c_values * (1.0f
+                                        + sycl::erf(c_values * 0.7071067811865476f));
+                            }
+                            store(c_values, &c[(row0 + i) * ldc + col0 + j * 16]);
+                        }
+                    }
+                } else {
+                    // At the edge of C, element by element.
+                    float c_part[6][64];
+                    #pragma GCC unroll 6
+                    for (int i = 0; i < 6; ++i) {
+                        #pragma GCC unroll 4
+                        for (int j = 0; j < 4; ++j) {
+                            store(acc[i][j], &c_part[i][j * 16]);
+                        }
+                    }
+                    for (int i = 0; i < std::min(6, m - row0); ++i) {
+                        for (int j = 0; j < std::min(64, n - col0); ++j) {
+                            if (k <= k_block + 1024) {
+                                // After K's last block: the sum is whole.
+                                const float value =
+                                    beta_now == 0.0f ? alpha * c_part[i][j]
+                                                     : sycl::fma(beta_now,
+                                                         c[(row0 + i) * ldc + col0 + j],
+                                                         alpha * c_part[i][j]);
+                                const float after_bias = value + bias[col0 + j];
+                                c[(row0 + i) * ldc + col0 + j] =
+                                    0.5f * after_bias * (1.0f
+                                        + sycl::erf(after_bias * 0.7071067811865476f));
+                            } else {
+                                c[(row0 + i) * ldc + col0 + j] =
+                                    beta_now == 0.0f ? alpha * c_part[i][j]
+                                                     : sycl::fma(beta_now,
+                                                         c[(row0 + i) * ldc + col0 + j],
+                                                         alpha * c_part[i][j]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+} // namespace bias_gelu_vectors_detail
+
+// Queues the kernel; matrices are in USM that the queue's device reaches.
+inline sycl::event bias_gelu_vectors(sycl::queue &queue, int m, int n, int k, float alpha,
+                                     const float *a, int lda, const float *b, int ldb, float *c,
+                                     int ldc, const float *bias,
+                                     const std::vector<sycl::event> &depends_on = {})
+{
+    if (m < 1 || n < 1) {
+        return queue.submit([&](sycl::handler &handler) { handler.depends_on(depends_on); });
+    }
+    if (alpha == 0.0f) {
+        k = 0; // so that A and B are not read
+    }
+    return queue.submit([&](sycl::handler &handler) {
+        const sycl::range<2> group(1, 1);
+        const sycl::range<2> groups((m + 515) / 516, (n + 255) / 256);
+        handler.depends_on(depends_on);
+        handler.parallel_for<bias_gelu_vectors_detail::kernel>(
+            sycl::nd_range<2>(groups * group, group),
+            [=](sycl::nd_item<2> item) [[sycl::reqd_work_group_size(1, 1)]] {
+                bias_gelu_vectors_detail::work_item(item, m, n, k, alpha, a, lda, b, ldb, c, ldc,
+                                                    bias);
+            });
+    });
+}
+
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+
+#endif

@@ -4,7 +4,8 @@ nothing but its own checks is done again.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from types import MappingProxyType
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -18,12 +19,16 @@ from gemmgen.schedule import Schedule
 Key: TypeAlias = Hashable
 Numbers: TypeAlias = npt.NDArray[np.generic]
 Three: TypeAlias = tuple[object, object, object]
+#: An epilogue as it is given, and its arrays by name.
+Then: TypeAlias = tuple[object, Mapping[str, object]]
 _TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 #: The kernel of a kind of calls, and whether it is given their transposes.
 _kernels: Kept[Key, tuple[Kernel, bool]] = Kept(1024)
 
 
-def key_of(arrays: Three, where: Three, flags: tuple[object, ...], named: tuple[object, ...]) -> Key | None:
+def key_of(
+    arrays: Three, where: Three, flags: tuple[object, ...], named: tuple[object, ...], then: Then = (None, {})
+) -> Key | None:
     """What tells such calls apart; None for one that is of another kind: it has stacks, other types, other arrays.
 
     Args:
@@ -41,6 +46,17 @@ def key_of(arrays: Three, where: Three, flags: tuple[object, ...], named: tuple[
         if type(x) is not np.ndarray or x.ndim != 2 or x.dtype not in _TYPES or not x.flags.aligned:
             return None
         found += [x.dtype, x.shape, x.strides]
+    epilogue, operands = then
+    if epilogue is not None:
+        texts = (epilogue,) if isinstance(epilogue, str) else epilogue
+        if not isinstance(texts, list | tuple) or not all(type(text) is str for text in texts):
+            return None
+        found += texts
+    for name, x in operands.items():
+        # Of another type they would be converted each time.
+        if type(x) is not np.ndarray or x.dtype != found[3] or not x.flags.aligned:
+            return None
+        found += [name, x.shape, x.strides]
     return tuple(found)
 
 
@@ -49,7 +65,9 @@ def remember(key: Key, kernel: Kernel, is_mirrored: bool) -> None:
     _kernels.get(key, lambda: (kernel, is_mirrored))
 
 
-def again(key: Key | None, arrays: Three, alpha: object, beta: object) -> object:
+def again(
+    key: Key | None, arrays: Three, alpha: object, beta: object, operands: Mapping[str, object] = MappingProxyType({})
+) -> object:
     """The result of a call of which one like it was remembered; None where there is none, or something may be wrong
     with this one, which is looked at in full then.
     """
@@ -63,9 +81,10 @@ def again(key: Key | None, arrays: Three, alpha: object, beta: object) -> object
         into: Numbers = np.empty((left.shape[0], right.shape[1]), left.dtype)
     else:
         into = given
-        if not into.flags.writeable or np.may_share_memory(into, left) or np.may_share_memory(into, right):
+        read = left, right, *cast("Mapping[str, Numbers]", operands).values()
+        if not into.flags.writeable or any(np.may_share_memory(into, x) for x in read):
             return None
     kernel, is_mirrored = known
-    operands = (right.T, left.T, into.T) if is_mirrored else (left, right, into)
-    kernel(*operands, alpha=cast("float", alpha), beta=cast("float", beta))
+    matrices = (right.T, left.T, into.T) if is_mirrored else (left, right, into)
+    kernel(*matrices, alpha=cast("float", alpha), beta=cast("float", beta), **operands)
     return into

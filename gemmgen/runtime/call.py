@@ -133,7 +133,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         place = Place(queue, wait_for, stream, return_event)
         if place.queue is not None or place.wait_for:
             self._expect_place(place)
-        done = None if operands else self._once_more((a, b, c), (alpha, beta), place)
+        done = self._once_more({"a": a, "b": b, "c": c, **operands}, (alpha, beta), place)
         if done is None:
             kernel, request = self._reaching(a, b, c, alpha, beta, operands)
             done = kernel._run(request, place)
@@ -145,7 +145,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
 
     def _once_more(
         self,
-        _arrays: tuple[object, object, object],
+        _arrays: Mapping[str, object],
         _factors: tuple[complex | None, complex | None],
         _place: Place[Queue, Before, Stream],
         /,

@@ -175,7 +175,8 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     ) -> Prepared | None:
         """The launch for calls such as this one, which is checked; None where each is to be made anew."""
         try:
-            request = self._request(*arrays, *factors, {})
+            a, b, c, *operands = arrays.items()
+            request = self._request(a[1], b[1], c[1], *factors, dict(operands))
         except SpanError:
             return None  # its twin will prepare it
         queue = self._queue_for(request, queue)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
@@ -19,13 +19,14 @@ import pyopencl as cl
 from gemmgen.runtime import host
 from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.host import Numbers, address
+from gemmgen.runtime.operands import letter
 from gemmgen.runtime.programs import Built, argument, ranges, translated, workspace_bytes
 from gemmgen.runtime.resident import DeviceArray, ResidentStage
 from gemmgen.runtime.views import new_array
 from gemmgen.source import Source
 
-#: A, B and C, which may be None.
-Arrays: TypeAlias = tuple[object, object, object]
+#: By name: a, b, c, which may be None, and what the epilogue takes.
+Arrays: TypeAlias = Mapping[str, object]
 #: Types of numbers whose equals scale alike, so that they can be looked up.
 _NUMBERS = (int, float, complex, type(None))
 #: What a call was given, its result and its event; None where the arrays' places ask for a closer look.
@@ -37,19 +38,19 @@ def kind_of(arrays: Arrays, alpha: object, beta: object, queue: cl.CommandQueue 
 
     That is one with other arrays than NumPy's and pyopencl's own, with parts of buffers, or other types of numbers.
     """
-    kind: object = type(arrays[0])
+    kind: object = type(arrays["a"])
     on_host = kind is np.ndarray
     if type(alpha) not in _NUMBERS or type(beta) not in _NUMBERS or not (on_host or _is_pyopencls(kind)):
         return None
     common: list[object] = [kind, type(alpha), alpha, type(beta), beta, queue]
-    for array in arrays:
-        if array is None:
+    for name, array in arrays.items():
+        if array is None and name == "c":
             common.append(None)
             continue
         if type(array) is not kind:
             return None
         some = cast("DeviceArray", array)
-        common += (some.shape, some.strides, some.dtype)
+        common += (name, some.shape, some.strides, some.dtype)
         if not on_host:
             if some.offset or type(some.base_data) is not cl.Buffer:
                 return None
@@ -66,7 +67,7 @@ def _is_pyopencls(kind: object) -> bool:
 def may_prepare(source: Source, request: Request, queue: cl.CommandQueue) -> bool:
     """Whether nothing but the arrays' places differs from call to call, and the queue keeps kernels in order."""
     views = [view for _, view in request.inputs.values()] + [request.output[2]]
-    if not all(view.span for view in views) or source.spec.operands:
+    if not all(view.span for view in views):
         return False
     if any(arg.kind == "image" for entry in source.entry_points for arg in entry.arguments):
         return False
@@ -121,7 +122,7 @@ class Prepared:
         self._views = {name: view for name, (_, view) in request.inputs.items()} | {"c": request.output[2]}
         values: dict[str, object] = {**request.sizes, **request.scalars}
         for name, view in self._views.items():
-            values |= {f"ld{name}": view.ld, f"stride_{name}": view.stride}
+            values |= {f"ld{letter(name)}": view.ld, f"stride_{letter(name)}": view.stride}
         self._between = workspace_bytes(source, request.sizes, queue.device)
         sizes = {name: value for name, value in values.items() if isinstance(value, int)}
         self._launches: list[_Launch] = []
@@ -140,29 +141,34 @@ class Prepared:
             return self._on_buffers(arrays, wait_for) if self._on_device else self._on_memory(arrays, wait_for)
 
     def _on_memory(self, arrays: Arrays, wait_for: Sequence[cl.Event]) -> Done:
-        a, b, given = cast("tuple[Numbers, Numbers, Numbers | None]", arrays)
-        c = new_array(self._views["c"]) if given is None else given
-        fits = a.flags.aligned and b.flags.aligned and c.flags.aligned and c.flags.writeable
-        if not fits or np.may_share_memory(c, a) or np.may_share_memory(c, b):
+        read = {name: cast("Numbers", x) for name, x in arrays.items() if name != "c"}
+        c = new_array(self._views["c"]) if arrays["c"] is None else cast("Numbers", arrays["c"])
+        if not (c.flags.aligned and c.flags.writeable):
             return None
-        named = {"a": a, "b": b, "c": c}
-        event = self._enqueue({x: address(array, self._views[x]) for x, array in named.items()}, wait_for)
+        for x in read.values():
+            if not x.flags.aligned or np.may_share_memory(c, x):
+                return None
+        places = {name: address(x, self._views[name]) for name, x in {**read, "c": c}.items()}
+        event = self._enqueue(places, wait_for)
         event.wait()
         return c, event
 
     def _on_buffers(self, arrays: Arrays, wait_for: Sequence[cl.Event]) -> Done:
-        a, b, given = cast("tuple[DeviceArray, DeviceArray, DeviceArray | None]", arrays)
+        read = {name: cast("DeviceArray", x) for name, x in arrays.items() if name != "c"}
+        given = cast("DeviceArray | None", arrays["c"])
         c = ResidentStage(self._queue).empty(self._views["c"]) if given is None else given
-        if c.base_data in (a.base_data, b.base_data):
+        if any(c.base_data == x.base_data for x in read.values()):
             return None
-        before = [*wait_for, *a.events, *b.events, *c.events]
-        event = self._enqueue({"a": a.base_data, "b": b.base_data, "c": c.base_data}, before)
+        all_of_them = {**read, "c": c}
+        before = [*wait_for, *(event for x in all_of_them.values() for event in x.events)]
+        event = self._enqueue({name: x.base_data for name, x in all_of_them.items()}, before)
         c.add_event(event)
         return c, event
 
-    def _enqueue(self, places: dict[str, object], wait_for: Sequence[cl.Event]) -> cl.Event:
+    def _enqueue(self, arrays: Mapping[str, object], wait_for: Sequence[cl.Event]) -> cl.Event:
         """All kernels, each after the one before; the last one's event."""
         event: cl.Event | None = None
+        places = dict(arrays)
         with self._scratch.lock:
             for name, size in self._between.items():
                 places[name] = self._scratch.buffer(self._queue.context, name, size)

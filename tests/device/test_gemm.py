@@ -369,6 +369,30 @@ def test_calls_that_are_repeated(rng: np.random.Generator) -> None:
         gemmgen.gemm(a, b, beta=2)
 
 
+def test_calls_with_an_epilogue_that_are_repeated(rng: np.random.Generator) -> None:
+    a, b, bias = (whole(rng, shape, np.float32) for shape in ((9, 5), (5, 7), (7,)))
+    nowhere = None, None, None
+    gemm = cast("Callable[..., npt.NDArray[np.float32]]", gemmgen.gemm)
+    thens: tuple[str | list[str] | tuple[str, ...], ...] = "relu", ["bias", "relu"], ("bias", "expr: acc * 2")
+    for then in thens:
+        arrays = {"bias": bias} if "bias" in then else {}
+        first = gemm(a, b, epilogue=then, **arrays)
+        key = repeated.key_of((a, b, None), nowhere, (), (), (then, arrays))
+        assert key is not None
+        assert (repeated.again(key, (a, b, None), 1, 0, arrays) == first).all()
+        added = {name: x + 1 for name, x in arrays.items()}
+        result = repeated.again(key, (a, b, None), -1, 0, added)
+        assert (result == gemm(-a, b.copy(order="F"), epilogue=then, **added)).all()
+        assert key != repeated.key_of((a, b, None), nowhere, (), (), (["relu", "relu"], arrays))
+    result = gemmgen.gemm(a, b, epilogue=["bias"], bias=bias)
+    assert (gemmgen.gemm(a, b, epilogue=["bias"], bias=bias.astype(np.float16)) == result).all()
+    with pytest.raises(SpecError, match="c overlaps bias in memory"):
+        gemmgen.gemm(a, b, result, epilogue=["bias"], bias=result[0])
+    others: tuple[repeated.Then, ...] = (1, {}), ([1], {}), ("bias", {"bias": bias.astype(np.float64)})
+    for other in (*others, ("bias", {"bias": [1.0] * 7})):
+        assert repeated.key_of((a, b, None), nowhere, (), (), other) is None
+
+
 def test_what_vectors_compute_as_its_transpose(rng: np.random.Generator) -> None:
     """C by columns, and few columns of it of an A by columns; not a named schedule."""
     a, b, column, few = (whole(rng, shape, np.float32) for shape in ((40, 70), (70, 60), (70, 1), (70, 9)))

@@ -74,6 +74,28 @@ def test_numpys_where_they_lie(
         assert len(checked) == (1 if reached else 1 + count), "prepared once, or found not to be, and checked each time"
 
 
+def test_what_an_epilogue_takes(device: DeviceInfo, checked: list[int], rng: np.random.Generator) -> None:
+    spec = GemmSpec(epilogue=("row_bias", "residual", "relu"))
+    gemm = CompiledKernel.from_source(driver.emit(spec, presets.load("naive").schedule), device)
+    reached = host.way_of(device.handle) == "address"
+    a, b, c, each, residual = (np.zeros(1, np.float32),) * 5
+    for count in range(1, 4):
+        a, b, c, each = whole(rng, M, K), whole(rng, K, N), whole(rng, M, N), whole(rng, M)
+        residual = whole(rng, M, N + 2)[:, 1:-1]
+        expected = np.maximum(a @ b + each[:, None] + residual, 0)
+        assert (gemm(a, b, c, row_bias=each, residual=residual) == expected).all()
+        assert len(checked) == (1 if reached else 1 + count)
+        there = {name: cl_array.to_device(gemm.queue, x) for name, x in {"a": a, "b": b, "row_bias": each}.items()}
+        there["residual"] = cl_array.to_device(gemm.queue, residual.copy())
+        result = gemm(there.pop("a"), there.pop("b"), **there)
+        assert (result.get() == expected).all()
+        checked[:] = checked[: 1 if reached else 1 + count]
+    with pytest.raises(SpecError, match="c overlaps row_bias in memory"):
+        gemm(a, b, c, row_bias=c[0, :M], residual=residual)
+    with pytest.raises(SpecError, match="residual is missing"):
+        gemm(a, b, c, row_bias=each)
+
+
 def test_what_differs_within_a_kind_is_seen(gemm: CompiledKernel, rng: np.random.Generator) -> None:
     a, b = whole(rng, 16, 16), whole(rng, 16, 16)
     c = np.zeros_like(a)

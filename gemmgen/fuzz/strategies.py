@@ -1,4 +1,4 @@
-"""Cases drawn by hypothesis: presets with some fields changed, rings and warpgroups put together from scratch.
+"""Cases drawn by hypothesis: presets with some fields changed; rings, warpgroups and sweeps put together from scratch.
 
 Simple choices come first, since a case that fails is shrunk towards them.
 """
@@ -17,6 +17,7 @@ from gemmgen.fuzz.case import Case, Data
 from gemmgen.fuzz.checks import Place
 from gemmgen.fuzz.data import POWERS_OF_TWO
 from gemmgen.fuzz.epilogues import epilogues
+from gemmgen.fuzz.sweeping import sweeping
 from gemmgen.fuzz.warpgroups import orders, warpgroups
 from gemmgen.ir.dtypes import C64, C128, F32, FLOAT8, RESULTS, STORED, DType, accumulator
 from gemmgen.ir.target import Target
@@ -152,8 +153,13 @@ def of_warpgroups(place: Place) -> st.SearchStrategy[tuple[GemmSpec, Schedule]]:
     return warpgroups() if "wgmma" in place.target.features else st.nothing()
 
 
+def sweeps(place: Place) -> st.SearchStrategy[tuple[GemmSpec, Schedule]]:
+    """Nothing where there are no vectors."""
+    return sweeping(place.target) if "vectors" in place.target.features else st.nothing()
+
+
 #: All that there are.
-KINDS: tuple[Kind, ...] = (changed_presets, rings, of_warpgroups)
+KINDS: tuple[Kind, ...] = (changed_presets, rings, of_warpgroups, sweeps)
 
 
 # --- specs ----------------------------------------------------------------------------------------
@@ -255,7 +261,7 @@ def cases(draw: st.DrawFn, places: Sequence[Place], kinds: Sequence[Kind] = KIND
 
 def _with_spec(pair: tuple[GemmSpec, Schedule]) -> st.SearchStrategy[tuple[GemmSpec, Schedule]]:
     spec, schedule = pair
-    typed = st.just(spec) if schedule.by_warpgroups else types(spec)
+    typed = st.just(spec) if schedule.by_warpgroups or schedule.vector > 1 else types(spec)
     return st.tuples(typed.flatmap(specs), st.just(schedule))
 
 

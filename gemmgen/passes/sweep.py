@@ -301,6 +301,7 @@ class Sweep(Plan):
             params=tuple(p for p in order if isinstance(p, Buffer | Var)),
             body=(
                 *self._where(),
+                *(self.named_pitches("workspace") if split else ()),
                 *self.to_product(a, b, result, *finishing),
                 *(() if block is None else (Alloc(block),)),
                 *self._in_blocks(),

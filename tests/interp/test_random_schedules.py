@@ -10,6 +10,7 @@ from gemmgen.fuzz.checks import Place, check
 from gemmgen.fuzz.devices import places
 
 ANY = places("interp")
+CPU = (Place.named("opencl", "cpu"),)
 SM_90, SM_90A = ((Place.named("cuda", name),) for name in ("sm_90", "sm_90a"))
 
 
@@ -36,6 +37,13 @@ def test_rings(drawn: tuple[Case, Place]) -> None:
 @budget(40)
 def test_warpgroups(drawn: tuple[Case, Place]) -> None:
     """Boxes of every width, A in registers, C by boxes, by work-items and as parts of K."""
+    check(*drawn)
+
+
+@given(strategies.cases(CPU, kinds=(strategies.sweeps,)))
+@budget(60)
+def test_sweeps(drawn: tuple[Case, Place]) -> None:
+    """Vectors of columns and along K, B in place and copied, K in blocks and parts, epilogues."""
     check(*drawn)
 
 
@@ -70,6 +78,24 @@ def test_what_is_drawn() -> None:
     assert seen == {
         *("m", "n", "k", "batched", "listed", "wide", "conj_a", "conj_b", "formula", "function"),
         *("a stored otherwise", "b stored otherwise", "offset", "alpha 0", "complex alpha", "no products"),
+    }
+
+
+def test_what_is_drawn_of_sweeps() -> None:
+    seen: set[str] = set()
+
+    @given(strategies.cases(CPU, kinds=(strategies.sweeps,)))
+    @budget(150)
+    def look(drawn: tuple[Case, Place]) -> None:
+        s, spec = drawn[0].schedule, drawn[0].spec
+        way = f"{'along K, ' * s.along_k}B {'turned' if spec.b_order == 'col' else 'as it is'}"
+        waits = s.k_block > 0 and s.split == 1 and bool(spec.epilogue)
+        seen.update({str(spec.dtype), f"{way}, {s.b.memory}", *(["sums wait"] if waits else [])})
+
+    look()
+    assert seen == {
+        *("float32", "float64", "sums wait", "B as it is, global", "B as it is, private", "B turned, private"),
+        *("along K, B turned, global", "along K, B as it is, private"),
     }
 
 

@@ -150,3 +150,11 @@ def test_elements_may_be_negative(formula: str) -> None:
     spec = GemmSpec(dtype=I8, epilogue=(f"expr: {formula}", "relu"))
     assert " ? " in driver.emit(spec, NAIVE, "cuda").text
     check(Case(spec, NAIVE, (5, 6, 7), "cuda", "sm_80", data="whole"), Place.named("cuda", "sm_80"))
+
+
+@pytest.mark.parametrize("schedule", ["cpu_4x4_along_k", "cpu_6x64"])
+def test_parts_of_k_whose_lines_lie_far_apart(schedule: str) -> None:
+    """With leading dimensions of 64 bits the workspace's had no name where work-items have vectors."""
+    by_vectors = replace(presets.load(schedule).schedule, name=None, vector=4, tile=(2, 4), split=2, k_block=8)
+    spec = GemmSpec(wide=True, batched=True)
+    check(Case(spec, by_vectors, (5, 9, 21), "opencl", "cpu", count=2), Place.named("opencl", "cpu"))

@@ -41,7 +41,7 @@ def test_warpgroups(drawn: tuple[Case, Place]) -> None:
 
 
 @given(strategies.cases(CPU, kinds=(strategies.sweeps,)))
-@budget(60)
+@budget(40)
 def test_sweeps(drawn: tuple[Case, Place]) -> None:
     """Vectors of columns and along K, B in place and copied, K in blocks and parts, epilogues."""
     check(*drawn)

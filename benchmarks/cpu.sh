@@ -61,12 +61,13 @@ import gemmgen
 number = int(sys.argv[1])
 kernel = gemmgen.compile(gemmgen.GemmSpec(), "cpu_6x64", device=number)
 a, c = np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32)
-b = a.copy()
+b, bias = a.copy(), np.ones(16, np.float32)
 there = [cl_array.to_device(kernel.queue, x) for x in (a, b, c)]
 calls = {
     "NumPy's arrays": lambda: kernel(a, b, c),
     "arrays on the device": lambda: kernel(*there, return_event=True)[1].wait(),
     "gemmgen.gemm": lambda: gemmgen.gemm(a, b, c, device=number),
+    "the same, bias and relu": lambda: gemmgen.gemm(a, b, c, epilogue=["bias", "relu"], bias=bias, device=number),
 }
 for name, call in calls.items():
     times = []

@@ -54,7 +54,7 @@ def key_of(
         found += texts
     for name, x in operands.items():
         # Of another type they would be converted each time.
-        if type(x) is not np.ndarray or x.dtype != found[3] or not x.flags.aligned:
+        if type(x) is not np.ndarray or x.dtype != cast("Numbers", arrays[0]).dtype or not x.flags.aligned:
             return None
         found += [name, x.shape, x.strides]
     return tuple(found)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gemmgen.backends.expressions import POSTFIX, PRECEDENCE, TERNARY, UNARY
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
@@ -17,10 +18,6 @@ from gemmgen.ir.vectors import place_in
 
 if TYPE_CHECKING:
     from gemmgen.backends.clike import CLike
-
-#: How tightly they bind.
-_POSTFIX, _SIGN, _PRODUCT, _SUM, _COMPARISON, _CHOICE = 10, 9, 8, 7, 6, 1
-_LEVELS = {"*": _PRODUCT, "/": _PRODUCT, "+": _SUM, "-": _SUM} | dict.fromkeys(("<", "<=", "==", "!="), _COMPARISON)
 
 
 @dataclass(frozen=True)
@@ -99,49 +96,47 @@ class _Spelling:
 
     def store(self, stmt: Store) -> str:
         """An assignment, or a store to where single elements lie."""
-        first, added = self._first(stmt.index), stmt.value
+        first = self._first(stmt.index)
         if stmt.buffer.vector == self.width:
-            sign = ""
-            match added:
+            name = vector_name(self.printer, stmt.buffer, first)
+            match stmt.value:
                 case Bin("+" | "-" | "*" | "/" as sign, old, by) if old == Load(stmt.buffer, stmt.index):
-                    added = by
-                case _:
-                    sign = ""
-            return f"{vector_name(self.printer, stmt.buffer, first)} {sign}= {self.value(added)[0]};"
-        value, _ = self.value(stmt.value)
+                    return f"{name} {sign}= {self._within(by)};"
+            return f"{name} = {self._within(stmt.value)};"
+        value = self._within(stmt.value)
         return self.words.store.format(width=self.width, value=value, place=self.printer.address(stmt.buffer, first))
 
     def value(self, node: Expr) -> tuple[str, int]:
         """A vector, or a number where all elements have the same; and how tightly it binds."""
         if not self._varies(node):
-            return self.printer.expr(node, _SUM), _POSTFIX
+            return self.printer.expr(node, PRECEDENCE["+"]), POSTFIX
         match node:
             case Load(buffer, index) if buffer.vector == self.width:
-                return vector_name(self.printer, buffer, self._first(index)), _POSTFIX
+                return vector_name(self.printer, buffer, self._first(index)), POSTFIX
             case Load(buffer, index) if buffer.vector == 2 * self.width:
                 first = self._first(index)
                 into = place_in(first[-1], buffer.vector) or 0
                 whole = vector_name(self.printer, buffer, (*first[:-1], first[-1] - into))
-                return self.words.half.format(vector=whole, half="hi" if into else "lo"), _POSTFIX
+                return self.words.half.format(vector=whole, half="hi" if into else "lo"), POSTFIX
             case Load(buffer, index) if buffer.space is not Space.IMAGE:
                 place = self.printer.address(buffer, self._first(index))
-                return self.words.load.format(width=self.width, place=place), _POSTFIX
+                return self.words.load.format(width=self.width, place=place), POSTFIX
             case Call("neg", (negated,)):
-                return f"-{self._within(negated, _POSTFIX)}", _SIGN
+                return f"-{self._within(negated, POSTFIX)}", UNARY
             case Call(name, args, dtype) if name == "fma" or name in MATH:
                 texts = ", ".join(self._splat(x, dtype) for x in args)
-                return f"{self.printer.math(name, dtype)}({texts})", _POSTFIX
-            case Bin(op, a, b) if op in _LEVELS:
-                level = _LEVELS[op]
+                return f"{self.printer.math(name, dtype)}({texts})", POSTFIX
+            case Bin("+" | "-" | "*" | "/" | "<" | "<=" | "==" | "!=" as op, a, b):
+                level = PRECEDENCE[op]
                 # As single elements are added: a sum on the right stands as it is.
                 return f"{self._within(a, level)} {op} {self._within(b, level + (op != '+'))}", level
             case Select(condition, then, other):
                 sides = (self._splat(x, then.dtype) for x in (then, other))
                 names = dict(zip(("then", "other"), sides, strict=True))
-                return self.words.choice.format(condition=self._within(condition, _COMPARISON), **names), _CHOICE
+                return self.words.choice.format(condition=self._within(condition, TERNARY + 1), **names), TERNARY
         raise LoweringError(f"vectors have no {node}")
 
-    def _within(self, node: Expr, level: int) -> str:
+    def _within(self, node: Expr, level: int = 0) -> str:
         """In parentheses where what is around it binds tighter."""
         text, bound = self.value(node)
         return f"({text})" if bound < level else text

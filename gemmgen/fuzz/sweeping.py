@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
 
 from gemmgen.fuzz.warpgroups import orders
@@ -34,8 +32,9 @@ def sweeping(draw: st.DrawFn, target: Target) -> tuple[GemmSpec, Schedule]:
         split=draw(st.sampled_from([1, 1, 2, 3])),
         b=Operand(memory="private") if copied else Operand(),
     )
-    # Only a copy turns B.
-    usual, turned = ("col", "row") if along_k else ("row", "col")
-    b_order = draw(orders) if copied and not along_k else turned if copied else usual
-    spec = GemmSpec(dtype=dtype, a_order="row" if along_k else draw(orders), c_order=draw(orders))
-    return replace(spec, b_order="col" if b_order == "col" else "row"), schedule
+    a_order, b_order, c_order = draw(orders), draw(orders), draw(orders)
+    if along_k or not copied:
+        # Only a copy turns B.
+        b_order = "row" if along_k == copied else "col"
+    a_order = "row" if along_k else a_order
+    return GemmSpec(dtype=dtype, a_order=a_order, b_order=b_order, c_order=c_order), schedule

@@ -11,7 +11,7 @@ from gemmgen.ir.dtypes import I64
 from gemmgen.ir.expr import Const, Expr, Load, Select, Var, convert
 from gemmgen.ir.expr_visit import map_expr, map_index, substitute, walk_expr
 from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, Step, element, old, places_by_type
-from gemmgen.ir.stmt import Body, If, Let, Stmt, Store, Update
+from gemmgen.ir.stmt import Body, Comment, If, Let, Stmt, Store, Update
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import FIRST_ROW
 
@@ -105,6 +105,13 @@ def finished(update: Update, store: Store, value: Expr, row: Expr, col: Expr) ->
     names, value = applied(update, value, Load(buffer, store.index), row, col)
     body = (*body, *names, replace(store, value=convert(value, buffer.dtype)))
     return (If(inside[0], (If(inside[1], body),)),)
+
+
+def once_whole(update: Update, finish: Body, before: Body = ()) -> Body:
+    """What is done once a sum is whole, and before that."""
+    if update.last is None or not finish:
+        return finish
+    return (If(update.last, (Comment("After K's last block: the sum is whole."), *finish), before),)
 
 
 def _extent(update: Update, axis: str) -> Expr:

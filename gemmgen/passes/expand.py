@@ -34,7 +34,7 @@ from gemmgen.ir.stmt import (
 from gemmgen.ir.visit import map_body, walk
 from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.passes.box_stores import update_by_boxes
-from gemmgen.passes.epilogue import applied, finished
+from gemmgen.passes.epilogue import applied, finished, once_whole
 from gemmgen.passes.lanes import fill_vectors, multiply_vectors, update_vectors
 from gemmgen.passes.loops import loop
 from gemmgen.passes.multiply_adds import multiply_adds
@@ -326,8 +326,7 @@ def _new_element(update: Update, old: Load, column: Expr, row: Expr, col: Expr) 
     store = Store(old.buffer, old.index, convert(value, old.dtype))
     if not update.steps:
         return (store,)
-    finish = finished(update, store, value, row, col)
-    return finish if update.last is None else (If(update.last, finish, (store,)),)
+    return once_whole(update, finished(update, store, value, row, col), (store,))
 
 
 def _blend(update: Update, old: Expr, column: Expr) -> Expr:

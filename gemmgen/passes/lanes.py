@@ -9,7 +9,7 @@ from gemmgen.ir.expr_visit import map_expr, substitute
 from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, element, old
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Mma, Move, Store, Update
 from gemmgen.ir.vectors import value_problem
-from gemmgen.passes.epilogue import applied
+from gemmgen.passes.epilogue import applied, once_whole
 
 ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")
 
@@ -88,7 +88,7 @@ def _whole(update: Update) -> Body:
         always = isinstance(update.beta, Const)
         body = (*body, *(add_old if always else (If(compare("!=", update.beta, number(0, dtype)), add_old),)))
     steps: Body = tuple(at_once(width, step) for step in _steps(update))
-    body = (*body, *_once_whole(update, steps))
+    body = (*body, *once_whole(update, steps))
     body = (*body, Move(c, place, values, (Const(0),), update.atom, width))
     vectors = acc.fragment.cols.values // width
     return (unrolled(ROW, acc.fragment.rows.values, (unrolled(COL, vectors, body),)),)
@@ -144,14 +144,7 @@ def _stored(update: Update, sum_: Expr, before: Load, row: Expr, col: Expr) -> B
         return (store,)
     names, value = applied(update, value, before, row, col)
     finish = *names, Store(before.buffer, before.index, value)
-    return _once_whole(update, finish, (store,))
-
-
-def _once_whole(update: Update, finish: Body, before: Body = ()) -> Body:
-    """What is done once a sum is whole, and before that."""
-    if update.last is None or not finish:
-        return finish
-    return (If(update.last, (Comment("After K's last block: the sum is whole."), *finish), before),)
+    return once_whole(update, finish, (store,))
 
 
 def _blend(update: Update, value: Expr, old: Expr) -> Expr:

@@ -175,8 +175,8 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     ) -> Prepared | None:
         """The launch for calls such as this one, which is checked; None where each is to be made anew."""
         try:
-            a, b, c, *operands = arrays.items()
-            request = self._request(a[1], b[1], c[1], *factors, dict(operands))
+            operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
+            request = self._request(arrays["a"], arrays["b"], arrays["c"], *factors, operands)
         except SpanError:
             return None  # its twin will prepare it
         queue = self._queue_for(request, queue)

@@ -148,6 +148,9 @@ class Schedule:
             sums wait in C meanwhile. 0 is all of K.
         m_block: where B is copied, how many tiles of a column are computed before those right of them, so that their
             part of A stays in a cache. 0 is all of them.
+        b_prefetch: how many steps of K before they are read lines of B's copy are brought to the first level of the
+            cache; 0 leaves that to the processor.
+        c_prefetch: whether a tile of C is brought to the cache, row by row, while its sum is made; where B is copied.
         name: of the kernel; None derives one (`methods.slug`).
     """
 
@@ -186,6 +189,8 @@ class Schedule:
     even: tuple[int, int] = (1, 1)
     k_block: int = 0
     m_block: int = 0
+    b_prefetch: int = 0
+    c_prefetch: bool = False
     producers: int = 0
     registers: tuple[int, int] = (0, 0)
     persistent: bool = False

@@ -91,6 +91,9 @@ class Costs:
     rows_in_registers: int
     rows_apart: int
     lines_apart: int
+    written_out: int
+    b_prefetch: int
+    asks_for_c: int
     second_level: int
     third_level: int
 
@@ -151,7 +154,18 @@ def _choose(spec: GemmSpec, shape: Shape, target: Target) -> Schedule | None:
         return None
     order = min(one_core, key=lambda way: cost(way, 1)).order
     all_cores = (way for way in _candidates(spec, shape, target, target.cores) if way.order == order)
-    return min(all_cores, key=lambda way: cost(way, target.cores)).schedule()
+    return _finished(spec, min(all_cores, key=lambda way: cost(way, target.cores)).schedule(), shape[2], target)
+
+
+def _finished(spec: GemmSpec, s: Schedule, depth: int, target: Target) -> Schedule:
+    """With what the loop over K does beside the sum, which a maker's processors want or don't, whatever the tiles."""
+    c, depth = costs(target.maker), min(depth, s.k_block)
+    if s.b.memory != "private" or s.along_k or depth < c.written_out:
+        return s
+    written_out = replace(s, k_step=c.written_out)
+    asks_for_c = 0 < c.asks_for_c <= depth and (spec.c_order == "row" or s.split > 1)
+    asking = replace(written_out, b_prefetch=c.b_prefetch, c_prefetch=asks_for_c)
+    return asking if is_possible(spec, asking, target) else written_out
 
 
 def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
@@ -161,7 +175,7 @@ def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Sche
         kind = way.tile, way.along_k, way.copied, way.k_block, way.even
         cost = sum(_account(spec, way, shape, target.cores, target).values())
         kinds[kind] = min(kinds.get(kind, (cost, way)), (cost, way))
-    return [way.schedule() for _, way in sorted(kinds.values())[:count]]
+    return [_finished(spec, way.schedule(), shape[2], target) for _, way in sorted(kinds.values())[:count]]
 
 
 def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Iterator[_Way]:

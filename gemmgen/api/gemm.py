@@ -90,9 +90,9 @@ def gemm(
     Raises: SpecError with every problem (a ValueError; of types a TypeError, too), ScheduleError, DeviceError.
     """
     flags = transpose_a, transpose_b, conjugate_a, conjugate_b, emulate
-    named = prologue_a, prologue_b, dtype, out
-    key = repeated.key_of((a, b, c), (schedule, backend, device), flags, named, (epilogue, operands))
-    if (done := repeated.again(key, (a, b, c), alpha, beta, operands)) is not None:
+    named = prologue_a, prologue_b, dtype
+    key = repeated.key_of((a, b, c, out), (schedule, backend, device), flags, named, (epilogue, operands))
+    if (done := repeated.again(key, (a, b, c, out), alpha, beta, operands)) is not None:
         return cast("AnyArray", done)
     expect_operands("gemm", operands)
     if problems := flag_problems(flags):

@@ -19,6 +19,8 @@ from gemmgen.schedule import Schedule
 Key: TypeAlias = Hashable
 Numbers: TypeAlias = npt.NDArray[np.generic]
 Three: TypeAlias = tuple[object, object, object]
+#: a, b, what beta scales, and where the result goes; the last two None where they are not given.
+Four: TypeAlias = tuple[object, object, object, object]
 #: An epilogue as it is given, and its arrays by name.
 Then: TypeAlias = tuple[object, Mapping[str, object]]
 _TYPES = (np.dtype(np.float32), np.dtype(np.float64))
@@ -27,12 +29,12 @@ _kernels: Kept[Key, tuple[Kernel, bool]] = Kept(1024)
 
 
 def key_of(
-    arrays: Three, where: Three, flags: tuple[object, ...], named: tuple[object, ...], then: Then = (None, {})
+    arrays: Four, where: Three, flags: tuple[object, ...], named: tuple[object, ...], then: Then = (None, {})
 ) -> Key | None:
     """What tells such calls apart; None for one that is of another kind: it has stacks, other types, other arrays.
 
     Args:
-        arrays: a, b and c.
+        arrays: a, b, c and out.
         where: schedule, backend and device.
         flags, named: what else may be asked for, all of them False, or None, in such calls.
     """
@@ -41,8 +43,12 @@ def key_of(
     schedule, backend, device = where
     if not isinstance(schedule, Schedule | str | None) or {type(backend), type(device)} - {int, str, type(None)}:
         return None
-    found: list[Hashable] = [schedule, backend, device]
-    for x in arrays if arrays[2] is not None else arrays[:2]:
+    left, right, c, out = arrays
+    if c is not None and out is not None and c is not out:
+        return None
+    into = c if out is None else out
+    found: list[Hashable] = [schedule, backend, device, c is None]
+    for x in (left, right) if into is None else (left, right, into):
         if type(x) is not np.ndarray or x.ndim != 2 or x.dtype not in _TYPES or not x.flags.aligned:
             return None
         found += [x.dtype, x.shape, x.strides]
@@ -66,7 +72,7 @@ def remember(key: Key, kernel: Kernel, is_mirrored: bool) -> None:
 
 
 def again(
-    key: Key | None, arrays: Three, alpha: object, beta: object, operands: Mapping[str, object] = MappingProxyType({})
+    key: Key | None, arrays: Four, alpha: object, beta: object, operands: Mapping[str, object] = MappingProxyType({})
 ) -> object:
     """The result of a call of which one like it was remembered; None where there is none, or something may be wrong
     with this one, which is looked at in full then.
@@ -74,10 +80,11 @@ def again(
     known = None if key is None else _kernels.known(key)
     if known is None or type(alpha) not in (int, float) or type(beta) not in (int, float):
         return None
-    left, right, given = cast("tuple[Numbers, Numbers, Numbers | None]", arrays)
+    left, right, c, out = cast("tuple[Numbers, Numbers, Numbers | None, Numbers | None]", arrays)
+    if c is None and beta:
+        return None
+    given = c if out is None else out
     if given is None:
-        if beta:
-            return None
         into: Numbers = np.empty((left.shape[0], right.shape[1]), left.dtype)
     else:
         into = given

@@ -13,6 +13,7 @@ from typing import Literal
 from gemmgen.backends.expressions import PRECEDENCE
 from gemmgen.backends.language import Language
 from gemmgen.backends.lines import fold_line
+from gemmgen.backends.vectors import vector_name
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Bin, Load, as_int, convert
@@ -30,6 +31,7 @@ from gemmgen.ir.stmt import (
     Move,
     Multiply,
     Point,
+    Prefetch,
     Stmt,
     Store,
 )
@@ -83,7 +85,7 @@ class CLike(Language):
                 yield self.box_copy(stmt)
             case _ if isinstance(stmt, Meeting):
                 yield from self._meeting(stmt)
-            case Point() | Advance():
+            case Point() | Advance() | Prefetch():
                 yield self._placed(stmt)
             case For():
                 yield from self.vector_loop(stmt) if stmt.vector else self._loop(stmt)
@@ -126,11 +128,16 @@ class CLike(Language):
             case _:
                 return self.role(stmt)
 
-    def _placed(self, stmt: Point | Advance) -> str:
-        """Where a pointer is from here on."""
+    def _placed(self, stmt: Point | Advance | Prefetch) -> str:
+        """Where a pointer is from here on, or what will be needed."""
         match stmt:
-            case Point(view, buffer, index):
-                return f"const {self.pointer(view)}{view.name} = {self.address(buffer, index)};"
+            case Prefetch(buffer, index, writes):
+                # OpenCL C's own prefetch() is a call of a function in Intel's runtime.
+                place = f"&{vector_name(self, buffer, index)}" if buffer.vector > 1 else self.address(buffer, index)
+                return f"__builtin_prefetch({place}{', 1' if writes else ''});"
+            case Point(view, buffer, index, which):
+                name = f"const {self.pointer(view)}{view.name}" if which is None else f"{view.name}[{self.expr(which)}]"
+                return f"{name} = {self.address(buffer, index)};"
             case Advance(view, Load(addresses, (place,))) if addresses.addresses == view:
                 return f"{self._param(view)} = {addresses.name}[{self.expr(place)}];"
             case Advance(view, by):
@@ -162,6 +169,9 @@ class CLike(Language):
     def declare(self, buffer: Buffer) -> list[str]:
         """The declaration of an array."""
         dtype, vector = buffer.dtype, buffer.vector
+        if buffer.space is Space.POINTERS:
+            element = f"const {self.types[dtype.name]} *"
+            return [f"{self.qualifier(buffer)}{element}{buffer.name}[{buffer.extents[0]}];"]
         element = self.types[dtype.name] if vector == 1 else self.vector_type(dtype, vector)
         return [f"{self.qualifier(buffer)}{element} {buffer.name}{self.dimensions(buffer)};"]
 

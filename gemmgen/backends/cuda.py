@@ -23,7 +23,7 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Call, Expr, Var, as_int
 from gemmgen.ir.meetings import RANK, AsyncGroup, Barrier, Handover, Mbarrier, RegisterShare, RoleStep, StoreGroup
-from gemmgen.ir.stmt import Advance, BoxCopy, Move, Multiply, Point, Stmt
+from gemmgen.ir.stmt import Advance, BoxCopy, Move, Multiply, Point, Prefetch, Stmt
 from gemmgen.ir.visit import walk
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 from gemmgen.launch import map_name, passed
@@ -225,7 +225,7 @@ class Cuda(CLike):
     def role(self, step: RoleStep) -> list[str]:
         return [store_group(step)] if isinstance(step, StoreGroup) else role(step)
 
-    def _placed(self, stmt: Point | Advance) -> str:
+    def _placed(self, stmt: Point | Advance | Prefetch) -> str:
         if isinstance(stmt, Point) and stmt.view.layout.swizzle:
             return point(stmt, self)
         return super()._placed(stmt)

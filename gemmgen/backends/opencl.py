@@ -265,7 +265,7 @@ class OpenCL(CLike):
         return ("-cl-intel-256-GRF-per-thread",) if self.kernel.large_registers else ()
 
     def qualifier(self, buffer: Buffer) -> str:
-        return "__local " if buffer.space is Space.LOCAL else ""
+        return {Space.LOCAL: "__local ", Space.POINTERS: "__global "}.get(buffer.space, "")
 
     # --- functions and instructions ---------------------------------------------------------------
 

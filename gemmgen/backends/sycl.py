@@ -46,7 +46,7 @@ class Sycl(CLike):
     suffix: ClassVar[str] = ".hpp"
     words: ClassVar[Words] = Words("work-item", "group", "USM", "local memory", "sub-group")
     targets: ClassVar[tuple[str, ...]] = ("sycl", "xe_hpc", "khr", "portable", "cpu")
-    lacks: ClassVar[frozenset[str]] = frozenset({"intel_sub_groups", "image_block_read"})
+    lacks: ClassVar[frozenset[str]] = frozenset({"intel_sub_groups", "image_block_read", "cache_prefetch"})
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
     elements: ClassVar[Elements] = OWN
     types: ClassVar[Mapping[str, str]] = elements.types

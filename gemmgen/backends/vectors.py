@@ -17,7 +17,7 @@ from gemmgen.ir.stmt import For, Move, Store
 from gemmgen.ir.vectors import place_in
 
 if TYPE_CHECKING:
-    from gemmgen.backends.clike import CLike
+    from gemmgen.backends.language import Language
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class VectorWords:
     element: str
 
 
-def vector_name(printer: CLike, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+def vector_name(printer: Language, buffer: Buffer, index: tuple[Expr, ...]) -> str:
     """The vector that begins at an element: `acc[i][j]`."""
     *outer, last = index
     whole = buffer.extents[-1] // buffer.vector
@@ -51,7 +51,7 @@ def vector_name(printer: CLike, buffer: Buffer, index: tuple[Expr, ...]) -> str:
     return buffer.name + "".join(f"[{printer.expr(place)}]" for place in places)
 
 
-def vector_element(printer: CLike, words: VectorWords, buffer: Buffer, index: tuple[Expr, ...]) -> str:
+def vector_element(printer: Language, words: VectorWords, buffer: Buffer, index: tuple[Expr, ...]) -> str:
     """A single element of an array of vectors, which lie one after the other."""
     *outer, last = index
     if (number := as_int(last)) is not None:
@@ -66,7 +66,7 @@ def vector_element(printer: CLike, words: VectorWords, buffer: Buffer, index: tu
     )
 
 
-def vector_move(printer: CLike, words: VectorWords, move: Move) -> str:
+def vector_move(printer: Language, words: VectorWords, move: Move) -> str:
     """A whole vector between memory and registers."""
     width = move.width
     if move.src.vector > 1:
@@ -78,7 +78,7 @@ def vector_move(printer: CLike, words: VectorWords, move: Move) -> str:
     return words.store.format(width=width, value=value, place=printer.address(move.dst, move.dst_index))
 
 
-def vector_loop(printer: CLike, words: VectorWords, loop: For) -> Iterator[str]:
+def vector_loop(printer: Language, words: VectorWords, loop: For) -> Iterator[str]:
     """A loop over a vector's elements: a statement for each of its own."""
     spell = _Spelling(printer, words, loop)
     for stmt in loop.body:
@@ -90,7 +90,7 @@ def vector_loop(printer: CLike, words: VectorWords, loop: For) -> Iterator[str]:
 class _Spelling:
     """The expressions of one such loop."""
 
-    def __init__(self, printer: CLike, words: VectorWords, loop: For) -> None:
+    def __init__(self, printer: Language, words: VectorWords, loop: For) -> None:
         self.printer, self.words, self.var = printer, words, loop.var
         self.width = as_int(loop.stop) or 0
 

@@ -126,10 +126,12 @@ class Numbers:
         count, slow, fast = lines.shape
         span = (count - 1) * stride + (slow - 1) * ld + fast if lines.size else 0
         item, begin = matrix.dtype.itemsize, GUARD + case.offset(name)
-        memory = np.full((begin + span + GUARD) * item, CANARY, np.uint8).view(matrix.dtype)
+        raw = np.full((begin + span + GUARD) * item, CANARY, np.uint8)
+        memory = raw.view(matrix.dtype)
         free = np.ones(len(memory), np.bool_)
         steps = (stride, ld, 1)
-        view = np.lib.stride_tricks.as_strided(memory[begin:], lines.shape, [step * item for step in steps])
+        # Not by as_strided, which knows no types of 8 bits.
+        view: Matrix = np.ndarray(lines.shape, matrix.dtype, raw, begin * item, [step * item for step in steps])
         view[list(place if not vector else (0,))] = lines
         np.lib.stride_tricks.as_strided(free[begin:], lines.shape, steps)[...] = False
         shown = view.swapaxes(-1, -2) if turned else view
@@ -182,7 +184,7 @@ def _draw(rng: np.random.Generator, data: Data, dtype: DType, shape: tuple[int, 
     if dtype.real is not None:
         parts = np.stack([_draw(rng, data, dtype.real, shape) for _ in range(2)], axis=-1)
         return cast("Matrix", parts.view(numpy_dtype(dtype))[..., 0])
-    if dtype.size == 1:
+    if dtype.size == 1 and not dtype.is_float:
         return rng.integers(-128, 128, shape).astype(np.int8)
     if data == "whole" or not dtype.is_float:
         return cast("Matrix", rng.integers(-8, 9, shape).astype(numpy_dtype(dtype)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from gemmgen.fuzz.warpgroups import orders
@@ -37,4 +39,10 @@ def sweeping(draw: st.DrawFn, target: Target) -> tuple[GemmSpec, Schedule]:
         # Only a copy turns B.
         b_order = "row" if along_k == copied else "col"
     a_order = "row" if along_k else a_order
+    if copied and not along_k:
+        k_step = draw(st.sampled_from([step for step in (1, 2, 4) if schedule.k_block % step == 0]))
+        asks = "cache_prefetch" in target.features
+        b_prefetch = draw(st.sampled_from([0, 1, 8])) if asks else 0
+        c_prefetch = asks and c_order == "row" and draw(st.booleans())
+        schedule = replace(schedule, k_step=k_step, b_prefetch=b_prefetch, c_prefetch=c_prefetch)
     return GemmSpec(dtype=dtype, a_order=a_order, b_order=b_order, c_order=c_order), schedule

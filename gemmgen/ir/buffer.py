@@ -19,6 +19,8 @@ class Space(Enum):
     PRIVATE = "private"
     #: Not memory of its own: a place in local memory that each work-item has for itself, and moves.
     VIEW = "view"
+    #: Pointers into a matrix: the first coordinate says which, the other counts from where it points.
+    POINTERS = "pointers"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, Multipl
 from gemmgen.ir.memory import GlobalMemory, ImageMemory, LocalMemory, ViewMemory
 from gemmgen.ir.numeric import convert, numpy_dtype
 from gemmgen.ir.phases import runs
+from gemmgen.ir.pointers import Pointers, point_step, prefetch_step
 from gemmgen.ir.registers import PrivateMemory
 from gemmgen.ir.stmt import (
     Advance,
@@ -48,6 +49,7 @@ from gemmgen.ir.stmt import (
     Move,
     Multiply,
     Point,
+    Prefetch,
     Stmt,
     Store,
 )
@@ -166,6 +168,8 @@ class _Run:
                 return self._point(stmt, scope, site)
             case Advance():
                 return self._advance(stmt, scope, site)
+            case Prefetch(buffer, index):
+                return prefetch_step(scope.memory(buffer.name), self._indexes(index, scope, site), site)
             case Multiply():
                 return self._multiply(stmt, scope, site)
             case _:
@@ -188,16 +192,21 @@ class _Run:
                     raise KernelFault("race", site.text, "the local memory below it may still be in use: no barrier")
 
             return retire if before else None
+        if buffer.space is Space.POINTERS:
+            scope.memories[buffer.name] = Pointers(self._lanes, buffer, self._sizes, self._sites)
+            return None
         registers = PrivateMemory(self._lanes, buffer, self._sizes, self._sites)
         scope.memories[buffer.name] = registers
         return lambda _active: registers.allocate()
 
     def _point(self, stmt: Point, scope: Scope, site: Site) -> _Step:
-        memory = scope.memory(stmt.buffer.name)
+        memory, index = scope.memory(stmt.buffer.name), self._indexes(stmt.index, scope, site)
+        if stmt.which is not None:
+            which = self._evaluator.index(stmt.which, scope, site)
+            return point_step(scope.memory(stmt.view.name), which, memory, index, site)
         if not isinstance(memory, LocalMemory):
             raise LoweringError(f"`{site.text}` points to no local memory")
         view = scope.memories[stmt.view.name] = ViewMemory(self._lanes, stmt.view, self._sizes, self._sites, memory)
-        index = self._indexes(stmt.index, scope, site)
         return lambda active: view.point([code(active) for code in index], active, site)
 
     def _advance(self, stmt: Advance, scope: Scope, site: Site) -> _Step:

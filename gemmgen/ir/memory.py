@@ -28,7 +28,7 @@ class Memory(Protocol):
         """Set the active lanes' elements."""
 
 
-class _Base:
+class Base:
     """What all of them share: bounds, addresses and messages."""
 
     def __init__(self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site]) -> None:
@@ -60,7 +60,7 @@ class _Base:
         raise KernelFault(kind, site.text, f"{who} at {self._name}[{place}]: {why}")
 
 
-class Strided(_Base):
+class Strided(Base):
     """Memory whose elements have addresses.
 
     Attributes:
@@ -294,7 +294,7 @@ class GlobalMemory(_Shared):
         np.add.at(self._data, addresses, value[active.lanes] if isinstance(value, np.ndarray) else value)
 
 
-class ImageMemory(_Base):
+class ImageMemory(Base):
     """A 2D image. What lies outside of it is undefined, so it reads as NaN: any use of it shows."""
 
     # Its methods have the arguments that `Memory` asks for, needed or not.

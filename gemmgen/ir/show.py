@@ -37,6 +37,7 @@ from gemmgen.ir.stmt import (
     Move,
     Multiply,
     Point,
+    Prefetch,
     Registers,
     Stage,
     Stmt,
@@ -224,7 +225,7 @@ def _for(stmt: For) -> str:
     return f"for {stmt.var.name} in {bounds}{step}{note}:"
 
 
-def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Advance | Comment) -> str:
+def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Advance | Prefetch | Comment) -> str:
     match stmt:
         case BoxCopy():
             dst, src = show_index(stmt.dst, stmt.dst_index), show_index(stmt.src, stmt.src_index)
@@ -248,8 +249,11 @@ def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Adv
             at += "" if stmt.from_element is None else f" from element {show_expr(stmt.from_element)}"
             ahead = " ahead" if stmt.ahead else ""
             return f"{dst} <- move {stmt.atom.name} x{stmt.width}{ahead} {src}{valid}{at}"
-        case Point(view, buffer, index):
-            return f"point {view.name} at {show_index(buffer, index)}"
+        case Point(view, buffer, index, which):
+            name = view.name if which is None else f"{view.name}[{show_expr(which)}]"
+            return f"point {name} at {show_index(buffer, index)}"
+        case Prefetch(buffer, index, writes):
+            return f"prefetch {show_index(buffer, index)}{', to be written' if writes else ''}"
         case Advance(view, by):
             return f"advance {view.name} by {show_expr(by)}"
         case Comment(text):

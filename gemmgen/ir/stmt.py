@@ -292,11 +292,14 @@ class Multiply:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Let a view begin at an element of local memory; its own coordinates count from there."""
+    """Let a view begin at an element of local memory, or one of an array of pointers at an element of a matrix; its own
+    coordinates count from there.
+    """
 
     view: Buffer
     buffer: Buffer
     index: tuple[Expr, ...]
+    which: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +308,15 @@ class Advance:
 
     view: Buffer
     by: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Ask for the line of a cache that an element lies in, which will be read, or written."""
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,5 +382,5 @@ class Comment:
 
 TileStmt = Fill | Copy | Stage | Mma | TileMma | Sum | Update | PipeOp
 Instruction = Move | BoxCopy | Multiply
-Stmt = TileStmt | Instruction | Alloc | Let | Store | For | If | Block | Meeting | Point | Advance | Comment
+Stmt = TileStmt | Instruction | Alloc | Let | Store | For | If | Block | Meeting | Point | Advance | Prefetch | Comment
 Body = tuple[Stmt, ...]

@@ -34,6 +34,7 @@ FEATURES: dict[str, str] = {
     "funnel_shifts": "one word is cut out of two by an instruction",
     "vectors": "a work-item computes on vectors of its own, of up to 16 elements",
     "cached_private": "private arrays of megabytes lie in the caches of a core of its own",
+    "cache_prefetch": "a cache's line can be asked for before it is used, which SPIR-V has no word for",
 }
 
 
@@ -78,7 +79,7 @@ class Target:
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
     *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8"),
-    "funnel_shifts",
+    *("funnel_shifts", "cache_prefetch"),
 }
 #: For kernels by block reads: a device is picked that has them.
 BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
@@ -135,7 +136,7 @@ TARGETS: dict[str, Target] = {
     # 32 registers of 64 bytes, as of AVX-512; with half of that (AVX2) tiles are to be half as large.
     "cpu": Target(
         "cpu",
-        CPU_FEATURES | {"unaligned_vectors", "fp64", "fp16"},
+        CPU_FEATURES | {"cache_prefetch", "unaligned_vectors", "fp64", "fp16"},
         register_bytes=2048,
         private_bytes=CPU_PRIVATE_BYTES,
         vector_bytes=64,

@@ -28,6 +28,7 @@ from gemmgen.ir.stmt import (
     Move,
     Multiply,
     Point,
+    Prefetch,
     Registers,
     Stage,
     Stmt,
@@ -119,8 +120,8 @@ class _Verifier(Checker):
             case PipeOp(_, pipe):
                 self._require(pipe.stages >= 1, f"pipe {pipe.name} has {pipe.stages} stages")
                 self._require(pipe.stages % pipe.batch == 0, f"pipe {pipe.name} is handed over in uneven batches")
-            case Point() | Advance():
-                self._view(stmt, scope)
+            case Point() | Advance() | Prefetch():
+                self._place(stmt, scope)
             case Comment(text):
                 self._require("\n" not in text, "a comment of more than one line")
             case _:
@@ -128,24 +129,37 @@ class _Verifier(Checker):
 
     def _alloc(self, buffer: Buffer, scope: _Scope) -> None:
         self._require(
-            buffer.space in (Space.LOCAL, Space.PRIVATE), f"{buffer.space.value} buffer {buffer.name} is declared"
+            buffer.space in (Space.LOCAL, Space.PRIVATE, Space.POINTERS),
+            f"{buffer.space.value} buffer {buffer.name} is declared",
         )
         for extent in (*buffer.shape, *buffer.layout.strides):
             size = as_int(extent)
             self._require(size is not None and size > 0, f"{buffer.name} has extent {show_expr(extent)}")
         self._bind(buffer, scope)
 
-    def _view(self, stmt: Point | Advance, scope: _Scope) -> None:
+    def _place(self, stmt: Point | Advance | Prefetch, scope: _Scope) -> None:
+        if isinstance(stmt, Prefetch):
+            in_caches = stmt.buffer.space in (Space.GLOBAL, Space.PRIVATE)
+            self._require(in_caches, f"{stmt.buffer.name} is {stmt.buffer.space.value}, in no cache to ask for")
+            self._needs(frozenset({"cache_prefetch"}), "a prefetch")
+            self._element(stmt.buffer, stmt.index, scope)
+            return
         if isinstance(stmt, Advance):
             self._require(stmt.view.space in (Space.VIEW, Space.GLOBAL), f"{stmt.view.name} cannot be moved")
             self._declared(stmt.view, scope)
             self._require(stmt.by.dtype in (I32, I64), f"{show_expr(stmt.by)} is {stmt.by.dtype}, not an integer")
             return
-        self._require(stmt.view.space is Space.VIEW, f"{stmt.view.name} is {stmt.view.space.value}, no view")
-        self._require(stmt.buffer.space is Space.LOCAL, f"{stmt.buffer.name} is {stmt.buffer.space.value}, not local")
+        alone = stmt.which is None
+        what, into = (Space.VIEW, Space.LOCAL) if alone else (Space.POINTERS, Space.GLOBAL)
+        self._require(stmt.view.space is what, f"{stmt.view.name} is {stmt.view.space.value}, not {what.value}")
+        self._require(stmt.buffer.space is into, f"{stmt.buffer.name} is {stmt.buffer.space.value}, not {into.value}")
         self._same(stmt.view.dtype, stmt.buffer.dtype, f"{stmt.view.name} and {stmt.buffer.name}")
         self._element(stmt.buffer, stmt.index, scope)
-        self._bind(stmt.view, scope)
+        if stmt.which is None:
+            self._bind(stmt.view, scope)
+        else:
+            self._integer(stmt.which)
+            self._declared(stmt.view, scope)
 
     def _for(self, stmt: For, scope: _Scope) -> None:
         self._require(stmt.step >= 1, f"step {stmt.step} < 1")

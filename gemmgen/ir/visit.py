@@ -25,6 +25,7 @@ from gemmgen.ir.stmt import (
     Move,
     Multiply,
     Point,
+    Prefetch,
     Registers,
     Stage,
     Stmt,
@@ -77,9 +78,12 @@ def _map_tiles(stmt: Copy | Stage | TileMma | Sum, rewrite: Rewrite) -> Stmt:
             return replace(stmt, src=_map_tile(stmt.src, rewrite))
 
 
-def _map_places(stmt: Multiply | BoxCopy | Point, rewrite: Rewrite) -> Stmt:
-    if isinstance(stmt, Point):
+def _map_places(stmt: Multiply | BoxCopy | Point | Prefetch, rewrite: Rewrite) -> Stmt:
+    if isinstance(stmt, Prefetch):
         return replace(stmt, index=map_index(stmt.index, rewrite))
+    if isinstance(stmt, Point):
+        which = None if stmt.which is None else map_expr(stmt.which, rewrite)
+        return replace(stmt, index=map_index(stmt.index, rewrite), which=which)
     if isinstance(stmt, BoxCopy):
         dst, src = (map_index(i, rewrite) for i in (stmt.dst_index, stmt.src_index))
         tells = None if stmt.tells is None else _map_mbarrier(stmt.tells, rewrite)
@@ -119,7 +123,7 @@ def map_stmt_exprs(stmt: Stmt, rewrite: Rewrite) -> Stmt:
                 a_k=map_expr(stmt.a_k, rewrite),
                 b_k=map_expr(stmt.b_k, rewrite),
             )
-        case Multiply() | BoxCopy() | Point():
+        case Multiply() | BoxCopy() | Point() | Prefetch():
             return _map_places(stmt, rewrite)
         case Advance(view, by):
             return Advance(view, map_expr(by, rewrite))
@@ -193,7 +197,7 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
             yield from _tile_exprs(stmt)
         case Mma():
             yield from (stmt.a_k, stmt.b_k)
-        case Multiply() | BoxCopy() | Point():
+        case Multiply() | BoxCopy() | Point() | Prefetch():
             yield from _place_exprs(stmt)
         case Advance(_, by):
             yield by
@@ -217,7 +221,7 @@ def _tile_exprs(stmt: Copy | Stage | TileMma | Sum) -> tuple[Expr, ...]:
             return (*(stmt.a.origin if isinstance(stmt.a, Tile) else ()), *stmt.b.origin)
 
 
-def _place_exprs(stmt: Multiply | BoxCopy | Point) -> tuple[Expr, ...]:
+def _place_exprs(stmt: Multiply | BoxCopy | Point | Prefetch) -> tuple[Expr, ...]:
     match stmt:
         case Multiply():
             return (*stmt.acc_index, *stmt.a_index, *stmt.b_index)
@@ -225,6 +229,8 @@ def _place_exprs(stmt: Multiply | BoxCopy | Point) -> tuple[Expr, ...]:
             told = () if stmt.tells is None else (stmt.tells.index,)
             return (*stmt.dst_index, *stmt.src_index, *told)
         case Point():
+            return (*stmt.index, *(() if stmt.which is None else (stmt.which,)))
+        case Prefetch():
             return stmt.index
 
 
@@ -281,4 +287,6 @@ def uses_features(kernel: Kernel) -> frozenset[str]:
         needs |= {"tensor_maps"}
     if any(isinstance(s, MultiplyGroup | RegisterShare) for s in walk(kernel.body)):
         needs |= {"wgmma"}
+    if any(isinstance(s, Prefetch) for s in walk(kernel.body)):
+        needs |= {"cache_prefetch"}
     return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move | Multiply)))

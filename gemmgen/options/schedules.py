@@ -78,6 +78,8 @@ FIELDS: dict[str, Field] = {
     "even": Field("pair", "2x1 (what groups along rows x columns are multiples of)", 1024),
     "k_block": Field("int", "512", 1 << 20, least=0),
     "m_block": Field("int", "16", 4096, least=0),
+    "b_prefetch": Field("int", "8", 64, least=0),
+    "c_prefetch": Field("bool", "true"),
     "producers": Field("int", "128", 128, least=0),
     "registers": Field("pair", "232x40 (of a work-item that computes x of a producer)", 255, least=0),
     "persistent": Field("bool", "true"),

@@ -17,6 +17,7 @@ from gemmgen.ir.workspace import Workspace
 from gemmgen.methods import slug
 from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.along_k import AlongK
+from gemmgen.passes.columns import Columns
 from gemmgen.passes.dpas import build_dpas
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, instead_of_nan, part_of
@@ -36,7 +37,7 @@ from gemmgen.passes.positions import (
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.shares import build_shares, whole_or_share
 from gemmgen.passes.stream import BLOCK, SEGMENT, SEGMENTS
-from gemmgen.passes.sweep import Sweep, build_sweep
+from gemmgen.passes.sweep import build_sweep
 from gemmgen.passes.total import build_scale, build_start, build_total
 from gemmgen.passes.warpgroups import build_warpgroups
 from gemmgen.schedule import Schedule
@@ -56,7 +57,7 @@ def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     if schedule.by_warpgroups:
         return build_warpgroups(spec, schedule, target)
     if schedule.vector > 1:
-        return build_sweep((AlongK if schedule.along_k else Sweep)(spec, schedule, target))
+        return build_sweep((AlongK if schedule.along_k else Columns)(spec, schedule, target))
     gemm = _Gemm(spec, schedule, target)
     before = (build_pack(gemm),) if gemm.packed else ()
     count = BATCH_COUNT if spec.batched else Const(1)

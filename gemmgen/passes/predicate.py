@@ -30,7 +30,7 @@ from gemmgen.ir.expr import (
 )
 from gemmgen.ir.expr_visit import map_expr, walk_expr
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Stmt, Store
+from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Point, Stmt, Store
 from gemmgen.passes.expand import ELEMENT
 from gemmgen.passes.loops import loop
 
@@ -84,6 +84,8 @@ class _Guard:
                 return _only_where(self._outside(buffer, index, (1,) * len(index), scope), (stmt,))
             case Store() | Let():
                 return (replace(stmt, value=map_expr(stmt.value, partial(_proved, scope))),)
+            case Point(_, buffer, index) if buffer.space is Space.GLOBAL:
+                return (replace(stmt, index=self._nearest(buffer, index, scope)),)
             case Move() if stmt.dst.space is Space.GLOBAL:
                 footprint = (*(1,) * (len(stmt.dst_index) - 2), *stmt.atom.footprint(stmt.width, 1))
                 return _only_where(self._outside(stmt.dst, stmt.dst_index, footprint, scope), (stmt,))
@@ -102,6 +104,14 @@ class _Guard:
                 fits = Const(0, fits.dtype)
             conditions.append(None if scope.holds(fits) or is_const(fits, 1) else fits)
         return tuple(conditions)
+
+    def _nearest(self, buffer: Buffer, index: tuple[Expr, ...], scope: Scope) -> tuple[Expr, ...]:
+        """A place, or the nearest inside where it may be past an end; how far K goes is for what is read from there."""
+        outside = self._outside(buffer, index, (1,) * len(index), scope)
+        return tuple(
+            place if fits is None or axis == buffer.contracted else minimum(place, extent - 1)
+            for axis, (place, fits, extent) in enumerate(zip(index, outside, buffer.shape, strict=True))
+        )
 
     def _load(self, move: Move, scope: Scope) -> Body:
         if move.atom.edge == "inside":

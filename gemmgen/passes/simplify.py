@@ -10,7 +10,22 @@ from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, both, convert
 from gemmgen.ir.expr_visit import substitute, walk_expr
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Alloc, Block, Body, BoxCopy, Comment, For, If, Let, Move, Multiply, Point, Stmt, Store
+from gemmgen.ir.stmt import (
+    Alloc,
+    Block,
+    Body,
+    BoxCopy,
+    Comment,
+    For,
+    If,
+    Let,
+    Move,
+    Multiply,
+    Point,
+    Prefetch,
+    Stmt,
+    Store,
+)
 from gemmgen.ir.visit import exprs, map_body, map_body_exprs, walk
 
 
@@ -73,7 +88,7 @@ def _splice(body: Body, outer: frozenset[str]) -> Body:
 
 def _declared_here(body: Body) -> frozenset[str]:
     """The names that a block declares to its end."""
-    views = frozenset(s.view.name for s in body if isinstance(s, Point))
+    views = frozenset(s.view.name for s in body if isinstance(s, Point) and s.which is None)
     return views | {s.buffer.name if isinstance(s, Alloc) else s.var.name for s in body if isinstance(s, Alloc | Let)}
 
 
@@ -89,7 +104,7 @@ def _collapse(body: Body) -> Body:
     kept: dict[Buffer, tuple[int, ...]] = {}
     for buffer in _buffers(body):
         axes = tuple(i for i, extent in enumerate(buffer.extents) if extent > 1)
-        if buffer.spread == 1 and len(axes) < len(buffer.extents):
+        if buffer.spread == 1 and buffer.space is not Space.POINTERS and len(axes) < len(buffer.extents):
             kept[buffer] = axes
 
     def smaller(buffer: Buffer) -> Buffer:
@@ -112,8 +127,8 @@ def _collapse(body: Body) -> Body:
                 return (replace(stmt, buffer=smaller(buffer)),)
             case Store(buffer, index, value):
                 return (Store(smaller(buffer), shorter(buffer, index), value),)
-            case Point(view, buffer, index):
-                return (Point(view, smaller(buffer), shorter(buffer, index)),)
+            case Point() | Prefetch():
+                return (replace(stmt, buffer=smaller(stmt.buffer), index=shorter(stmt.buffer, stmt.index)),)
             case BoxCopy(dst, dst_index, src, src_index):
                 to, source = ((smaller(x), shorter(x, index)) for x, index in ((dst, dst_index), (src, src_index)))
                 return (BoxCopy(*to, *source, stmt.tells),)
@@ -200,7 +215,7 @@ def _uses(body: Body) -> Counter[Var | Buffer]:
                 count.update((stmt.acc, stmt.a, stmt.b))
             case BoxCopy():
                 count.update((stmt.dst, stmt.src))
-            case Store(buffer, _, _) | Point(_, buffer, _):
+            case Store(buffer, _, _) | Point(_, buffer, _) | Prefetch(buffer, _):
                 count.update((buffer, *_shape_names(buffer)))
         for root in exprs(stmt):
             for node in walk_expr(root):

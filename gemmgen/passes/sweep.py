@@ -7,14 +7,25 @@ begins earlier so that its vectors end inside; or from a private copy of a block
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
-from functools import cached_property
 
-from gemmgen.ir.atoms import SCALAR, VECTOR, VECTOR_FMA, CopyAtom, Fragment, Spread
+from gemmgen.ir.atoms import SCALAR, VECTOR, CopyAtom
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Const, Expr, Var, ceil_div, compare, minimum, number, select
 from gemmgen.ir.kernel import Kernel, Program
-from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, Fill, For, Let, Mma, Move, Registers, Stmt, Tile, Update
+from gemmgen.ir.stmt import (
+    Alloc,
+    Body,
+    Comment,
+    For,
+    Let,
+    Move,
+    Registers,
+    Stmt,
+    Tile,
+    Update,
+)
 from gemmgen.ir.workspace import Workspace
 from gemmgen.passes import epilogue
 from gemmgen.passes.expand import COL as J
@@ -58,35 +69,21 @@ def build_sweep(plan: Sweep) -> Program:
 
 
 class Sweep(Plan):
-    """The kernel: block of C, block of K, tile, step of K, from the outside in."""
+    """The kernel: block of C, block of K, and tile, from the outside in. What a tile's sum is made of differs."""
 
-    # --- registers --------------------------------------------------------------------------------
-
-    @cached_property
-    def acc(self) -> Registers:
-        """C's tile."""
-        return self.vectors("acc", self.schedule.tile[0])
-
-    def vectors(self, name: str, rows: int) -> Registers:
-        """Lines of a tile."""
-        cols = self.schedule.tile[1]
-        buffer = Buffer(name, self.sums, Space.PRIVATE, Layout.packed(rows, cols), vector=self.schedule.vector)
-        return Registers(buffer, Fragment(Spread(rows), Spread(cols)))
-
-    @property
-    def _column(self) -> Registers:
-        """A's column of a step."""
-        rows = self.schedule.tile[0]
-        buffer = Buffer("a_frag", self.sums, Space.PRIVATE, Layout.packed(rows, 1))
-        return Registers(buffer, Fragment(Spread(rows), Spread(1)))
+    @abstractmethod
+    def tile(self, start: Expr, stop: Expr, beta: Expr) -> Body:
+        """One tile: its sum, and C."""
 
     @property
     def copy(self) -> Buffer | None:
-        """The private copy of a block of B: panel after panel as wide as a tile, so that it is read in order."""
+        """The private copy of a block of B: panel after panel as wide as a tile, so that it is read in order, each with
+        room behind it for what is asked for ahead.
+        """
         s = self.schedule
         if s.b.memory != "private":
             return None
-        layout = Layout.packed(s.sweep[1], s.k_block, s.tile[1])
+        layout = Layout.packed(s.sweep[1], s.k_block + s.b_prefetch, s.tile[1])
         return Buffer("b_block", self.sums, Space.PRIVATE, layout, vector=s.vector)
 
     # --- where a work-item is -----------------------------------------------------------------------
@@ -197,9 +194,8 @@ class Sweep(Plan):
     def _tiles(self, start: Expr, stop: Expr, beta: Expr) -> Body:
         """All tiles of the block, a column of them at a time: its part of B stays in the cache."""
         rows, cols = self.schedule.tile
-        exact = self._known(0) % rows == 0
         tile = self.tile(start, stop, beta)
-        down = For(ROW0, ROW_BEGIN, ROW_END, rows, tile, exact=exact)
+        down = For(ROW0, ROW_BEGIN, ROW_END, rows, tile, exact=self.whole_rows)
         if self.schedule.m_block == 1:
             return Comment("Some rows of A pass all panels of B."), replace(down, body=self._panels(tile))
         if many := self.schedule.m_block * rows:
@@ -207,7 +203,7 @@ class Sweep(Plan):
             end = Let(M_STOP, minimum(ROW_END, M_BLOCK + many))
             comment = Comment("Some rows of A after the others, which stay in the cache while B's panels pass.")
             return comment, For(M_BLOCK, ROW_BEGIN, ROW_END, many, (end, *some))
-        if not self._begins_earlier:
+        if not self.begins_earlier:
             return self._panels((down,))
         fits = compare("<=", Const(cols), self.n)
         shifted = select(fits, minimum(OWN_COL, self.n - cols), OWN_COL)
@@ -219,18 +215,23 @@ class Sweep(Plan):
         """The copy's panels, each the columns of a tile."""
         cols = self.schedule.tile[1]
         inner = (Let(PANEL, (COL0 - COL_BEGIN) // cols), *body)
-        return (For(COL0, COL_BEGIN, COL_END, cols, inner, exact=self._whole_columns),)
+        return (For(COL0, COL_BEGIN, COL_END, cols, inner, exact=self.whole_columns),)
 
     def _known(self, axis: int) -> int:
         return (self.spec.m, self.spec.n)[axis] or self.spec.multiple_of[axis]
 
     @property
-    def _begins_earlier(self) -> bool:
+    def begins_earlier(self) -> bool:
         """Whether the last tile of a line does, so that its vectors of B end inside."""
-        return self.copy is None and not self._whole_columns and not self.schedule.along_k
+        return self.copy is None and not self.whole_columns and not self.schedule.along_k
 
     @property
-    def _whole_columns(self) -> bool:
+    def whole_rows(self) -> bool:
+        """Whether no tile ends past the last row."""
+        return self._known(0) % self.schedule.tile[0] == 0
+
+    @property
+    def whole_columns(self) -> bool:
         """Whether no tile ends past the last column."""
         return self._known(1) % self.schedule.tile[1] == 0
 
@@ -238,39 +239,10 @@ class Sweep(Plan):
         """Where vectors of B don't fit, C being narrower than a tile, all of K is left to single loads."""
         return (Let(K_MAIN, select(COL0 + self.schedule.tile[1] <= self.n, stop, start)),)
 
-    def tile(self, start: Expr, stop: Expr, beta: Expr) -> Body:
-        """One tile: its sum, and C."""
-        in_place = self._begins_earlier
-        body: list[Stmt] = [Alloc(self.acc.buffer), Fill(self.acc, number(0, self.sums))]
-        body.append(For(K0, start, K_MAIN if in_place else stop, 1, self._step()))
-        if in_place:
-            body.append(For(K0, K_MAIN, stop, 1, self._step(by_vectors=False)))
-        return (*body, *self.store(self.acc, beta, VECTOR, self.schedule.vector))
-
-    def _step(self, by_vectors: bool = True) -> Body:
-        """One step of K: a line of B in vectors, each times every row's element of A. Where C is narrower than a tile,
-        B is loaded by a loop over elements, which is short for the compiler.
-        """
-        rows, cols = self.schedule.tile
-        b, a = self.vectors("b_frag", 1), self._column
-        transposed = self.is_transposed("a")
-        matrix, block = self.given("a"), self.copy
-        step = K0 if block is None else K_BLOCK + K0
-        column = Tile(matrix, (step, ROW0) if transposed else (ROW0, step), rows, 1, transposed)
-        line = Tile(self.given("b"), (K0, COL0), 1, cols)
-        if block is not None:
-            line = Tile(block, (PANEL, K0, Const(0)), 1, cols)
-        load: Stmt = Copy(b, line, VECTOR, self.schedule.vector)
-        if not by_vectors:
-            single = Move(b.buffer, (Const(0), J), self.given("b"), (K0, COL0 + J), SCALAR, 1)
-            load = For(J, Const(0), Const(cols), 1, (single,), exact=True)
-        return (
-            Alloc(b.buffer),
-            load,
-            Alloc(a.buffer),
-            Copy(a, column, SCALAR),
-            Mma(self.acc, a, b, Const(0), Const(0), 1, VECTOR_FMA),
-        )
+    @property
+    def result(self) -> Buffer:
+        """What a tile is stored to."""
+        return self.workspace(writable=True) if self.schedule.split > 1 else self.c
 
     def store(self, acc: Registers, beta: Expr, atom: CopyAtom, width: int) -> Body:
         """C from a tile of sums."""
@@ -282,7 +254,7 @@ class Sweep(Plan):
         if self.schedule.split > 1:
             tile = Tile(self.workspace(writable=True), (PART, ROW0, COL0), rows, cols)
             comment, beta, steps = "This part's share of C.", beta if depth else number(0, self.sums), ()
-        first = OWN_COL if self._begins_earlier else None
+        first = OWN_COL if self.begins_earlier else None
         last = compare("<=", self.k_end, K_BLOCK + depth) if steps and depth else None
         return Comment(comment), Update(tile, acc, self.alpha, beta, atom, width, steps, first, last=last)
 
@@ -291,18 +263,17 @@ class Sweep(Plan):
     def kernel(self) -> Kernel:
         """All of it."""
         split, block = self.schedule.split > 1, self.copy
-        result = self.workspace(writable=True) if split else self.c
         a, b = self.given("a"), self.given("b")
         finishing = () if split else epilogue.matrices(self)
         order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha, *self.per_matrix(a, b)]
-        order += [result] if split else [self.beta, *self.per_matrix(self.c), *epilogue.parameters(self)]
+        order += [self.result] if split else [self.beta, *self.per_matrix(self.c), *epilogue.parameters(self)]
         return Kernel(
             name=self.name,
             params=tuple(p for p in order if isinstance(p, Buffer | Var)),
             body=(
                 *self._where(),
                 *(self.named_pitches("workspace") if split else ()),
-                *self.to_product(a, b, result, *finishing),
+                *self.to_product(a, b, self.result, *finishing),
                 *(() if block is None else (Alloc(block),)),
                 *self._in_blocks(),
             ),

@@ -105,6 +105,7 @@ def _positive(s: Schedule) -> Iterator[str]:
         ("b_step", s.b_step),
         ("k_block", s.k_block),
         ("m_block", s.m_block),
+        ("b_prefetch", s.b_prefetch),
         ("producers", s.producers),
         ("stream", s.stream),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gemmgen.ir.checker import listed
 from gemmgen.ir.dtypes import F32, F64
 from gemmgen.ir.target import FEATURES, Target
 from gemmgen.methods import defaults, flatten, text_of
@@ -13,9 +14,9 @@ from gemmgen.spec import GemmSpec
 #: Elements that a vector can have.
 WIDTHS = (2, 4, 8, 16)
 #: Fields that only such schedules have.
-OWN = ("vector", "along_k", "sweep", "even", "k_block", "m_block")
+OWN = ("vector", "along_k", "sweep", "even", "k_block", "m_block", "b_prefetch", "c_prefetch")
 #: Fields that may be as they like there, beside the tile.
-FREE = (*OWN, "split", "b.memory")
+FREE = (*OWN, "split", "b.memory", "k_step")
 
 
 def without_vectors(s: Schedule) -> Iterator[str]:
@@ -69,6 +70,7 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
             yield f"{key} = {text_of(value)} means nothing to a work-item with vectors: leave it out"
     if s.along_k and spec.a_order == "col":
         yield "A is column-major, but along_k takes neighbours along K: leave along_k out, or pass a copy of A by rows"
+    yield from _loop(spec, s, target)
     yield from _private(spec, s, target)
     yield from _registers(spec, s, target)
 
@@ -84,7 +86,7 @@ def _as_they_are(spec: GemmSpec) -> Iterator[str]:
 
 def block_bytes(spec: GemmSpec, s: Schedule) -> int:
     """Bytes of the block of B that a work-item copies."""
-    return s.k_block * s.sweep[1] * s.tile[1] * spec.dtype.size if s.b.memory == "private" else 0
+    return (s.k_block + s.b_prefetch) * s.sweep[1] * s.tile[1] * spec.dtype.size if s.b.memory == "private" else 0
 
 
 def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -115,6 +117,23 @@ def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             f"a thread's stack on this target: use k_block {max(1, s.k_block // 2)} instead of {s.k_block}, or a "
             f"smaller sweep"
         )
+
+
+def _loop(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
+    """What the loop over K does beside the sum, and how."""
+    given = [("k_step", s.k_step > 1), ("b_prefetch", s.b_prefetch), ("c_prefetch", s.c_prefetch)]
+    if (names := [name for name, there in given if there]) and (s.along_k or s.b.memory != "private"):
+        are = "is" if len(names) == 1 else "are"
+        yield f"{listed(names)} {are} for a copy of B by vectors of columns: set b.memory = 'private', or leave it out"
+    elif s.k_step > 1 and s.k_block % s.k_step:
+        yield f"k_block = {s.k_block} is no whole iterations of k_step {s.k_step}: use a multiple of it"
+    if (names := [name for name, there in given[1:] if there]) and "cache_prefetch" not in target.features:
+        yield (
+            f"{listed(names)}, but target {target.name!r} has none ({FEATURES['cache_prefetch']}): leave it out, or "
+            f"use backend opencl and target cpu"
+        )
+    if s.c_prefetch and spec.c_order == "col" and s.split == 1:
+        yield "c_prefetch asks for rows of C, but C is column-major: leave it out"
 
 
 def _registers(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:

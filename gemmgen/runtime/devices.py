@@ -127,6 +127,7 @@ def features_of(device: cl.Device) -> frozenset[str]:
         "fp64": "cl_khr_fp64" in extensions,
         "fp16": True,  # vload_half and vstore_half, by the language
         "unaligned_vectors": True,  # vloadN, too
+        "cache_prefetch": type_of(device) == "cpu",  # by a builtin of clang's, which all their runtimes are made of
     }
     of_cpus = CPU_FEATURES if type_of(device) == "cpu" else frozenset()
     return of_cpus.union(name for name, there in has.items() if there)

@@ -58,6 +58,11 @@ __kernel void cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global cons
                         acc[i][j] = 0.0f;
                     }
                 }
+                __global const float *a_rows[6];
+                #pragma unroll
+                for (int i = 0; i < 6; ++i) {
+                    a_rows[i] = &a[min(row0 + i, m - 1) * lda + k_block];
+                }
                 for (int k0 = 0; k0 < k_depth; ++k0) {
                     float8 b_frag[2];
                     #pragma unroll
@@ -67,7 +72,7 @@ __kernel void cpu_6x16_v8_copied(int m, int n, int k, float alpha, __global cons
                     float a_frag[6];
                     #pragma unroll
                     for (int i = 0; i < 6; ++i) {
-                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];
+                        a_frag[i] = a_rows[i][k0];
                     }
                     #pragma unroll
                     for (int i = 0; i < 6; ++i) {

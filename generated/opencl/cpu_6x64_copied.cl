@@ -59,6 +59,11 @@ __kernel void cpu_6x64_copied(int m, int n, int k, float alpha, __global const f
                         acc[i][j] = 0.0f;
                     }
                 }
+                __global const float *a_rows[6];
+                #pragma unroll
+                for (int i = 0; i < 6; ++i) {
+                    a_rows[i] = &a[min(row0 + i, m - 1) * lda + k_block];
+                }
                 for (int k0 = 0; k0 < k_depth; ++k0) {
                     float16 b_frag[4];
                     #pragma unroll
@@ -68,7 +73,7 @@ __kernel void cpu_6x64_copied(int m, int n, int k, float alpha, __global const f
                     float a_frag[6];
                     #pragma unroll
                     for (int i = 0; i < 6; ++i) {
-                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];
+                        a_frag[i] = a_rows[i][k0];
                     }
                     #pragma unroll
                     for (int i = 0; i < 6; ++i) {

@@ -331,3 +331,11 @@ def test_errors_are_ours_in_process() -> None:
 
     result = CliRunner().invoke(app, ["emit", "--tile", "32x"])
     assert isinstance(result.exception, UserError)
+
+
+def test_the_module_is_the_command() -> None:
+    """For those whose environment is not on the path."""
+    command = [sys.executable, "-m", "gemmgen", "presets", "--no-such-option"]
+    result = subprocess.run(command, capture_output=True, encoding="utf-8")
+    assert result.returncode == 2
+    assert "No such option" in result.stderr

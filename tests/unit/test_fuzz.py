@@ -17,7 +17,7 @@ from gemmgen.fuzz.case import OF_DEVICE, Case, Data, load
 from gemmgen.fuzz.checks import Place, Way, WrongResult, check, interpreted
 from gemmgen.fuzz.data import Numbers, Stored
 from gemmgen.fuzz.search import Search
-from gemmgen.ir.dtypes import F16, F32
+from gemmgen.ir.dtypes import F8_E4M3, F8_E5M2, F16, F32, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.spec import GemmSpec
 from tests.support.cli import gemmgen, printed, refused
@@ -226,3 +226,13 @@ def test_refused_schedules_are_said_so(tmp_path: Path) -> None:
     file = tmp_path / "case.toml"
     file.write_text(replace(SMALL, schedule=replace(SMALL.schedule, split=0)).to_toml())
     assert "split = 0 < 1" in refused("fuzz", "--replay", file)
+
+
+@pytest.mark.parametrize("stored", [F8_E4M3, F8_E5M2])
+@pytest.mark.parametrize("data", ["normal", "whole", "short"])
+def test_matrices_are_drawn_in_the_type_that_they_are_stored_in(stored: DType, data: Data) -> None:
+    """8-bit floats were drawn as int8, and none of their cases ran (found by fuzz itself)."""
+    spec = GemmSpec(dtype=F16, b_dtype=stored)
+    case = Case(spec, presets.load("naive_16x16").schedule, (3, 4, 40), "cuda", "sm_90", pads=(0, 3, 1), data=data)
+    check(case, Place.named("cuda", "sm_90"))
+    assert Numbers.of(case).b.dtype.name == stored.name

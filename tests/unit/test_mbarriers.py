@@ -85,7 +85,7 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], str]] = {
         (Point(VIEW, A, (ZERO, ZERO)),),
         "`point view at a[0, 0]`: a is global, not local",
     ),
-    "no view": (below(Point(REGS, RING, (ZERO, ZERO, ZERO))), "regs is private, no view"),
+    "no view": (below(Point(REGS, RING, (ZERO, ZERO, ZERO))), "regs is private, not view"),
     "a view of what is not declared": ((Point(VIEW, RING, (ZERO, ZERO, ZERO)),), "ring is not declared"),
     "a view's rank": (below(Point(VIEW, RING, (ZERO, ZERO))), "ring has 3 dimensions, its index 2"),
     "a view's type": (

@@ -65,6 +65,11 @@ __kernel void bias_gelu_vectors(int m, int n, int k, float alpha, __global const
                         acc[i][j] = 0.0f;
                     }
                 }
+                __global const float *a_rows[6];
+                #pragma unroll
+                for (int i = 0; i < 6; ++i) {
+                    a_rows[i] = &a[min(row0 + i, m - 1) * lda + k_block];
+                }
                 for (int k0 = 0; k0 < k_depth; ++k0) {
                     float16 b_frag[4];
                     #pragma unroll
@@ -74,7 +79,7 @@ __kernel void bias_gelu_vectors(int m, int n, int k, float alpha, __global const
                     float a_frag[6];
                     #pragma unroll
                     for (int i = 0; i < 6; ++i) {
-                        a_frag[i] = a[min(row0 + i, m - 1) * lda + k_block + k0];
+                        a_frag[i] = a_rows[i][k0];
                     }
                     #pragma unroll
                     for (int i = 0; i < 6; ++i) {

@@ -96,6 +96,11 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                         acc[i][j] = 0.0f;
                     }
                 }
+                const float *a_rows[6];
+                #pragma GCC unroll 6
+                for (int i = 0; i < 6; ++i) {
+                    a_rows[i] = &a[std::min(row0 + i, m - 1) * lda + k_block];
+                }
                 for (int k0 = 0; k0 < k_depth; ++k0) {
                     sycl::float16 b_frag[4];
                     #pragma GCC unroll 4
@@ -105,7 +110,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                     float a_frag[6];
                     #pragma GCC unroll 6
                     for (int i = 0; i < 6; ++i) {
-                        a_frag[i] = a[std::min(row0 + i, m - 1) * lda + k_block + k0];
+                        a_frag[i] = a_rows[i][k0];
                     }
                     #pragma GCC unroll 6
                     for (int i = 0; i < 6; ++i) {

@@ -93,6 +93,8 @@ class Costs:
     lines_apart: int
     written_out: int
     b_prefetch: int
+    rows_beside_prefetch: int
+    copied_tiles: tuple[tuple[int, int], ...]
     asks_for_c: int
     second_level: int
     third_level: int
@@ -103,7 +105,9 @@ def costs(maker: str = "") -> Costs:
     """As the file has them, with what it says of a maker's processors."""
     found = tomllib.loads(files("gemmgen").joinpath("sweeps.toml").read_text(encoding="utf-8"))
     makers = {name: found.pop(name) for name, value in tuple(found.items()) if isinstance(value, dict)}
-    return Costs(**found | makers.get(maker, {}))
+    said = found | makers.get(maker, {})
+    tiles = tuple((rows, vectors) for rows, vectors in said.pop("copied_tiles"))
+    return Costs(**said, copied_tiles=tiles)
 
 
 def choose_sweep(spec: GemmSpec, shape: Shape | None, target: Target) -> Schedule | None:
@@ -164,7 +168,8 @@ def _finished(spec: GemmSpec, s: Schedule, depth: int, target: Target) -> Schedu
         return s
     written_out = replace(s, k_step=c.written_out)
     asks_for_c = 0 < c.asks_for_c <= depth and (spec.c_order == "row" or s.split > 1)
-    asking = replace(written_out, b_prefetch=c.b_prefetch, c_prefetch=asks_for_c)
+    b_prefetch = c.b_prefetch if s.tile[0] <= c.rows_beside_prefetch else 0
+    asking = replace(written_out, b_prefetch=b_prefetch, c_prefetch=asks_for_c)
     return asking if is_possible(spec, asking, target) else written_out
 
 
@@ -207,7 +212,9 @@ def _of_columns(spec: GemmSpec, shape: Shape, target: Target) -> Iterator[tuple[
     enough = next((depth for depth in DEPTHS if depth >= k), DEPTHS[-1])
     depths = (*((0,) if by_lines and k <= AT_ONCE else ()), *(depth for depth in DEPTHS if depth <= enough))
     widest, fitting = target.vector_bytes // spec.dtype.size, _lanes(spec, n, target)
-    for (rows, vectors), copied, lanes in product(_tiles(spec, m, target), (False, True), {fitting: 0, widest: 0}):
+    more = costs(target.maker).copied_tiles if _registers(target) == max(TILES) and m > FEW_ROWS_BY_COLUMNS else ()
+    ways = [*product(_tiles(spec, m, target), (False, True)), *((tile, True) for tile in more)]
+    for ((rows, vectors), copied), lanes in product(ways, {fitting: 0, widest: 0}):
         # In place, a C narrower than a tile goes the slow way; a copy has no edges.
         most = _up(n, lanes) if copied else n // lanes
         # A copy that one tile alone reads is needless.

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmgen.bench.measure import launches
+from gemmgen.bench.measure import HOST_WARM_UP, launches
 from gemmgen.bench.records import Accuracy, Size, variant
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.methods import slug
@@ -150,7 +150,8 @@ class OpenclKernel:
         self._count = launches(self.estimate)
 
     def block(self) -> float:
-        return float(np.mean(self._seconds(2 * self._count)[self._count :]))
+        warm_up = self._count * (HOST_WARM_UP if self._kernel.device.type == "cpu" else 1)
+        return float(np.mean(self._seconds(warm_up + self._count)[warm_up:]))
 
     def cold(self) -> float:
         return float(np.mean(self._seconds(self._count)))

@@ -11,6 +11,8 @@ from gemmgen.bench.records import Accuracy, Timing
 
 #: Half of a block, in seconds: long enough for clocks to settle under the load, and for events to be exact.
 HALF_BLOCK = 0.025
+#: Halves of a block that go by before the one that is timed, where a host's clock times: cores need longer to wake.
+HOST_WARM_UP = 2
 #: Products of one block at most.
 MOST_LAUNCHES = 2000
 

@@ -10,7 +10,7 @@ import time
 
 from gemmgen.bench.host import accuracy, random_matrices
 from gemmgen.bench.libraries import product_of
-from gemmgen.bench.measure import launches
+from gemmgen.bench.measure import HOST_WARM_UP, launches
 from gemmgen.bench.records import Size
 from gemmgen.errors import UserError
 
@@ -37,7 +37,7 @@ def _serve(peer: str, m: str, n: str, k: str, batch: str, dtype: str, seed: str,
             _say(f"{checked.error!r} {checked.worst!r}")
             continue
         if line.strip() == "block":
-            product.run(count)
+            product.run(HOST_WARM_UP * count)
         seconds = product.run(count)
         time.sleep(REST)
         _say(repr(seconds))

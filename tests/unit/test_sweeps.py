@@ -9,7 +9,7 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.choose import SMALL_PRESET, choose
 from gemmgen.ir.dtypes import F16, F64
-from gemmgen.ir.target import TARGETS
+from gemmgen.ir.target import TARGETS, Target
 from gemmgen.methods import slug
 from gemmgen.passes.validate import validate
 from gemmgen.runtime import limits
@@ -164,6 +164,24 @@ def test_rows_of_a_tile_stay_where_the_second_level_costs() -> None:
     assert [s and (s.tile, s.m_block, s.sweep[1] > 1) for s in chosen] == [((6, 64), 1, True)] * len(sizes)
     others = [choose_sweep(GemmSpec(), (size,) * 3, replace(intel, maker="")) for size in sizes]
     assert all(s is not None and s.m_block != 1 for s in others)
+
+
+def test_what_intels_processors_want_in_the_loop_over_k() -> None:
+    """Four steps written out, and prefetches where there are registers for them; nothing of it for others, or SYCL."""
+    intel = replace(CPU, cores=2, maker="intel", cache_bytes=2 << 20)
+
+    def said(m: int, n: int, k: int, target: Target = intel, **spec: object) -> tuple[object, ...]:
+        s = choose_sweep(replace(GemmSpec(), **spec), (m, n, k), target)  # type: ignore[arg-type]
+        assert s is not None
+        return s.tile, s.k_step, s.b_prefetch, s.c_prefetch
+
+    assert said(1024, 1024, 1024) == ((6, 64), 4, 8, True)
+    assert said(256, 256, 256) == ((6, 64), 4, 8, False), "too short to ask for six rows"
+    assert said(300, 40, 700) == ((8, 48), 4, 0, True)
+    assert said(1024, 1024, 1024, c_order="col")[1:] == (4, 8, False)
+    assert said(1024, 1024, 1024, replace(intel, maker=""))[1:] == (1, 0, False)
+    assert said(1024, 1024, 1024, replace(intel, features=intel.features - {"cache_prefetch"}))[1:] == (4, 0, False)
+    assert said(4096, 64, 4096)[1:] == (1, 0, False), "B in place"
 
 
 def test_other_devices_are_left_to_others() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
@@ -25,6 +25,10 @@ class Kernel(Protocol):
     def __call__(
         self, a: object, b: object, c: object, *, alpha: complex, beta: complex, **operands: object
     ) -> object: ...
+
+    def again(
+        self, arrays: Mapping[str, object], alpha: complex | None, beta: complex | None, /
+    ) -> tuple[object, object] | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ Four: TypeAlias = tuple[object, object, object, object]
 #: An epilogue as it is given, and its arrays by name.
 Then: TypeAlias = tuple[object, Mapping[str, object]]
 _TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+_SCHEDULES, _NAMES = (Schedule, str, type(None)), (int, str, type(None))
 #: The kernel of a kind of calls, and whether it is given their transposes.
 _kernels: Kept[Key, tuple[Kernel, bool]] = Kept(1024)
 
@@ -38,10 +39,15 @@ def key_of(
         where: schedule, backend and device.
         flags, named: what else may be asked for, all of them False, or None, in such calls.
     """
-    if any(x is not False for x in flags) or any(x is not None for x in named):
-        return None
+    # Loops, not generators: this is all that a call of few microseconds has to wait for.
+    for flag in flags:
+        if flag is not False:
+            return None
+    for x in named:
+        if x is not None:
+            return None
     schedule, backend, device = where
-    if not isinstance(schedule, Schedule | str | None) or {type(backend), type(device)} - {int, str, type(None)}:
+    if type(schedule) not in _SCHEDULES or type(backend) not in _NAMES or type(device) not in _NAMES:
         return None
     left, right, c, out = arrays
     if c is not None and out is not None and c is not out:
@@ -80,18 +86,20 @@ def again(
     known = None if key is None else _kernels.known(key)
     if known is None or type(alpha) not in (int, float) or type(beta) not in (int, float):
         return None
-    left, right, c, out = cast("tuple[Numbers, Numbers, Numbers | None, Numbers | None]", arrays)
-    if c is None and beta:
+    left, right, addend, out = cast("tuple[Numbers, Numbers, Numbers | None, Numbers | None]", arrays)
+    if addend is None and beta:
         return None
-    given = c if out is None else out
+    given = addend if out is None else out
     if given is None:
         into: Numbers = np.empty((left.shape[0], right.shape[1]), left.dtype)
     else:
         into = given
-        read = left, right, *cast("Mapping[str, Numbers]", operands).values()
-        if not into.flags.writeable or any(np.may_share_memory(into, x) for x in read):
-            return None
     kernel, is_mirrored = known
-    matrices = (right.T, left.T, into.T) if is_mirrored else (left, right, into)
-    kernel(*matrices, alpha=cast("float", alpha), beta=cast("float", beta), **operands)
+    a, b, c = (right.T, left.T, into.T) if is_mirrored else (left, right, into)
+    if kernel.again({"a": a, "b": b, "c": c, **operands}, cast("float", alpha), cast("float", beta)) is not None:
+        return into
+    read = left, right, *cast("Mapping[str, Numbers]", operands).values()
+    if not into.flags.writeable or any(np.may_share_memory(into, x) for x in read):
+        return None
+    kernel(a, b, c, alpha=cast("float", alpha), beta=cast("float", beta), **operands)
     return into

@@ -122,23 +122,45 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
 
         Raises: SpecError with every problem of the arguments; DeviceError, ScheduleError.
         """
-        given = {"queue": queue is not None, "wait_for": bool(wait_for), "stream": stream is not None}
-        given |= {"return_event": return_event}
+        arrays: dict[str, object] = {"a": a, "b": b, "c": c, **operands} if operands else {"a": a, "b": b, "c": c}
+        plain = queue is None and stream is None and not wait_for
+        again = self.again(arrays, alpha, beta) if plain else None
+        result, event = again or self._looked_at(arrays, (alpha, beta), Place(queue, wait_for, stream, return_event))
+        return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
+
+    def again(
+        self, _arrays: Mapping[str, object], _alpha: complex | None, _beta: complex | None, /
+    ) -> tuple[object, Event] | None:
+        """What a call comes to, by name the arrays, of which one like it was looked at before; None where there was
+        none, or where it asks for a closer look.
+        """
+        return None
+
+    def _looked_at(
+        self,
+        arrays: Mapping[str, object],
+        factors: tuple[complex | None, complex | None],
+        place: Place[Queue, Before, Stream],
+    ) -> tuple[object, Event | None]:
+        """The same of a call of which nothing is known."""
+        caller = f"{type(self).__name__}.__call__"
+        given = {"queue": place.queue is not None, "wait_for": bool(place.wait_for), "stream": place.stream is not None}
+        given |= {"return_event": place.want_event}
         for name in (name for name, there in given.items() if there and name not in self.places):
-            raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {name!r}")
-        expect_operands(f"{type(self).__name__}.__call__", operands)
+            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
+        a, b, c = (arrays[name] for name in "abc")
+        operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
+        expect_operands(caller, operands)
         self._expect("gemm")
-        if is_nothing(self.source.spec, a, b, c) and not return_event:
-            return cast("Matrix", c)
-        place = Place(queue, wait_for, stream, return_event)
+        if is_nothing(self.source.spec, a, b, c) and not place.want_event:
+            return c, None
         if place.queue is not None or place.wait_for:
             self._expect_place(place)
-        done = self._once_more({"a": a, "b": b, "c": c, **operands}, (alpha, beta), place)
+        done = self._once_more(arrays, factors, place)
         if done is None:
-            kernel, request = self._reaching(a, b, c, alpha, beta, operands)
+            kernel, request = self._reaching(a, b, c, *factors, operands)
             done = kernel._run(request, place)
-        result, event = done
-        return (cast("Matrix", result), cast("Event", event)) if return_event else cast("Matrix", result)
+        return done
 
     def _expect_place(self, _place: Place[Queue, Before, Stream], /) -> None:
         """Raises: SpecError where the queue is none of the backend's, or an event."""

@@ -184,13 +184,18 @@ def translated(device: cl.Device | None = None) -> Iterator[None]:
     try:
         yield
     except cl.Error as error:
-        name = device.name.strip() if device else "OpenCL"
-        code = cl.status_code.to_string(error.code, "unknown error %d")
-        if isinstance(error, cl.MemoryError) or "OUT_OF" in code:
-            memory = f" ({device.global_mem_size >> 20:,} MiB)" if device else ""
-            text = f"{name}{memory} is out of memory or registers ({code} in {error.routine}): use smaller matrices"
-        elif "INVALID_CONTEXT" in code:
-            text = f"{name}: the arrays' or the queue's context is gone ({code}): keep a reference to the context"
-        else:
-            text = f"{name} failed: {code} in {error.routine}. If the arrays are fine, please report it"
-        raise DeviceError(text) from error
+        raise translation(error, device) from error
+
+
+def translation(error: cl.Error, device: cl.Device | None = None) -> DeviceError:
+    """An error of OpenCL in words."""
+    name = device.name.strip() if device else "OpenCL"
+    code = cl.status_code.to_string(error.code, "unknown error %d")
+    if isinstance(error, cl.MemoryError) or "OUT_OF" in code:
+        memory = f" ({device.global_mem_size >> 20:,} MiB)" if device else ""
+        text = f"{name}{memory} is out of memory or registers ({code} in {error.routine}): use smaller matrices"
+    elif "INVALID_CONTEXT" in code:
+        text = f"{name}: the arrays' or the queue's context is gone ({code}): keep a reference to the context"
+    else:
+        text = f"{name} failed: {code} in {error.routine}. If the arrays are fine, please report it"
+    return DeviceError(text)

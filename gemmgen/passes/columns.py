@@ -29,11 +29,12 @@ from gemmgen.passes.expand import ROW
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import COL0, K0, K_MAIN, KK, PART, ROW0
 from gemmgen.passes.sweep import K_BLOCK, PANEL, Sweep
+from gemmgen.passes.vectors import PREFETCH_STEPS
 
 #: A row of C that is prefetched.
 C_ROW = Var("c_row")
-#: Steps of K from one row of C that is prefetched to the next, and bytes that come at once.
-PREFETCH_STEPS, LINE_BYTES = 64, 64
+#: Bytes that come at once.
+LINE_BYTES = 64
 #: How far a pointer into a row reaches, as far as it knows.
 ANY = 2**31 - 1
 
@@ -103,7 +104,8 @@ class Columns(Sweep):
             return (For(K0, start, stop, 1, (*self._ask_for_c(), *self._ask_for_b(K0), *one)),)
         step = (*self._ask_for_b(K0 + KK), *self._step(K0 + KK, self._line(K0 + KK)))
         some = (*self._ask_for_c(), *loop(KK, together, step))
-        if (self.spec.k or self.spec.multiple_of[2]) % together == 0:
+        # Parts of K are not cut so.
+        if self.schedule.split == 1 and (self.spec.k or self.spec.multiple_of[2]) % together == 0:
             return (For(K0, start, stop, together, some, exact=True),)
         return (
             Let(K_MAIN, stop - stop % together),
@@ -158,10 +160,7 @@ class Columns(Sweep):
 
     def _step(self, step: Expr, load: Stmt) -> Body:
         """One step of K: a line of B, times every row's element of A."""
-        rows = self.schedule.tile[0]
-        a = Registers(
-            Buffer("a_frag", self.sums, Space.PRIVATE, Layout.packed(rows, 1)), Fragment(Spread(rows), Spread(1))
-        )
+        rows, a = self.schedule.tile[0], self._column
         transposed, deep = self.is_transposed("a"), step if self.copy is None else K_BLOCK + step
         column = Tile(self.given("a"), (deep, ROW0) if transposed else (ROW0, deep), rows, 1, transposed)
         if self._a_rows is not None:

@@ -11,6 +11,8 @@ from gemmgen.methods import defaults, flatten, text_of
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
+#: Steps of K from one row of C that is prefetched to the next.
+PREFETCH_STEPS = 64
 #: Elements that a vector can have.
 WIDTHS = (2, 4, 8, 16)
 #: Fields that only such schedules have.
@@ -132,6 +134,8 @@ def _loop(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
             f"{listed(names)}, but target {target.name!r} has none ({FEATURES['cache_prefetch']}): leave it out, or "
             f"use backend opencl and target cpu"
         )
+    if s.c_prefetch and s.k_step > 1 and PREFETCH_STEPS % s.k_step:
+        yield f"c_prefetch asks for a row of C in {PREFETCH_STEPS} steps, no multiple of k_step {s.k_step}: use 4"
     if s.c_prefetch and spec.c_order == "col" and s.split == 1:
         yield "c_prefetch asks for rows of C, but C is column-major: leave it out"
 

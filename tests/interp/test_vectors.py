@@ -178,6 +178,12 @@ REFUSED: dict[str, tuple[Schedule, GemmSpec, str, str]] = {
         "cpu",
         "k_step, b_prefetch are for a copy of B by vectors of columns: set b.memory = 'private', or leave it out",
     ),
+    "rows of C between iterations": (
+        replace(COPIED, k_block=6, k_step=3, c_prefetch=True),
+        GemmSpec(),
+        "cpu",
+        "a row of C in 64 steps, no multiple of k_step 3: use 4",
+    ),
     "no whole iterations": (replace(COPIED, k_step=3), GemmSpec(), "cpu", "k_block = 4 .* of k_step 3: use a multiple"),
     "prefetched columns": (
         replace(COPIED, c_prefetch=True),
@@ -263,6 +269,14 @@ def test_what_is_left_of_k_needs_no_loop_where_k_is_known() -> None:
         (GemmSpec(), 2),
     ):
         assert driver.emit(spec, written_out, "opencl", CPU).text.count("acc[i][j] = fma(") == loops
+
+
+def test_parts_of_k_that_are_known_are_not_cut_by_iterations(rng: np.random.Generator) -> None:
+    """K of 20 in three parts: 7, 7 and 6 steps, though 20 is five times four."""
+    written_out = replace(COPIED, k_block=8, k_step=4, split=3)
+    for spec in (GemmSpec(k=20), GemmSpec(multiple_of=(1, 1, 4))):
+        problem = Problem.of(rng, spec, 7, 21, 20, 1.5, -0.5)
+        problem.check(interpret(driver.lower_program(spec, written_out, CPU), spec, problem))
 
 
 def test_what_is_asked_for_ahead_lies_in_the_copy() -> None:

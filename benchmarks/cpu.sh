@@ -6,6 +6,7 @@
 #
 # DEVICE and POCL are the numbers that `gemmgen devices` gives the runtimes (1 and 0). OpenBLAS is told to run its AVX-512
 # kernels, which it does not by itself on processors that it does not know; CORETYPE= (nothing) leaves the choice to it.
+# VS names the peers: numpy, or VS=numpy,mkl on Intel's processors.
 # PRIORITY is put before each command, such as PRIORITY="chrt -r 1" beside other jobs.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +17,7 @@ mkdir -p "$out"
 device=${DEVICE:-1} pocl=${POCL:-0} priority=${PRIORITY:-} coretype=${CORETYPE-SKYLAKEX}
 [ -z "$coretype" ] || export OPENBLAS_CORETYPE=$coretype
 
-bench() { $priority timeout 400 python3 -m gemmgen.cli bench --backend opencl -d "$device" --vs numpy "$@"; }
+bench() { $priority timeout 400 python3 -m gemmgen.cli bench --backend opencl -d "$device" --vs "${VS:-numpy}" "$@"; }
 
 peak() {
     gcc -O2 -mavx512f -mfma -pthread benchmarks/cpu_peak.c -o "$out/cpu_peak" && $priority "$out/cpu_peak"

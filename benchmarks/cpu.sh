@@ -68,6 +68,7 @@ calls = {
     "NumPy's arrays": lambda: kernel(a, b, c),
     "arrays on the device": lambda: kernel(*there, return_event=True)[1].wait(),
     "gemmgen.gemm": lambda: gemmgen.gemm(a, b, c, device=number),
+    "the same, out=c": lambda: gemmgen.gemm(a, b, out=c, device=number),
     "the same, bias and relu": lambda: gemmgen.gemm(a, b, c, epilogue=["bias", "relu"], bias=bias, device=number),
 }
 for name, call in calls.items():

@@ -247,6 +247,8 @@ class OpenCL(CLike):
         if self.kernel.sub_group:
             name = "cl_intel_subgroups" if "intel_sub_groups" in self.target.features else "cl_khr_subgroup_shuffle"
             needs.append(f"{name}, sub-groups of {self.kernel.sub_group}")
+        if "cache_prefetch" in uses_features(self.kernel):
+            needs.append("__builtin_prefetch of clang, of which CPUs' runtimes are made; SPIR-V has no word for it")
         if "image_block_read" in uses_features(self.kernel):
             needs.append("images (CL_R, CL_FLOAT) as wide and high as the matrices")
         needs += [f"on Intel's GPUs, and only there, the build option {option}" for option in self.gpu_options()]

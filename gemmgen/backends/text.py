@@ -158,13 +158,13 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     """What departs from the plain way, each with the words for it."""
     down, across = s.sweep
     yield s.vector > 1, f"up to {down}x{across} of those per {words.work_item}, one after the other"
+    yield s.m_block == 1, "each row of those before the one below it"
+    yield s.m_block > 1, f"{s.m_block} of those downwards before the next to the right come"
     yield s.even != (1, 1), f"{words.group}s in multiples of {s.even[0]}x{s.even[1]}"
     yield s.k_block, f"{s.k_block} along K at a time"
     yield s.vector > 1 and s.k_step > 1, f"{s.k_step} steps of it written out"
-    yield s.m_block == 1, "each row of those before the one below it"
     yield s.b_prefetch, f"B's copy prefetched {s.b_prefetch} steps ahead"
     yield s.c_prefetch, "C's rows prefetched meanwhile"
-    yield s.m_block > 1, f"{s.m_block} of those downwards before the next to the right come"
     yield s.b_step, f"{s.b_step} of B at a time"
     yield from _instructions_of(spec, s, words)
     loaded = "A" if s.b_step else "B"

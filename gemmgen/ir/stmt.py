@@ -292,8 +292,10 @@ class Multiply:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Let a view begin at an element of local memory, or one of an array of pointers at an element of a matrix; its own
-    coordinates count from there.
+    """Let a view begin at an element of local memory, or a pointer at one of a matrix; coordinates count from there.
+
+    Attributes:
+        which: of an array of pointers, the one that is set; None for a view, which it declares.
     """
 
     view: Buffer
@@ -312,7 +314,11 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Ask for the line of a cache that an element lies in, which will be read, or written."""
+    """Ask for the line of a cache that an element lies in.
+
+    Attributes:
+        writes: whether it will be written, too.
+    """
 
     buffer: Buffer
     index: tuple[Expr, ...]

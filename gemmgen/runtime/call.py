@@ -131,8 +131,11 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
     def again(
         self, _arrays: Mapping[str, object], _alpha: complex | None, _beta: complex | None, /
     ) -> tuple[object, Event] | None:
-        """What a call comes to, by name the arrays, of which one like it was looked at before; None where there was
-        none, or where it asks for a closer look.
+        """The result of a call like one that was looked at before, and its event; None where there was none, or where
+        this one asks for a closer look.
+
+        Args:
+            arrays: by name: a, b, c, and what the epilogue takes.
         """
         return None
 
@@ -142,7 +145,7 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
         factors: tuple[complex | None, complex | None],
         place: Place[Queue, Before, Stream],
     ) -> tuple[object, Event | None]:
-        """The same of a call of which nothing is known."""
+        """The same of a call of which nothing is known. Raises: as a call."""
         caller = f"{type(self).__name__}.__call__"
         given = {"queue": place.queue is not None, "wait_for": bool(place.wait_for), "stream": place.stream is not None}
         given |= {"return_event": place.want_event}

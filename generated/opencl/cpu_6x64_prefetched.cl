@@ -1,14 +1,15 @@
 // cpu_6x64_prefetched: C = alpha * A * B + beta * C; float32
 //
 // Schedule   6x64 of C at a time, in vectors of 16, up to 171x4 of those per work-item, one after
-//            the other, groups in multiples of 2x1, 1024 along K at a time, 4 steps of it written
-//            out, each row of those before the one below it, B's copy prefetched 8 steps ahead, C's
+//            the other, each row of those before the one below it, groups in multiples of 2x1, 1024
+//            along K at a time, 4 steps of it written out, B's copy prefetched 8 steps ahead, C's
 //            rows prefetched meanwhile
 // A          buffer, loads of single elements
 // B          buffer, loads of 16 elements, through a copy of a block in private memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 2051) / 2052 * 2}
+// Needs      __builtin_prefetch of clang, of which CPUs' runtimes are made; SPIR-V has no word for it
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
 __attribute__((reqd_work_group_size(1, 1, 1)))

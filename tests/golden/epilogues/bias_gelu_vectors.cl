@@ -1,7 +1,7 @@
 // bias_gelu_vectors: C = alpha * A * B, then bias, gelu; float32
 //
 // Schedule   6x64 of C at a time, in vectors of 16, up to 86x4 of those per work-item, one after
-//            the other, 1024 along K at a time, each row of those before the one below it
+//            the other, each row of those before the one below it, 1024 along K at a time
 // A          buffer, loads of single elements
 // B          buffer, loads of 16 elements, through a copy of a block in private memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements

@@ -1,8 +1,8 @@
 // cpu_4x4_along_k: C = alpha * A * B + beta * C; float32
 //
 // Schedule   4x4 of C at a time, in vectors of 16 along K, up to 342x4 of those per work-item, one
-//            after the other, groups in multiples of 2x1, 4096 along K at a time, each row of those
-//            before the one below it
+//            after the other, each row of those before the one below it, groups in multiples of
+//            2x1, 4096 along K at a time
 // A          USM, loads of 16 elements
 // B          USM, loads of single elements, through a copy of a block in private memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements

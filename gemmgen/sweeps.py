@@ -73,6 +73,7 @@ class Costs:
     tile: float
     group: float
     kernel: float
+    threads: float
     wait: float
     turned_line: float
     apart_line: float
@@ -329,7 +330,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     }
     total = {name: rounds * part for name, part in parts.items()}
     return total | {
-        "beginnings of work-items": c.group * _up(groups, cores),
+        "beginnings of work-items": c.group * _up(groups, cores) + c.threads * (min(groups, cores) > 1),
         "the sum of K's parts": c.kernel * (s.split > 1),
         "waiting for the last": c.wait * sum(parts.values()) * (cores > 1),
     }

@@ -15,7 +15,8 @@ from gemmgen.spec import GemmSpec
 if TYPE_CHECKING:
     from gemmgen.runtime.cuda import CudaKernel
     from gemmgen.runtime.cuda_devices import CudaDeviceLike
-    from gemmgen.runtime.opencl import CompiledKernel, DeviceLike
+    from gemmgen.runtime.opencl import CompiledKernel
+    from gemmgen.runtime.queues import DeviceLike
     from gemmgen.runtime.sycl import SyclKernel
     from gemmgen.runtime.sycl_devices import SyclDeviceLike
     from gemmgen.source import Source
@@ -125,7 +126,8 @@ def _compile_opencl(
     spec: GemmSpec | None, schedule: Schedule | str | None, device: DeviceLike, ld_multiple: int | None
 ) -> CompiledKernel:
     from gemmgen.runtime.devices import target_of
-    from gemmgen.runtime.opencl import CompiledKernel, resolve
+    from gemmgen.runtime.opencl import CompiledKernel
+    from gemmgen.runtime.queues import resolve
 
     known, how = _of_preset(spec, schedule)
     queue = resolve(device, wishes(how))

@@ -36,7 +36,7 @@ from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
 
 if TYPE_CHECKING:
-    from gemmgen.runtime.opencl import DeviceLike
+    from gemmgen.runtime.queues import DeviceLike
 
 #: An array of any library that is known; what goes in comes out.
 AnyArray = TypeVar("AnyArray")

@@ -141,7 +141,7 @@ def _find(backend: str, device: Hashable, needs: frozenset[str]) -> Place:
 
     require_pyopencl()
     from gemmgen.runtime.devices import target_of
-    from gemmgen.runtime.opencl import resolve
+    from gemmgen.runtime.queues import resolve
 
     queue = resolve(cast("None", device), needs)
     return Place(queue, target_of(queue.device))

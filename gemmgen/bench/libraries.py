@@ -168,8 +168,8 @@ class Clblast:
         import pyopencl as cl
 
         from gemmgen.runtime.devices import pick
-        from gemmgen.runtime.opencl import resolve
         from gemmgen.runtime.programs import translated
+        from gemmgen.runtime.queues import resolve
 
         self._size = Size(a.shape[0], b.shape[1], a.shape[1])
         self._queue = resolve(pick(device=device))

@@ -94,7 +94,7 @@ class OpenclDevice:
         import pyopencl as cl
 
         import gemmgen
-        from gemmgen.runtime.opencl import own_context
+        from gemmgen.runtime.queues import own_context
 
         kernel = gemmgen.compile(case.spec, case.schedule, backend="opencl", device=self._handle)
         factors, another = _factors(case), cl.CommandQueue(own_context(self._handle), self._handle)

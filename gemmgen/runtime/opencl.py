@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cache
-from typing import Never, TypeAlias, cast
+from typing import Never, cast
 
+import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
-from gemmgen.runtime.devices import DeviceInfo, info_of, pick
+from gemmgen.runtime.devices import DeviceInfo, info_of
 from gemmgen.runtime.host import HostStage
 from gemmgen.runtime.kept import Kept
 from gemmgen.runtime.operands import letter
-from gemmgen.runtime.prepared import Arrays, Done, Prepared, Scratch, kind_of, may_prepare
+from gemmgen.runtime.prepared import Arrays, Done, Prepared, Scratch, is_small, kind_of, may_prepare
 from gemmgen.runtime.programs import Built, argument, build, ranges, translated, workspace_bytes
+from gemmgen.runtime.queues import PROFILING, DeviceLike, own_queue, resolve, within_calls
 from gemmgen.runtime.resident import DeviceArray, ResidentStage, common_queue
 from gemmgen.runtime.staging import Stage
 from gemmgen.runtime.views import SpanError
 from gemmgen.source import Source
 
-DeviceLike: TypeAlias = DeviceInfo | cl.Device | cl.Context | cl.CommandQueue | int | str | None
-
-PROFILING = cl.command_queue_properties.PROFILING_ENABLE
 KEPT = 8  # contexts that a kernel stays built for, and queues that memory is kept for
 CALLS = 64  # kinds of calls that stay prepared
 
@@ -171,26 +169,37 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         place: Place[cl.CommandQueue, cl.Event, Never],
         /,
     ) -> Done:
-        kind = kind_of(arrays, *factors, place.queue)
+        # What waits for events says where, and so is not run within the call.
+        queue = place.queue
+        if queue is None and place.wait_for and type(arrays["a"]) is np.ndarray:
+            queue = self.queue
+        kind = kind_of(arrays, *factors, queue)
         if kind is None:
             return None
-        prepared = self._prepared.get(kind, lambda: self._prepare(arrays, factors, place.queue))
+        prepared = self._prepared.get(kind, lambda: self._prepare(arrays, factors, queue))
         return None if prepared is None else prepared.run(arrays, place.wait_for)
 
     def _prepare(
         self, arrays: Arrays, factors: tuple[complex | None, complex | None], queue: cl.CommandQueue | None
     ) -> Prepared | None:
-        """The launch for calls such as this one, which is checked; None where each is to be made anew."""
+        """The launch for calls such as this one, which is checked; None where each is to be made anew.
+
+        Args:
+            queue: the caller's; None where a small product may as well run within the call.
+        """
         try:
             operands = {name: x for name, x in arrays.items() if name not in ("a", "b", "c")}
             request = self._request(arrays["a"], arrays["b"], arrays["c"], *factors, operands)
         except SpanError:
             return None  # its twin will prepare it
+        is_free = queue is None and not request.on_device
         queue = self._queue_for(request, queue)
         if not may_prepare(self.source, request, queue):
             return None
         built = self._kernels(queue)
         with translated(queue.device):
+            if is_free and queue == own_queue(queue.device) and is_small(self.source, request):
+                queue = within_calls(queue.device) or queue
             return Prepared(self.source, built, queue, request, self._scratch.get(queue, Scratch))
 
     def release(self) -> None:
@@ -278,35 +287,3 @@ def check_images(widths: Mapping[str, int], heights: Mapping[str, int], device: 
     ]
     if problems:
         raise ScheduleError(problems)
-
-
-@cache
-def own_context(device: cl.Device) -> cl.Context:
-    """One context for each device that gemmgen chose. It is kept: queues of the Intel CPU runtime don't keep theirs."""
-    return cl.Context([device])
-
-
-@cache
-def own_queue(device: cl.Device) -> cl.CommandQueue:
-    """One queue for each device that gemmgen chose; it measures time."""
-    with translated(device):
-        return cl.CommandQueue(own_context(device), device, PROFILING)
-
-
-def resolve(device: DeviceLike, requires: frozenset[str] = frozenset()) -> cl.CommandQueue:
-    """A queue on the device that is meant. Raises: DeviceError."""
-    match device:
-        case cl.CommandQueue():
-            return device
-        case cl.Context():
-            return cl.CommandQueue(device, device.devices[0], PROFILING)
-        case cl.Device():
-            return own_queue(device)
-        case DeviceInfo():
-            return own_queue(device.handle)
-        case None | int() | str():
-            return own_queue(pick(device=device, requires=requires).handle)
-    raise DeviceError(
-        f"device = {device!r} is of type {type(device).__name__}: pass a number or part of a name (gemmgen devices), "
-        "or a device, context or queue of pyopencl"
-    )

@@ -7,6 +7,7 @@ are set and the kernels enqueued.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Hashable, Mapping, Sequence
@@ -29,6 +30,9 @@ from gemmgen.source import Source
 Arrays: TypeAlias = Mapping[str, object]
 #: Types of numbers whose equals scale alike, so that they can be looked up.
 _NUMBERS = (int, float, complex, type(None))
+#: Multiply-adds that take no longer than to wake another thread, and those that a thread may well do by itself where
+#: there is nothing to share out: some ten microseconds.
+FEW, FEW_FOR_ONE_GROUP = 2**16, 2**21
 #: What a call was given, its result and its event; None where the arrays' places ask for a closer look.
 Done: TypeAlias = "tuple[object, cl.Event] | None"
 
@@ -75,6 +79,14 @@ def may_prepare(source: Source, request: Request, queue: cl.CommandQueue) -> boo
         return False
     # NumPy puts complex numbers where kernels may not expect them.
     return request.on_device or (host.way_of(queue.device) == "address" and source.spec.dtype.real is None)
+
+
+def is_small(source: Source, request: Request) -> bool:
+    """Whether the thread that calls computes a product sooner by itself than it wakes others."""
+    products = request.sizes.get("batch_count", 1)
+    multiply_adds = products * math.prod(request.sizes[name] for name in "mnk")
+    groups = sum(math.prod(groups) for _, groups in source.launches(request.sizes))
+    return multiply_adds <= (FEW if groups > 1 else FEW_FOR_ONE_GROUP)
 
 
 @dataclass(slots=True)

@@ -292,7 +292,7 @@ def test_gemm_of_lists(backend: str, rng: np.random.Generator, monkeypatch: pyte
 def test_lists_of_pyopencls(device: DeviceInfo, rng: np.random.Generator) -> None:
     import pyopencl.array as cl_array
 
-    from gemmgen.runtime.opencl import own_queue
+    from gemmgen.runtime.queues import own_queue
 
     a, b, _ = products(rng)
     queue = own_queue(device.handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -15,8 +16,9 @@ from gemmgen import driver, presets
 from gemmgen.errors import SpecError
 from gemmgen.runtime import host
 from gemmgen.runtime.devices import DeviceInfo, target_of
-from gemmgen.runtime.opencl import CompiledKernel, own_context
+from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.prepared import Scratch
+from gemmgen.runtime.queues import own_context, within_calls
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.device.naive import DEVICES
@@ -171,3 +173,47 @@ def test_memory_between_kernels(device: DeviceInfo, rng: np.random.Generator) ->
     gemm.release()
     assert len(gemm._scratch) == len(gemm._prepared) == 0
     assert is_right(5)
+
+
+def queue_of(event: cl.Event) -> cl.CommandQueue:
+    return cast("cl.CommandQueue", event.get_info(cl.event_info.COMMAND_QUEUE))
+
+
+def test_small_products_wake_no_thread(gemm: CompiledKernel, device: DeviceInfo, rng: np.random.Generator) -> None:
+    """They run in the thread that calls, where the device can; large ones don't, nor what the caller has queued."""
+    within = within_calls(device.handle)
+    reached = host.way_of(device.handle) == "address"
+    a, b = whole(rng, M, K), whole(rng, K, N)
+    for _ in range(2):
+        c, event = gemm(a, b, return_event=True)
+        assert queue_of(event) == (within if within is not None and reached else gemm.queue)
+        assert (c == a @ b).all()
+        large = whole(rng, 64, 64)
+        for left, right, queue in ((large, large, None), (a, b, gemm.queue)):
+            c, event = gemm(left, right, queue=queue, return_event=True)
+            assert queue_of(event) == gemm.queue
+            assert (c == left @ right).all()
+    if within is None:
+        assert "cl_intel_exec_by_local_thread" not in device.handle.extensions
+
+
+def test_what_is_awaited_can_come_from_another_thread(
+    gemm: CompiledKernel, device: DeviceInfo, rng: np.random.Generator
+) -> None:
+    """Python stands still while a kernel runs within a call, which therefore must not wait."""
+    a, b = whole(rng, M, K), whole(rng, K, N)
+    gemm(a, b)
+    event = cl.UserEvent(own_context(device.handle))
+    later = threading.Timer(0.1, event.set_status, (cl.command_execution_status.COMPLETE,))
+    later.start()
+    assert (gemm(a, b, wait_for=[event]) == a @ b).all()
+    later.join()
+
+
+def test_subnormal_numbers_are_the_same_within_a_call(gemm: CompiledKernel, rng: np.random.Generator) -> None:
+    """Threads may each have been told to take them for zero."""
+    a = (rng.standard_normal((M, K)) * 1e-20).astype(np.float32)
+    b = (rng.standard_normal((K, N)) * 1e-21).astype(np.float32)
+    for _ in range(2):
+        assert (gemm(a, b).view(np.int32) == gemm(a, b, queue=gemm.queue).view(np.int32)).all()
+    assert (np.abs(gemm(a, b)) < np.finfo(np.float32).tiny).all()

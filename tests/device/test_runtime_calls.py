@@ -16,7 +16,8 @@ from gemmgen.errors import DeviceError, LoweringError, ScheduleError, SpecError
 from gemmgen.runtime import host
 from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.runtime.host import HostStage
-from gemmgen.runtime.opencl import CompiledKernel, own_context, own_queue
+from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.queues import own_context, own_queue
 from gemmgen.runtime.views import View
 from gemmgen.spec import Order
 from tests.device.naive import DEVICES, naive, turn, with_entry

@@ -15,7 +15,7 @@ from gemmgen.ir.target import FEATURES
 from gemmgen.runtime import icd
 from gemmgen.runtime.devices import DeviceInfo, devices, info_of, pick, raw_info, target_of
 from gemmgen.runtime.devices import _probed_sub_group_size as probed_sub_group_size
-from gemmgen.runtime.opencl import own_queue, resolve
+from gemmgen.runtime.queues import own_queue, resolve
 from tests.device.naive import DEVICES
 
 LIST = "from gemmgen.runtime.devices import devices; print(*[d.platform for d in devices()], sep='\\n')"

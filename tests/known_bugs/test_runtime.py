@@ -13,7 +13,8 @@ import pytest
 import gemmgen
 from gemmgen import GemmSpec, presets
 from gemmgen.runtime.devices import DeviceInfo, target_of
-from gemmgen.runtime.opencl import CompiledKernel, own_context
+from gemmgen.runtime.opencl import CompiledKernel
+from gemmgen.runtime.queues import own_context
 from tests.device.naive import DEVICES
 from tests.support.cli import printed
 from tests.support.problems import Problem

@@ -53,7 +53,12 @@ Sizes = Annotated[
     ),
 ]
 Peers = Annotated[
-    str, typer.Option("--vs", metavar="NAME[,NAME]", help="Of cublas, cublas_tf32, clblast, mkl, numpy; '' for none.")
+    str | None,
+    typer.Option(
+        "--vs",
+        metavar="NAME[,NAME]",
+        help="Of cublas (cuda's by itself), cublas_tf32, clblast, mkl, numpy (opencl's); '' for none.",
+    ),
 ]
 Dtype = Annotated[
     str | None,
@@ -81,7 +86,7 @@ def bench(
     schedule: Schedules = None,
     best: Best = False,
     sizes: Sizes = "4096",
-    vs: Peers = "cublas",
+    vs: Peers = None,
     dtype: Dtype = None,
     ld_multiple: LdMultiple = None,
     strict: Strict = False,
@@ -108,7 +113,7 @@ def bench(
     problems += _path_problems({"--json": json, "--csv": csv, "--plot": plot})
     attempt(problems, check_plot, plot)
     measured = attempt(problems, records.parse_sizes, sizes)
-    peers = attempt(problems, _peers, vs)
+    peers = attempt(problems, _peers, vs, backend)
     jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best, ld_multiple, dtype)
     asked = [dtype] if dtype else [spec.dtype.name for spec, _ in jobs or ()]
     attempt(problems, records.check_dtypes, asked, peers or (), backend)
@@ -152,12 +157,15 @@ def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list
     return problems
 
 
-def _peers(vs: str) -> tuple[str, ...]:
-    """The peers, all of them there. Raises: UserError with every problem."""
+def _peers(vs: str | None, backend: str) -> tuple[str, ...]:
+    """The peers, all of them there; the device's own library where none is named. Raises: UserError with every
+    problem.
+    """
     from gemmgen.bench.libraries import require
     from gemmgen.bench.records import parse_peers
 
-    peers = parse_peers(vs)
+    usual = "cublas" if backend == "cuda" else "numpy"
+    peers = parse_peers(usual if vs is None else vs)
     require(peers)
     return peers
 

@@ -148,9 +148,10 @@ def is_reachable(array: Numbers, view: View) -> bool:
 
 def address(array: Numbers, view: View) -> cl.SVM[Numbers]:
     """An argument that is the array's own memory."""
-    memory = array if array.flags.forc else line(array, view)
+    flags = array.flags
+    memory = array if flags.forc else line(array, view)
     # pyopencl takes none that is read-only, though a kernel may well only read.
-    return cl.SVM(memory if memory.flags.writeable else np.asarray(_Writable(memory)))
+    return cl.SVM(memory if flags.writeable else np.asarray(_Writable(memory)))
 
 
 class _Writable:

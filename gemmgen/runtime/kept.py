@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
+from itertools import count
 from typing import Generic, TypeVar, cast
 
 Key = TypeVar("Key", bound=Hashable)
@@ -12,11 +13,12 @@ _NOTHING = object()
 
 
 class _Slot:
-    """The place of one value, which one thread makes while others wait for it."""
+    """The place of one value, which one thread makes while others wait for it, and the number of its last use."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.value: object = _NOTHING
+        self.used = 0
 
 
 class Kept(Generic[Key, Value]):
@@ -26,6 +28,7 @@ class Kept(Generic[Key, Value]):
         self._limit = limit
         self._slots: dict[Key, _Slot] = {}
         self._lock = threading.Lock()
+        self._uses = count(1)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -33,10 +36,12 @@ class Kept(Generic[Key, Value]):
     def get(self, key: Key, make: Callable[[], Value]) -> Value:
         """The value of a key, made if it is not there; what `make` raises is not kept."""
         with self._lock:
-            slot = self._slots.pop(key, None) or _Slot()
-            self._slots[key] = slot
-            if len(self._slots) > self._limit:
-                del self._slots[next(iter(self._slots))]
+            slot = self._slots.get(key)
+            if slot is None:
+                if len(self._slots) >= self._limit:
+                    del self._slots[min(self._slots, key=lambda key: self._slots[key].used)]
+                slot = self._slots[key] = _Slot()
+            slot.used = next(self._uses)
         if slot.value is _NOTHING:
             with slot.lock:
                 if slot.value is _NOTHING:
@@ -44,13 +49,12 @@ class Kept(Generic[Key, Value]):
         return cast("Value", slot.value)
 
     def known(self, key: Key) -> Value | None:
-        """The value of a key, or None where there is none."""
-        with self._lock:
-            slot = self._slots.pop(key, None)
-            if slot is None:
-                return None
-            self._slots[key] = slot
-        return None if slot.value is _NOTHING else cast("Value", slot.value)
+        """The value of a key, or None where there is none. Takes no lock: to look into a dictionary is one step."""
+        slot = self._slots.get(key)
+        if slot is None or slot.value is _NOTHING:
+            return None
+        slot.used = next(self._uses)
+        return cast("Value", slot.value)
 
     def _made(self, key: Key, make: Callable[[], Value]) -> Value:
         try:

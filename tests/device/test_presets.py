@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,14 @@ LAID_OUT = ["naive", "L3_SIMD_16x2_4x8", "L3_SLM_8x8_8x16", "block_read_16x2_1x8
 #: What compilers take seconds for: with a quarter of the code, and in three of the eight layouts.
 SMALLER = {"L3_SLM_8x8_8x16": (4, 4), "smem_8x8_double": (4, 4)}
 
+#: Presets that a runtime's compiler takes some ten seconds for, or half a minute, as they begin. There they are built
+#: without optimisation; and with it in four rows, where no other runtime builds them so.
+SLOW = {
+    "Intel(R) OpenCL": ("sg16_block_",),
+    "Portable Computing Language": ("L3_SLM_", "smem_8x8", "tile_8x8", "lds_8x8_"),
+}
+FEW_ROWS = 4
+
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 
 
@@ -33,6 +42,27 @@ def compiled(name: str, device: DeviceInfo, spec: GemmSpec) -> CompiledKernel:
 
 def built(schedule: Schedule, device: DeviceInfo, spec: GemmSpec) -> CompiledKernel:
     return CompiledKernel.from_source(driver.emit(spec, schedule, target=target_of(device.handle)), device)
+
+
+def unoptimised(schedule: Schedule, device: DeviceInfo, spec: GemmSpec) -> CompiledKernel:
+    source = driver.emit(spec, schedule, target=target_of(device.handle))
+    return CompiledKernel.from_source(replace(source, build_options=(*source.build_options, "-cl-opt-disable")), device)
+
+
+def is_slow(name: str, device: DeviceInfo) -> bool:
+    return name.startswith(SLOW.get(device.handle.platform.name, ()))
+
+
+def forms(preset: presets.Preset, device: DeviceInfo) -> Iterator[CompiledKernel]:
+    """What of a preset is run."""
+    own = preset.schedule
+    if not is_slow(own.name or "", device):
+        yield built(own, device, preset.spec)
+        return
+    yield unoptimised(own, device, preset.spec)
+    if own.sub_group is not None:
+        few = replace(own, tile=(FEW_ROWS, own.tile[1]), run=(FEW_ROWS, own.run[1]), name=None)
+        yield built(few, device, preset.spec)
 
 
 def needs(schedule: Schedule) -> frozenset[str]:
@@ -54,14 +84,14 @@ def test_any_size(name: str, device: DeviceInfo, rng: np.random.Generator) -> No
         with pytest.raises(ScheduleError, match="but target"):
             compiled(name, device, preset.spec)
         return
-    gemm = compiled(name, device, preset.spec)
-    for size in SIZES:
-        for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
-            problem = Problem.random(rng, *size, alpha, beta, preset.spec)
-            result: Matrix = gemm(problem.a, problem.b, problem.c.copy(), alpha=alpha, beta=beta)
-            problem.check(result)
-    exact = Problem.integers(rng, 70, 45, 29).typed(preset.spec)
-    assert np.array_equal(gemm(exact.a, exact.b, exact.c.copy()), exact.expected)
+    for gemm in forms(preset, device):
+        for size in SIZES:
+            for alpha, beta in ((1.0, 0.0), (-1.5, 0.25)):
+                problem = Problem.random(rng, *size, alpha, beta, preset.spec)
+                result: Matrix = gemm(problem.a, problem.b, problem.c.copy(), alpha=alpha, beta=beta)
+                problem.check(result)
+        exact = Problem.integers(rng, 70, 45, 29).typed(preset.spec)
+        assert np.array_equal(gemm(exact.a, exact.b, exact.c.copy()), exact.expected)
 
 
 @pytest.mark.parametrize("name", LAID_OUT)
@@ -73,7 +103,7 @@ def test_layouts(name: str, device: DeviceInfo, rng: np.random.Generator) -> Non
     ran = 0
     for spec in list(layouts(GemmSpec()))[1 :: 3 if tile else 1]:
         try:
-            gemm = built(schedule, device, spec)
+            gemm = (unoptimised if is_slow(name, device) else built)(schedule, device, spec)
         except ScheduleError:
             continue
         matrices = ((problem.a, spec.a_order), (problem.b, spec.b_order), (problem.c, spec.c_order))

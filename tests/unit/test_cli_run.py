@@ -203,6 +203,9 @@ def test_bench_on_a_cpu(tmp_path: Path) -> None:
     assert "naive" in files[0].read_text()
     assert len(files[1].read_text().splitlines()) == 3
     assert "any ld" in result.stdout
+    usual = gemmgen("bench", "--backend", "opencl", "--sizes", "32", "--rounds", "1")
+    assert usual.returncode == 0, usual.stderr
+    assert "numpy" in usual.stdout, "what a CPU is compared with where nothing is named"
     promised = gemmgen("bench", *options, "--ld-multiple", "4", "--best", "--pause", "0.01")
     assert promised.returncode == 0, promised.stderr
     assert "any ld" not in promised.stdout and promised.stdout.count("ld % 4 = 0") == 2

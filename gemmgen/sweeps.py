@@ -58,6 +58,7 @@ class Costs:
     far_line: float
     copy_line: float
     page: float
+    in_place: float
     same_place: float
     near_line: float
     again_line: float
@@ -320,7 +321,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     parts = {
         **{name: tiles * cost for name, cost in tile.items()},
         "A and B from afar": (a_lines + b_lines) * first
-        + a_lines * c.rows_line * (s.along_k and first == c.memory_line and is_scattered)
+        + a_lines * c.rows_line * (1 - 1 / rows) * (s.along_k and first == c.memory_line and is_scattered)
         + a_lines * (a_times - 1) * again
         + a_lines * (cols_each - a_times) * c.close_line * (stay * rows * block * size > c.first_level)
         + b_lines * (b_times - 1) * c.panel_line,
@@ -332,7 +333,8 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     return total | {
         "beginnings of work-items": c.group * _up(groups, cores) + c.threads * (min(groups, cores) > 1),
         "the sum of K's parts": c.kernel * (s.split > 1),
-        "waiting for the last": c.wait * sum(parts.values()) * (cores > 1),
+        # With two for each core, the slower one's second begins before the other has done both.
+        "waiting for the last": c.wait * sum(parts.values()) * min(rounds, 2) * (cores > 1),
     }
 
 
@@ -347,7 +349,7 @@ def _tile(c: Costs, spec: GemmSpec, s: _Way, shape: Shape, depth: int, block: in
     if not s.copied:
         # Lines of B that begin at the same places of their pages are kept in the same few places of the cache.
         slow += lines * c.same_place * (block * gcd(n * size, c.page_bytes) > cached)
-        slow += c.page * min(1, n * size / c.page_bytes)
+        slow += c.in_place + c.page * min(1, n * size / c.page_bytes)
         # From memory it comes in runs of whole pages, of few lines at a time, or slowly.
         apart = 1 if s.sweep[1] * cols * size < c.page_bytes else min(1, block / c.lines_apart)
         slow += lines * c.apart_line * apart * (n * k * size > c.third_level)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, overload
 
 from gemmgen.api import on_disk
@@ -127,11 +128,13 @@ def _compile_opencl(
 ) -> CompiledKernel:
     from gemmgen.runtime.devices import target_of
     from gemmgen.runtime.opencl import CompiledKernel
+    from gemmgen.runtime.programs import load_compiler
     from gemmgen.runtime.queues import resolve
 
     known, how = _of_preset(spec, schedule)
     queue = resolve(device, wishes(how))
-    return CompiledKernel.from_source(_emitted(known, how, ld_multiple, "opencl", target_of(queue.device)), queue)
+    target, meanwhile = target_of(queue.device), partial(load_compiler, queue.context)
+    return CompiledKernel.from_source(_emitted(known, how, ld_multiple, "opencl", target, meanwhile=meanwhile), queue)
 
 
 def _compile_sycl(
@@ -162,10 +165,16 @@ def _emitted(
     backend: str,
     target: Target,
     form: str | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Source:
-    """The source, of a schedule that is chosen where none is given. Raises: SpecError, ScheduleError."""
+    """The source, of a schedule that is chosen where none is given. Raises: SpecError, ScheduleError.
+
+    Args:
+        meanwhile: what is begun where the source has to be worked out, and will be needed then.
+    """
 
     def emit() -> Source:
+        meanwhile()
         from gemmgen import driver
         from gemmgen.choose import choose
 

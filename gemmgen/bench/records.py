@@ -117,8 +117,12 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """How much faster ours is: the peer's time over ours."""
-        return None if self.peer is None else self.peer.seconds / self.ours.seconds
+        """How much faster ours is: the median of the rounds' ratios, peer's time over ours, as what slows a machine
+        down for a round slows both.
+        """
+        if self.peer is None:
+            return None
+        return median(peer / ours for ours, peer in zip(self.ours.rounds, self.peer.rounds, strict=True))
 
     @property
     def cold_ratio(self) -> float | None:

@@ -325,8 +325,8 @@ def _show(plan: Plan, rows: list[Row]) -> None:
     console.print(table, highlight=False)
     worst = max((row.ours.accuracy.worst for row in rows), default=0.0)
     console.print(
-        f"{plan.device}; medians of {plan.rounds} rounds; errors are |C - float64| / |float64|, elements reach "
-        f"{worst:.2g} of their bound gamma_(K+3) |A| |B| at most",
+        f"{plan.device}; medians of {plan.rounds} rounds, and of their ratios; errors are |C - float64| / |float64|, "
+        f"elements reach {worst:.2g} of their bound gamma_(K+3) |A| |B| at most",
         highlight=False,
         soft_wrap=True,
     )

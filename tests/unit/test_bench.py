@@ -151,6 +151,12 @@ def test_turns_are_shuffled_and_medians_forgive_one_slow_round() -> None:
     assert fast.rate(row.size) == pytest.approx(2e6 / 1e-3 / 1e12)
 
 
+def test_a_ratio_is_the_median_of_the_rounds() -> None:
+    """A machine that is slow for a round or two is so for both."""
+    ours = Timing("mine", (1e-6, 4e-6, 4e-6), GOOD)
+    assert Row(Size(8, 8, 8), ours, Timing("numpy", (2e-6, 2e-6, 8e-6), GOOD)).ratio == pytest.approx(2.0)
+
+
 def test_half_a_block() -> None:
     assert launches(1.0) == 1
     assert launches(0.001) == 25

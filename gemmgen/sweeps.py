@@ -333,7 +333,7 @@ def _account(spec: GemmSpec, s: _Way, shape: Shape, cores: int, target: Target) 
     return total | {
         "beginnings of work-items": c.group * _up(groups, cores) + c.threads * (min(groups, cores) > 1),
         "the sum of K's parts": c.kernel * (s.split > 1),
-        # With two for each core, the slower one's second begins before the other has done both.
+        # Two for each core balance no better than one: each core takes two, unless one of them is half as fast.
         "waiting for the last": c.wait * sum(parts.values()) * min(rounds, 2) * (cores > 1),
     }
 

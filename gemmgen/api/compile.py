@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Literal, overload
 
 from gemmgen.api import on_disk
@@ -128,13 +127,11 @@ def _compile_opencl(
 ) -> CompiledKernel:
     from gemmgen.runtime.devices import target_of
     from gemmgen.runtime.opencl import CompiledKernel
-    from gemmgen.runtime.programs import load_compiler
     from gemmgen.runtime.queues import resolve
 
     known, how = _of_preset(spec, schedule)
     queue = resolve(device, wishes(how))
-    target, meanwhile = target_of(queue.device), partial(load_compiler, queue.context)
-    return CompiledKernel.from_source(_emitted(known, how, ld_multiple, "opencl", target, meanwhile=meanwhile), queue)
+    return CompiledKernel.from_source(_emitted(known, how, ld_multiple, "opencl", target_of(queue.device)), queue)
 
 
 def _compile_sycl(
@@ -165,16 +162,10 @@ def _emitted(
     backend: str,
     target: Target,
     form: str | None = None,
-    meanwhile: Callable[[], None] = lambda: None,
 ) -> Source:
-    """The source, of a schedule that is chosen where none is given. Raises: SpecError, ScheduleError.
-
-    Args:
-        meanwhile: what is begun where the source has to be worked out, and will be needed then.
-    """
+    """The source, of a schedule that is chosen where none is given. Raises: SpecError, ScheduleError."""
 
     def emit() -> Source:
-        meanwhile()
         from gemmgen import driver
         from gemmgen.choose import choose
 

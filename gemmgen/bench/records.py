@@ -126,7 +126,7 @@ class Row:
 
     @property
     def cold_ratio(self) -> float | None:
-        """The same, right after a pause."""
+        """The peer's time over ours, right after a pause."""
         if self.peer is None or self.peer.cold is None or self.ours.cold is None:
             return None
         return self.peer.cold / self.ours.cold

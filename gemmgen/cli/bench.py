@@ -57,7 +57,7 @@ Peers = Annotated[
     typer.Option(
         "--vs",
         metavar="NAME[,NAME]",
-        help="Of cublas (cuda's by itself), cublas_tf32, clblast, mkl, numpy (opencl's); '' for none.",
+        help="Of cublas, cublas_tf32, clblast, mkl, numpy; '' for none. By itself cublas on cuda, numpy on opencl.",
     ),
 ]
 Dtype = Annotated[
@@ -158,7 +158,7 @@ def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list
 
 
 def _peers(vs: str | None, backend: str) -> tuple[str, ...]:
-    """The peers, all of them there; the device's own library where none is named. Raises: UserError with every
+    """The peers, all of them there; the backend's usual one where none is named. Raises: UserError with every
     problem.
     """
     from gemmgen.bench.libraries import require

@@ -109,7 +109,8 @@ class CallableKernel(ABC, Generic[Event, Queue, Before, Stream]):
             alpha, beta: None for what is folded in the kernel, else for 1 and 0. c is not read if beta is 0, a and b
                 are not if alpha is 0. Sizes may be 0: of K, c becomes beta * c.
             queue, wait_for: OpenCL's: where to queue, and events that must have passed before the kernel starts. None
-                for the arrays' queue, or the kernel's own for NumPy arrays.
+                for the arrays' queue, or for NumPy arrays the kernel's own, or none for a product that is small
+                (docs/cpu.md): NumPy arrays have to be at rest unless a queue is named.
             stream: CUDA's: CuPy's, torch's, or a `cudaStream_t` as an integer; None for torch's current stream where
                 an array is torch's, else for CuPy's current stream.
             return_event: whether to return the event that passes when c is there, too.

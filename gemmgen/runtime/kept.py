@@ -22,7 +22,7 @@ class _Slot:
 
 
 class Kept(Generic[Key, Value]):
-    """Values by their keys; beyond `limit` the one that was not used for longest goes."""
+    """Values by their keys, `limit` at most; for one more, a quarter goes that was not used for longest."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -38,8 +38,7 @@ class Kept(Generic[Key, Value]):
         with self._lock:
             slot = self._slots.get(key)
             if slot is None:
-                if len(self._slots) >= self._limit:
-                    del self._slots[min(self._slots, key=lambda key: self._slots[key].used)]
+                self._make_room()
                 slot = self._slots[key] = _Slot()
             slot.used = next(self._uses)
         if slot.value is _NOTHING:
@@ -49,12 +48,18 @@ class Kept(Generic[Key, Value]):
         return cast("Value", slot.value)
 
     def known(self, key: Key) -> Value | None:
-        """The value of a key, or None where there is none. Takes no lock: to look into a dictionary is one step."""
+        """The value of a key, or None where there is none. Takes no lock: it may be changed meanwhile."""
         slot = self._slots.get(key)
         if slot is None or slot.value is _NOTHING:
             return None
         slot.used = next(self._uses)
         return cast("Value", slot.value)
+
+    def _make_room(self) -> None:
+        if len(self._slots) >= self._limit:
+            by_use = sorted(self._slots, key=lambda key: self._slots[key].used)
+            for key in by_use[: max(1, self._limit // 4)]:
+                del self._slots[key]
 
     def _made(self, key: Key, make: Callable[[], Value]) -> Value:
         try:

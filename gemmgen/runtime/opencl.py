@@ -62,7 +62,9 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
 
     @property
     def queue(self) -> cl.CommandQueue:
-        """Where calls with NumPy arrays run; it measures device time."""
+        """Where calls with NumPy arrays run, but for small products, which may run within the call: name it for those
+        that must wait for what was queued there. It measures device time.
+        """
         if self._queue is None:
             self._queue = resolve(self._wish, self.source.requires)
         return self._queue
@@ -198,7 +200,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             return None
         built = self._kernels(queue)
         with translated(queue.device):
-            if is_free and queue == own_queue(queue.device) and is_small(self.source, request):
+            if is_free and is_small(self.source, request) and queue == own_queue(queue.device):
                 queue = within_calls(queue.device) or queue
             return Prepared(self.source, built, queue, request, self._scratch.get(queue, Scratch))
 

@@ -30,9 +30,9 @@ from gemmgen.source import Source
 Arrays: TypeAlias = Mapping[str, object]
 #: Types of numbers whose equals scale alike, so that they can be looked up.
 _NUMBERS = (int, float, complex, type(None))
-#: Multiply-adds that take no longer than to wake another thread, and those that a thread may well do by itself where
-#: there is nothing to share out: some ten microseconds.
-FEW, FEW_FOR_ONE_GROUP = 2**16, 2**21
+#: Multiply-adds that take no longer than to wake another thread, and those of a single work-item, whose vectors do many
+#: at a time, and which no other thread could help with. Python stands still for as long: 0.05 ms.
+FEW, FEW_FOR_ONE = 2**16, 2**20
 #: What a call was given, its result and its event; None where the arrays' places ask for a closer look.
 Done: TypeAlias = "tuple[object, cl.Event] | None"
 
@@ -85,8 +85,9 @@ def is_small(source: Source, request: Request) -> bool:
     """Whether the thread that calls computes a product sooner by itself than it wakes others."""
     products = request.sizes.get("batch_count", 1)
     multiply_adds = products * math.prod(request.sizes[name] for name in "mnk")
-    groups = sum(math.prod(groups) for _, groups in source.launches(request.sizes))
-    return multiply_adds <= (FEW if groups > 1 else FEW_FOR_ONE_GROUP)
+    launches = source.launches(request.sizes)
+    work_items = sum(math.prod(groups) * math.prod(source.entry_points[number].group) for number, groups in launches)
+    return multiply_adds <= (FEW if work_items > 1 else FEW_FOR_ONE)
 
 
 @dataclass(slots=True)

@@ -6,9 +6,8 @@ import re
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
@@ -37,21 +36,6 @@ class Built:
     program: cl.Program
     kernels: tuple[tuple[EntryPoint, cl.Kernel], ...]
     lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-@cache
-def load_compiler(context: cl.Context) -> None:
-    """Have a thread make the runtime load its compiler: a fifth of a second of Intel's runtime for CPUs, which goes by
-    while the text is being written. What is amiss is said when that is built.
-    """
-
-    def build_nothing() -> None:
-        with suppress(cl.Error), warnings.catch_warnings():
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            # The stub knows nothing of False: not from pyopencl's cache, which needs no compiler.
-            cl.Program(context, "__kernel void nothing(void) {}").build(cache_dir=cast("None", False))
-
-    threading.Thread(target=build_nothing, name="gemmgen-compiler").start()
 
 
 def build(source: Source, context: cl.Context, device: cl.Device) -> Built:

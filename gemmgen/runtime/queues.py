@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import TypeAlias
 
@@ -38,10 +39,11 @@ def within_calls(device: cl.Device) -> cl.CommandQueue | None:
 
     Source: cl_intel_exec_by_local_thread.
     """
-    with translated(device):
-        if "cl_intel_exec_by_local_thread" not in device.extensions.split():
-            return None
+    if "cl_intel_exec_by_local_thread" not in device.extensions.split():
+        return None
+    with suppress(cl.Error):  # then not
         return cl.CommandQueue(own_context(device), device, PROFILING | WITHIN_CALLS)
+    return None
 
 
 def resolve(device: DeviceLike, requires: frozenset[str] = frozenset()) -> cl.CommandQueue:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +13,9 @@ import pytest
 
 import gemmgen
 from gemmgen import GemmSpec, Schedule, ScheduleError, SpecError, driver, presets
-from gemmgen.api import on_disk
 from gemmgen.errors import UserError
 from gemmgen.module import render_module
-from gemmgen.runtime import icd, programs
+from gemmgen.runtime import icd
 from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.source import Source
@@ -27,7 +25,6 @@ NAMES = ("naive", "lds_8x8_16x16_k8", "L3_SIMD_32x2_1x8", "block_read_16x2_1x8")
 
 CALL = """
 import sys
-import threading
 import numpy as np, pyopencl as cl, pyopencl.array as cl_array
 from {name} import {name} as gemm
 (device,) = [d for p in cl.get_platforms() for d in p.get_devices() if p.name.strip() == {platform!r}][:1]
@@ -194,21 +191,3 @@ def test_a_promise_beside_the_spec() -> None:
     assert (gemmgen.compile(GemmSpec(ld_multiple=4), "naive", ld_multiple=1)(a, b) == 5).all()
     with pytest.raises(SpecError, match="multiples of 0 < 1"):
         gemmgen.compile(schedule="naive", ld_multiple=0)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_the_compiler_is_loaded_while_the_text_is_written(device: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(on_disk.OFF, "1")
-    programs.load_compiler.cache_clear()
-    begun: list[str] = []
-    start = threading.Thread.start
-
-    def begin(thread: threading.Thread) -> None:
-        begun.append(thread.name)
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", begin)
-    a = np.ones((3, 3), np.float32)
-    for _ in range(2):
-        assert (gemmgen.compile(GemmSpec(), "naive", device=device)(a, a) == 3).all()
-    assert begun.count("gemmgen-compiler") == 1, "once in a process"

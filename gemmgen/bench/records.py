@@ -22,6 +22,8 @@ PEERS = {
     "mkl": "MKL's sgemm on the CPU, in a process of its own",
     "numpy": "numpy.matmul on the CPU, in a process of its own",
 }
+#: The peer of a backend where none is named.
+USUAL_PEERS = {"cuda": "cublas", "opencl": "numpy"}
 #: Types other than float32 that are measured by a backend, and the peers that multiply them.
 MEASURED = {
     "cuda": ((F16.name, BF16.name, F64.name, I8.name, *map(str, FLOAT8)), frozenset({"cublas"})),

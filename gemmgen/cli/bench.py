@@ -162,10 +162,9 @@ def _peers(vs: str | None, backend: str) -> tuple[str, ...]:
     problem.
     """
     from gemmgen.bench.libraries import require
-    from gemmgen.bench.records import parse_peers
+    from gemmgen.bench.records import USUAL_PEERS, parse_peers
 
-    usual = "cublas" if backend == "cuda" else "numpy"
-    peers = parse_peers(usual if vs is None else vs)
+    peers = parse_peers(USUAL_PEERS.get(backend, "") if vs is None else vs)
     require(peers)
     return peers
 

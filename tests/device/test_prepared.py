@@ -197,6 +197,21 @@ def test_small_products_wake_no_thread(gemm: CompiledKernel, device: DeviceInfo,
         assert "cl_intel_exec_by_local_thread" not in device.handle.extensions
 
 
+def test_a_single_work_item_wakes_no_thread(device: DeviceInfo, rng: np.random.Generator) -> None:
+    """No other could help with it; but Python stands still, so not for long."""
+    if "vectors" not in target_of(device.handle).features:
+        pytest.skip("vectors are for CPUs")
+    schedule = Schedule((6, 16), (1, 1), vector=8, sweep=(43, 43))
+    gemm = CompiledKernel.from_source(driver.emit(GemmSpec(), schedule, target=target_of(device.handle)), device)
+    within = within_calls(device.handle)
+    reached = within is not None and host.way_of(device.handle) == "address"
+    for size, stays in ((64, True), (128, False)):
+        a = whole(rng, size, size)
+        c, event = gemm(a, a, return_event=True)
+        assert (c == a @ a).all()
+        assert queue_of(event) == (within if stays and reached else gemm.queue)
+
+
 def test_what_is_awaited_can_come_from_another_thread(
     gemm: CompiledKernel, device: DeviceInfo, rng: np.random.Generator
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import pytest
 
@@ -13,6 +14,7 @@ from gemmgen.ir.target import TARGETS, Target
 from gemmgen.methods import slug
 from gemmgen.passes.validate import validate
 from gemmgen.runtime import limits
+from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import Shape, account, choose_sweep, costs, cycles
 from tests.support.cli import printed
@@ -182,6 +184,25 @@ def test_what_intels_processors_want_in_the_loop_over_k() -> None:
     assert said(1024, 1024, 1024, replace(intel, maker=""))[1:] == (1, 0, False)
     assert said(1024, 1024, 1024, replace(intel, features=intel.features - {"cache_prefetch"}))[1:] == (4, 0, False)
     assert said(500, 64, 30)[1:] == (1, 0, False), "B in place"
+
+
+def test_what_intels_processors_want_of_thin_products_and_small_ones() -> None:
+    """Copies, which are read by pointers; rows from memory several at a time; one work-item, which wakes no thread."""
+    intel = replace(CPU, cores=2, maker="intel", cache_bytes=2 << 20)
+
+    def chosen(m: int, n: int, k: int) -> Schedule:
+        s = choose_sweep(GemmSpec(), (m, n, k), intel)
+        assert s is not None
+        return s
+
+    def work_items(size: int) -> int:
+        s = chosen(size, size, size)
+        extents = zip(s.tile, s.sweep, s.even, strict=True)
+        return prod(-(-size // (unit * sweep * even)) * even for unit, sweep, even in extents)
+
+    assert chosen(4096, 64, 4096).b.memory == chosen(100, 100, 100000).b.memory == "private"
+    assert chosen(8192, 1, 8192).tile[0] > 2
+    assert work_items(64) == 1 < work_items(128)
 
 
 def test_other_devices_are_left_to_others() -> None:

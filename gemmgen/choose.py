@@ -1,40 +1,100 @@
-"""Which schedule computes a product where none is named. One function, for every place that has to choose."""
+"""Which schedule computes a product where none is named. One function, for every place that has to choose.
+
+Where a cost model knows the device and the types, it chooses by the sizes: for CPUs `gemmgen.sweeps`, for GPUs of CUDA
+`gemmgen.tiles`. For other types and devices, and where sizes are not known, it is the first row of `MENU` that the
+product's types, layouts and promises allow on the target.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
 
 from gemmgen import presets
-from gemmgen.ir.dtypes import FLOAT8
+from gemmgen.ir.dtypes import BF16, F16, F64, FLOAT8, I8, DType
 from gemmgen.ir.target import BLOCK_FEATURES, Target
-from gemmgen.ir.warp_matrix import warp_atom
+from gemmgen.ir.workspace import REACHED
+from gemmgen.options import build_schedule
 from gemmgen.passes.validate import is_possible, validate
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import choose_sweep
-from gemmgen.tiles import choose_tiles
+from gemmgen.tiles import PARTS, ROUNDS, WAYS, Way, choose_tiles, reaches
+from gemmgen.waves import Shape, blocks_of
 
-#: For devices whose sub-groups read blocks.
-BLOCK_PRESET = "L3_SIMD_32x2_1x8"
-#: For those with asynchronous copies, where sizes or types are none that the model knows.
-ASYNC_PRESET = "async_8x8_8x16"
-#: For those with matrix instructions of a warp that have the types' own.
-MATRIX_PRESET = "mma_8x16_16x8"
-#: For 8-bit floats, which nothing else multiplies, of any size: both operands along K by tensor maps; laid out so
-#: before; by warps.
-FLOAT8_PRESETS = ("wgmma_f8_128x256_s4_turns", "wgmma_f8_128x256_s4_packed", "mma_f8_8x16_16x8")
-#: For all others, and for what the first two refuse.
-PORTABLE_PRESET = "lds_8x8_16x16_k8"
+#: m, n and k, as far as they are known.
+Sizes = tuple[int | None, int | None, int | None]
+
 #: For products of few elements, whose time is that of the call: one kernel for all of them, compiled once.
 SMALL_PRESET = "naive_16x16"
-#: Multiplications up to which a product is small: tilings are no faster there, and take longer to compile.
-SMALL = 128**3
-#: The same where vectors can be had, counted as that preset makes them: for its whole groups. 13 us there, as many as a
-#: kernel with vectors takes; at 64^3 23 and 14, at 128^3 180 and 31 (Intel's runtime, 12 us a call).
+#: Multiply-adds, counted for whole groups of that preset, up to which a product is small beside vectors. 13 us there,
+#: as many as a kernel with vectors takes; at 64^3 23 and 14, at 128^3 180 and 31 (Intel's runtime, 12 us a call).
 SMALL_BESIDE_VECTORS = 32**3
 
 
-def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule:
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A row of the menu.
+
+    Attributes:
+        preset: the schedule, or what it starts from.
+        dtypes: of A and B, of the products that it is for; empty for all.
+        needs: features of the targets that it is for.
+        sets: the fields that differ from the preset's, as `--set` writes them.
+        largest: m, n and k at most; 0 for any sizes, known or not.
+        packs: whether matrices may be packed for it.
+    """
+
+    preset: str
+    dtypes: tuple[DType, ...] = ()
+    needs: frozenset[str] = frozenset()
+    sets: tuple[str, ...] = ()
+    largest: int = 0
+    packs: bool = True
+
+    def suits(self, spec: GemmSpec, sizes: Sizes, target: Target) -> bool:
+        """Whether it is for such products on such a target. Whether it can be had, `is_possible` says."""
+        fits = self.largest == 0 or all(size is not None and size <= self.largest for size in sizes)
+        return fits and self.needs <= target.features and (not self.dtypes or spec.dtype in self.dtypes)
+
+
+_HALF = (F16, BF16)
+_WARPGROUP, _WARP, _ASYNC = frozenset({"wgmma"}), frozenset({"mma"}), frozenset({"async_copy"})
+#: What computes products that no cost model knows, the best first. Of each row the plain schedule is tried first, then
+#: with B, with A and with both packed: packing serves lines that begin anywhere, orders that an instruction does not
+#: take, and prologues.
+MENU: tuple[Offer, ...] = (
+    Offer(SMALL_PRESET, largest=32),
+    # Block reads of Intel's sub-groups.
+    Offer("L3_SIMD_32x2_1x8", needs=BLOCK_FEATURES),
+    Offer("sg16_block_16x2_k32", needs=BLOCK_FEATURES),
+    # Tensor cores, by warpgroups. Only A from registers can be converted from what it is stored in, or B where operands
+    # are swapped.
+    Offer("wgmma_128x256_s4", _HALF, _WARPGROUP),
+    Offer("wgmma_128x256_s4", _HALF, _WARPGROUP, ("a.memory=private",), packs=False),
+    Offer(
+        "wgmma_128x256_s4",
+        _HALF,
+        _WARPGROUP,
+        ("tile=64x2", "group=4x64", "c_stages=0", "b.memory=private"),
+        packs=False,
+    ),
+    Offer("wgmma_f8_128x256_s4", FLOAT8, _WARPGROUP),
+    Offer("wgmma_s8_128x256_s4", (I8,), _WARPGROUP),
+    # Tensor cores, by warps.
+    Offer("mma_8x16_16x8", _HALF, _WARP),
+    Offer("mma_f8_8x16_16x8", FLOAT8, _WARP),
+    Offer("mma_s8_8x16_16x8", (I8,), _WARP),
+    Offer("mma_f64_4x8_16x8", (F64,), _WARP),
+    # Multiply-adds of single work-items. Sums of 16 bytes, complex128's, are too many for a GPU's registers by 8x8.
+    Offer("async_8x8_8x16", needs=_ASYNC),
+    Offer("lds_8x8_16x16_k8"),
+    Offer("lds_8x8_16x16_k8", sets=("tile=4x4", "run=4x4")),
+)
+
+
+def choose(spec: GemmSpec, shape: Shape | None, device: Target, products: int = 1) -> Schedule:
     """The schedule for a product.
 
     Args:
@@ -44,53 +104,65 @@ def choose(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, p
 
     Raises: ScheduleError where not even the most portable one will do.
     """
-    if spec.dtype in FLOAT8:
-        of_any_size = tuple(presets.load(name).schedule for name in FLOAT8_PRESETS)
-        return choose_tiles(spec, shape, device, products) or _first_of(of_any_size, spec, device)
-    return by_sizes(spec, shape, device, products) or _for_any_size(spec, device)
+    return by_sizes(spec, shape, device, products) or _of_menu(spec, _sizes(spec, shape), device, products)
 
 
-def by_sizes(spec: GemmSpec, shape: tuple[int, int, int] | None, device: Target, products: int = 1) -> Schedule | None:
-    """What is chosen for sizes, the spec's or the shape's: where they are small one kernel for all, else what a cost
-    model says: of CPUs `gemmgen.sweeps`, of GPUs of CUDA `gemmgen.tiles`. None where there is no model.
+def by_sizes(spec: GemmSpec, shape: Shape | None, device: Target, products: int = 1) -> Schedule | None:
+    """What a cost model chooses for sizes, the spec's or the shape's; None where there is none for the device and the
+    types, or where it would have to know more of the sizes.
     """
-    known = (spec.m, spec.n, spec.k)
-    m, n, k = (size or asked for size, asked in zip(known, shape or (None, None, None), strict=True))
-    if m is not None and n is not None and k is not None and _is_small(m, n, k, products, device):
+    m, n, k = _sizes(spec, shape)
+    if "vectors" not in device.features:
+        return choose_tiles(spec, None if m is None or n is None or k is None else (m, n, k), device, products)
+    if m is not None and n is not None and k is not None and _is_small_beside_vectors(m, n, k, products):
         small = presets.load(SMALL_PRESET).schedule
         if is_possible(spec, small, device):
             return small
-    return choose_sweep(spec, shape, device) or choose_tiles(spec, shape, device, products)
+    return choose_sweep(spec, shape, device)
 
 
-def _is_small(m: int, n: int, k: int, products: int, device: Target) -> bool:
-    if "vectors" not in device.features:
-        return products * m * n * k <= SMALL
+def _sizes(spec: GemmSpec, shape: Shape | None) -> Sizes:
+    """The spec's, and what it leaves open as the shape has it."""
+    m, n, k = shape or (None, None, None)
+    return spec.m or m, spec.n or n, spec.k or k
+
+
+def _is_small_beside_vectors(m: int, n: int, k: int, products: int) -> bool:
     rows, cols = presets.load(SMALL_PRESET).schedule.group
     return products * (-(-m // rows) * rows) * (-(-n // cols) * cols) * max(1, k) <= SMALL_BESIDE_VECTORS
 
 
-def _for_any_size(spec: GemmSpec, device: Target) -> Schedule:
-    """By the device's features. Raises: ScheduleError."""
-    if device.features >= BLOCK_FEATURES:
-        wanted = BLOCK_PRESET
-    elif "mma" in device.features and warp_atom("mma", spec.dtype) is not None:
-        wanted = MATRIX_PRESET
-    elif "async_copy" in device.features:
-        wanted = ASYNC_PRESET
-    else:
-        wanted = PORTABLE_PRESET
-    portable = presets.load(PORTABLE_PRESET).schedule
-    # Sums of 16 bytes, complex128's, are too many for a GPU's registers by the usual tiles.
-    smaller = replace(portable, tile=(4, 4), run=(4, 4), name=None)
-    return _first_of((presets.load(wanted).schedule, portable, smaller), spec, device)
-
-
-def _first_of(schedules: tuple[Schedule, ...], spec: GemmSpec, device: Target) -> Schedule:
+@lru_cache(maxsize=1024)
+def _of_menu(spec: GemmSpec, sizes: Sizes, device: Target, products: int) -> Schedule:
     """The first one that will do. Raises: ScheduleError with what the last one lacks."""
-    for schedule in schedules[:-1]:
-        if is_possible(spec, schedule, device):
-            return schedule
-    schedule = schedules[-1]
-    validate(spec, schedule, device)
-    return schedule
+    for offer in MENU:
+        if offer.suits(spec, sizes, device):
+            for schedule in _ways(offer, sizes, device, products):
+                if is_possible(spec, schedule, device):
+                    return schedule
+    last = _made(MENU[-1], WAYS[0])
+    validate(spec, last, device)
+    return last
+
+
+def _ways(offer: Offer, sizes: Sizes, device: Target, products: int) -> Iterator[Schedule]:
+    """An offer by each way of laying matrices out, with K in as many parts as C leaves the device idle, where that
+    leaves every part some rounds of the main loop; then as one.
+    """
+    m, n, k = sizes
+    for way in WAYS if offer.packs else WAYS[:1]:
+        plain = _made(offer, way)
+        if m is None or n is None or k is None or offer.largest or "vectors" in device.features:
+            yield plain
+        elif reaches(plain, (m, n, k)):
+            deepest, idle = k // (ROUNDS * plain.round_depth), device.cores // blocks_of(plain, (m, n, k), products)
+            parts = max((x for x in PARTS if x <= min(deepest, idle)), default=1)
+            if parts > 1 and parts * m * n * products < REACHED:
+                yield _made(offer, way, parts)
+            yield plain
+
+
+@cache
+def _made(offer: Offer, way: Way, parts: int = 1) -> Schedule:
+    schedule = presets.varied(offer.preset, parts, way)
+    return build_schedule(sets=offer.sets, base=schedule) if offer.sets else schedule

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from gemmgen.backends import BACKENDS, meant
 from gemmgen.backends import backend as find_backend
-from gemmgen.backends import meant
 from gemmgen.backends import printer as printer_of
 from gemmgen.backends.clike import CLike
 from gemmgen.backends.text import Notes, computes, describe, render
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.expr import as_int
-from gemmgen.ir.kernel import Kernel, Program, together
+from gemmgen.ir.kernel import Kernel, Program, local_bytes, together
 from gemmgen.ir.pipe_checks import check_pipes
-from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.target import FEATURES, TARGETS, Target
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import local_bytes
 from gemmgen.launch import entry_point, span
 from gemmgen.passes.addresses import addresses
 from gemmgen.passes.build import build
 from gemmgen.passes.expand import expand
+from gemmgen.passes.lanes_and_registers import lanes_and_registers
 from gemmgen.passes.pipeline import pipeline
 from gemmgen.passes.predicate import predicate
 from gemmgen.passes.simplify import simplify
 from gemmgen.passes.swap import swap
 from gemmgen.passes.transpose import build_transpose
 from gemmgen.passes.unswitch import unswitch
-from gemmgen.passes.validate import validate
+from gemmgen.passes.validate import is_transposed, validate
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
@@ -67,8 +68,10 @@ def emit_program(
     form = _form(language, form)
     _expect_types(spec, schedule, target)
     target = _target(language, target) if target else default_target(spec, schedule, backend)
+    if problems := refusals_of(spec, schedule, backend, target):
+        raise ScheduleError(problems)
     program = lower_program(spec, schedule, target)
-    notes = describe(spec, schedule, target, language.words)
+    notes = describe(spec, schedule, target, language.words, program, is_transposed(spec, schedule, target))
     printer = partial(printer_of(language, spec), target, form=form, spec=spec, program=program.name)
     return _print(program, spec, computes(meant(language, spec)), notes, "gemm", printer), program
 
@@ -121,10 +124,18 @@ def _target(language: type[CLike], target: Target | None) -> Target:
     if target is None:
         target = TARGETS[language.targets[0]]
     if target.name in TARGETS and target.name not in language.targets:
+        *others, last = language.targets
+        speaking = [name for name in BACKENDS if target.name in find_backend(name).targets]
         raise ScheduleError(
-            f"target {target.name!r} does not run {language.name}: use one of {', '.join(language.targets)}"
+            f"target {target.name!r} does not run {language.name}: use --backend {' or '.join(speaking)}, "
+            f"or one of the targets {', '.join(others)} and {last}"
         )
     return replace(target, features=target.features - language.lacks)
+
+
+def expected_target(backend: str, target: Target) -> Target:
+    """A target as a backend has it, less what its language has no words for. Raises: ScheduleError for another's."""
+    return _target(find_backend(backend), target)
 
 
 def default_target(spec: GemmSpec, schedule: Schedule, backend: str = "opencl") -> Target:
@@ -140,6 +151,31 @@ def refusals(
     """Why a schedule can't be had on a backend's target (its default, unless one is named); empty if it can."""
     language = find_backend(backend)
     return _problems(spec, schedule, _target(language, target) if target else default_target(spec, schedule, backend))
+
+
+def refusals_of(spec: GemmSpec, schedule: Schedule, backend: str, target: Target) -> tuple[str, ...]:
+    """Why a schedule can't be had on a target. Where that lacks what no target of its backend and one of another has,
+    the other backend is all the remedy there is.
+    """
+    target = _target(find_backend(backend), target)
+    problems = _problems(spec, schedule, target)
+    if not problems or (target.name in TARGETS and not refusals(spec, schedule, backend)):
+        return problems
+    beside_features = _problems(spec, schedule, replace(target, features=frozenset(FEATURES)))
+    lacking = [problem for problem in problems if problem not in beside_features]
+    other = next((name for name in BACKENDS if name != backend and not refusals(spec, schedule, name)), None)
+    if not lacking or other is None:
+        return problems
+    parts = [problem.rsplit(": ", 1) for problem in lacking]
+    facts = "; ".join(dict.fromkeys(fact for fact, _ in parts))
+    # A remedy that names another backend's target or instruction is none here.
+    own = [
+        remedy for remedy in dict.fromkeys(remedy for _, remedy in parts) if not re.search("sm_|target|atom", remedy)
+    ]
+    options = "".join(f"{remedy}, or " for remedy in own)
+    # A device is what it is; a target that was named is one of the wrong backend's.
+    on = f" --target {default_target(spec, schedule, other).name}" if target.name in TARGETS else ""
+    return (f"{facts}: {options}use --backend {other}{on}",)
 
 
 def _problems(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
@@ -159,6 +195,7 @@ def lower_program(spec: GemmSpec, schedule: Schedule, target: Target, stop_after
     """All kernels of a product, after all passes or after the one named."""
     validate(spec, schedule, target)
     program = build(spec, schedule, target)
+    program = replace(program, kernels=tuple(lanes_and_registers(kernel, target) for kernel in program.kernels))
     large = [problem for x in program.workspaces if (problem := x.problem(as_int(x.elements) or 0))]
     if large and not spec.batched:
         raise ScheduleError(large)
@@ -188,16 +225,18 @@ def _print(
     printer: Callable[[Kernel], CLike],
 ) -> Source:
     printers = tuple(map(printer, program.kernels))
-    workspaces = program.workspaces
+    workspaces, file = program.workspaces, printer(together(program))
     return Source(
         name=program.name,
         backend=printers[0].name,
         operation=operation,
-        text=render(printer(together(program)), printers, what, notes, workspaces),
+        text=render(file, printers, what, notes, workspaces),
         entry_points=tuple(entry_point(p.kernel, local_bytes(p.kernel), p.dynamic_bytes()) for p in printers),
         spec=spec,
-        build_options=printers[0].build_options(),
-        gpu_options=printer(program.main).gpu_options(),
+        build_options=file.build_options(),
+        gpu_options=file.gpu_options(),
+        matrix_options=file.matrix_options(),
+        extensions=file.extensions(),
         requires=frozenset().union(*(p.needs() for p in printers)),
         alignment=max(p.alignment() for p in printers),
         workspaces=workspaces,

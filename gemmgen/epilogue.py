@@ -18,7 +18,7 @@ from gemmgen.errors import SpecError
 from gemmgen.formulas import formula, parse
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr, Var
-from gemmgen.ir.expr_visit import walk_expr
+from gemmgen.ir.walk import walk_expr
 
 #: More functions in a row are no epilogue that somebody wrote.
 MOST = 16

@@ -47,3 +47,22 @@ class ToolError(UserError):
 
 class LoweringError(GemmgenError):
     """A pass or a backend broke an invariant: please report it with the schedule that showed it."""
+
+
+def suggest(word: str, known: Iterable[str], listing: str = "") -> str:
+    """`did you mean ...?` for the nearest of the known words, or where none is near all of them.
+
+    Args:
+        listing: of words too many for a message, the command that lists them; it stands in their place.
+    """
+    from difflib import get_close_matches
+
+    words = {known_word.lower(): known_word for known_word in known}
+    near = get_close_matches(word.lower(), words, 3, 0.5)
+    # A part of a name is a better hint than letters in common.
+    within = [lower for lower in words if len(word) > 1 and word.lower() in lower and lower not in near]
+    found = [words[lower] for lower in [*near, *within][:3]]
+    all_of_them = f"{listing} lists all {len(words)}" if listing else f"give one of {', '.join(words.values())}"
+    if not found:
+        return all_of_them
+    return f"did you mean {' or '.join(found)}?" + (f" {all_of_them}" if listing else "")

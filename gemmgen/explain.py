@@ -14,15 +14,16 @@ from gemmgen.errors import LoweringError, SpecError
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import as_int
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, local_bytes
 from gemmgen.ir.live import live
 from gemmgen.ir.stmt import Alloc, Block, Body, Copy, For, If, Mma, Move, Multiply, Stage, Stmt, TileMma, Update
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import local_bytes, walk
+from gemmgen.ir.walk import walk
 from gemmgen.passes.capacity import sub_group_registers
 from gemmgen.passes.swap import swap
+from gemmgen.passes.validate import is_transposed
 from gemmgen.schedule import Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import MATRICES, GemmSpec
 
 _MOST_OWNERS = 12
 #: Bytes of a register.
@@ -81,15 +82,18 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     if spec.alpha == 0:
         raise SpecError("alpha = 0 leaves no product to explain: fold another factor, or leave alpha out")
     kernel = swap(lower(spec, schedule, target, stop_after="build"))
-    costs = _costs(kernel, spec)
+    transposed = is_transposed(spec, schedule, target)
+    costs, (*_, c) = _costs(kernel, spec), MATRICES[transposed]
     head = f"{kernel.name}: {spec.formula()} ({spec.label()}) on {target.name}"
+    head += ", computed as C^T = B^T * A^T" * transposed
+    spec = spec.transposed() if transposed else spec
     parts = (
         [head],
-        _boxes(spec, schedule),
+        _boxes(spec, schedule, c),
         _owners(kernel, schedule),
-        _ways(costs, schedule),
+        _ways(costs, schedule, transposed),
         _way_out(kernel),
-        _registers(kernel, schedule, target),
+        _registers(kernel, schedule, target, transposed),
         _private(kernel, target),
         _local(kernel, target),
         _work(costs, schedule),
@@ -102,14 +106,14 @@ def explain(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
 # --- tiles ----------------------------------------------------------------------------------------
 
 
-def _boxes(spec: GemmSpec, schedule: Schedule) -> list[str]:
-    """Group, sub-group and work-item, each drawn in the one before."""
+def _boxes(spec: GemmSpec, schedule: Schedule, c: str) -> list[str]:
+    """Group, sub-group and work-item, each drawn in the one before; `c` is what they compute."""
     rows, cols = schedule.tile
     work_items = schedule.group[0] * schedule.group[1]
     block = _x(schedule.block_tile)
-    titles = [f"group: {block} of C by {_x(schedule.group)} = {_count(work_items, 'work-item')}"]
+    titles = [f"group: {block} of {c} by {_x(schedule.group)} = {_count(work_items, 'work-item')}"]
     if schedule.persistent:
-        titles[0] += ", one part of C after the other"
+        titles[0] += f", one part of {c} after the other"
     if schedule.cluster != (1, 1):
         titles[0] += f", {_x(schedule.cluster)} of them in a cluster"
     if schedule.joined > 1:
@@ -117,15 +121,15 @@ def _boxes(spec: GemmSpec, schedule: Schedule) -> list[str]:
     if schedule.vector > 1:
         (tall, wide), (down, across) = schedule.tile, schedule.sweep
         block = f"{tall * down}x{wide * across}"
-        titles = [f"group: up to {block} of C by 1 work-item, {_x(schedule.sweep)} tiles one after the other"]
+        titles = [f"group: up to {block} of {c} by 1 work-item, {_x(schedule.sweep)} tiles one after the other"]
     lanes = schedule.sub_group
     if lanes is not None:
         tall, wide = max(1, lanes // schedule.group[1]), min(lanes, schedule.group[1])
         block = f"{rows * tall}x{cols * wide}"
-        titles.append(f"{_one_of(-(-work_items // lanes), 'sub-group')}: {block} of C by {_count(lanes, 'lane')}")
+        titles.append(f"{_one_of(-(-work_items // lanes), 'sub-group')}: {block} of {c} by {_count(lanes, 'lane')}")
     sums = schedule.vector if schedule.along_k else 1
     held = _count(rows * cols * sums * spec.accumulator.size // REGISTER, "register")
-    titles.append(f"{_one_of(work_items, 'work-item')}: {_x(schedule.tile)} of C in {held}")
+    titles.append(f"{_one_of(work_items, 'work-item')}: {_x(schedule.tile)} of {c} in {held}")
     inner = ["".join(" ▪" for _ in range(min(cols, 16))) + (" …" if cols > 16 else "")] * min(rows, 4)
     inner += [" ⋮"] if rows > 4 else []
     width = max(len(title) + 5 + 4 * i for i, title in enumerate(titles))
@@ -216,11 +220,11 @@ def _repeated(body: Body, times: int) -> Iterator[tuple[Stmt, int]]:
 # --- the operands' way ----------------------------------------------------------------------------
 
 
-def _ways(costs: _Costs, schedule: Schedule) -> list[str]:
+def _ways(costs: _Costs, schedule: Schedule, transposed: bool) -> list[str]:
     lines = ["the way to the registers, per work-item and step of K:"]
     for operand in "ab":
         lines += [f"  {operand.upper()}  {_hop(hop)}" for hop in costs.hops if hop.operand == operand]
-        if getattr(schedule, operand).share:
+        if (schedule.a if (operand == "a") != transposed else schedule.b).share:
             lines.append(f"     each lane holds other elements; {costs.passed} are passed around the sub-group")
     return lines
 
@@ -259,13 +263,14 @@ def _buffers(kernel: Kernel, space: Space) -> tuple[Buffer, ...]:
     return tuple(largest.values())
 
 
-def _registers(kernel: Kernel, schedule: Schedule, target: Target) -> list[str]:
-    in_passing = {"a_frag"} if schedule.by_blocks and not schedule.b_step else set()
+def _registers(kernel: Kernel, schedule: Schedule, target: Target, transposed: bool) -> list[str]:
+    shared = "b_frag" if transposed else "a_frag"
+    in_passing = {shared} if schedule.by_blocks and not schedule.b_step else set()
     held = live(kernel.body, {COPY, *in_passing})
     counts = [(-(-buffer.bytes // REGISTER), buffer.name) for buffer in held]
     total = sum(count for count, _ in counts)
     lines = [f"registers per work-item: {total} = " + " + ".join(f"{count} {name}" for count, name in counts)]
-    lines += ["  and a_frag in passing: a row is used up before the next has to be there"] if in_passing else []
+    lines += [f"  and {shared} in passing: a row is used up before the next has to be there"] if in_passing else []
     used, limit, whose = sum(buffer.bytes for buffer in held), target.register_bytes, "a work-item"
     if schedule.sub_group is not None:
         used, limit, whose = used * schedule.sub_group, sub_group_registers(schedule, target), "a sub-group"

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Var
-from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.meetings import Handover
+from gemmgen.ir.kernel import Kernel, addressed, awaits_others
 from gemmgen.ir.stmt import BoxCopy, Move
-from gemmgen.ir.visit import addressed, walk
+from gemmgen.ir.walk import walk
 from gemmgen.ir.warpgroup_matrix import LINE_BYTES
 from gemmgen.source import Argument, ArgumentKind, EntryPoint, TensorMap
 
@@ -33,7 +32,7 @@ def entry_point(kernel: Kernel, local_bytes: int, dynamic_bytes: int) -> EntryPo
         dynamic_bytes,
         kernel.sub_group,
         None if kernel.layers is None else kernel.layers.name,
-        any(isinstance(stmt, Handover) and stmt.verb == "await" for stmt in walk(kernel.body)),
+        awaits_others(kernel),
         tensor_maps(kernel),
         kernel.persistent,
         kernel.cluster,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 import keyword
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 from gemmgen.backends.files import environment
+from gemmgen.backends.opencl_needs import REQUIRED_SIZE
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.dtypes import BF16
 from gemmgen.ir.expr import Bin, Const, Expr, Select, Var, mul
@@ -33,8 +33,9 @@ _OPERATORS = {
 
 #: Names that the modules' skeletons use themselves.
 _TAKEN = frozenset(
-    "ALIGNMENT BUILD_OPTIONS EXTENSIONS MODULE Path SHARED_BYTES SOURCE buffer cache check cl cl_array cp "
-    "default_context default_queue image lru_cache np os pitch platforms program sys tempfile view warnings".split()
+    "ALIGNMENT BUILD_OPTIONS EXTENSIONS MODULE Path SHARED_BYTES SOURCE buffer check cl cl_array cp "
+    "default_context default_queue expect_sub_groups image lru_cache np once os pitch platforms program sys "
+    "tempfile threading view warnings wraps".split()
 ) | frozenset(dir(builtins))
 
 
@@ -145,7 +146,7 @@ def render_module(source: Source) -> str:
         computes=head.removeprefix(f"{source.name}:").strip(),
         transpose=source.operation == "transpose",
         options=_list(source.build_options),
-        extensions=_list(extensions(source.text)),
+        extensions=_list(source.extensions),
         text=source.text,
         operands=operands,
         parameters=_parameters(source),
@@ -154,6 +155,7 @@ def render_module(source: Source) -> str:
         promises=_promises(source.spec) if source.operation == "gemm" else [],
         global_size=f"({python(mul(cols, wide))}, {python(mul(rows, high))})",
         local_size=f"({wide}, {high})",
+        free_lanes=None if REQUIRED_SIZE in source.extensions else entry.sub_group,
         across=python(cols),
         down=python(rows),
         grid_limits=GRID_LIMITS[1:],
@@ -165,13 +167,6 @@ def render_module(source: Source) -> str:
         has_images=any(argument.kind == "image" for argument in entry.arguments),
         has_pitches=any(argument.name.startswith("ld") for argument in entry.arguments),
     )
-
-
-def extensions(text: str) -> tuple[str, ...]:
-    """The OpenCL extensions that a source uses."""
-    enabled = re.findall(r"#pragma OPENCL EXTENSION (\w+) : enable", text)
-    fixed = ["cl_intel_required_subgroup_size"] if "intel_reqd_sub_group_size" in text else []
-    return tuple(dict.fromkeys([*enabled, *fixed]))
 
 
 def _operands(source: Source) -> tuple[_Operand, ...]:

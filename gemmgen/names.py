@@ -36,6 +36,7 @@ threadIdx blockIdx blockDim gridDim warpSize dim3 cudaError_t nv_bfloat16 assert
 _OWN = """
 m n k m_whole n_whole k_whole rows cols a b c a_packed b_packed lda ldb ldc alpha beta workspace
 stride_a stride_b stride_c a_list b_list c_list batch batch_count stream grid block shared allowed launched
+groups counted most asked GEMMGEN_TENSOR_MAP
 bias row_bias scale row_scale residual ldr stride_r
 a_scale a_shift a_scale_k a_shift_k a_factor b_scale b_shift b_scale_k b_shift_k b_factor
 syclex Matrix check work_item sums slot multiply
@@ -63,6 +64,24 @@ _FAMILIES = (
     r"|[abc](_end)?_map(_made)?|CU\w+|tiles_(full|empty)|packed_(vectors|block|read)"
     r"|mma_m\d+n\d+k\d+|load_[ab]\d(_turned)?|to_tf32|(head|(finite_)?rest)_in_tf32"
 )
+
+
+#: Words of names that change places with a matrix and its transpose.
+_PAIRS = (
+    ("a", "b"),
+    ("m", "n"),
+    ("row", "col"),
+    ("rows", "cols"),
+    ("row0", "col0"),
+    ("lda", "ldb"),
+    ("down", "across"),
+)
+_TRANSPOSED = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}
+
+
+def transposed(name: str) -> str:
+    """What a name of the product C = A B is called in C^T = B^T A^T: `a_scale` is `b_scale`, `c_row` is `c_col`."""
+    return "_".join(_TRANSPOSED.get(word, word) for word in name.split("_"))
 
 
 def name_problem(name: str) -> str | None:

@@ -7,12 +7,14 @@ A prologue is one formula, in the language of `gemmgen.formulas`, over the eleme
 from __future__ import annotations
 
 import ast
+import re
 from functools import lru_cache
 
 from gemmgen.epilogue import OPERANDS, Applied
 from gemmgen.errors import SpecError
 from gemmgen.formulas import formula, parse
 from gemmgen.ir.dtypes import DType
+from gemmgen.names import transposed
 
 #: Where an element is.
 _PLACES = {"a": ("row", "k"), "b": ("k", "col")}
@@ -36,3 +38,8 @@ def prologue(matrix: str, text: str, sums: DType) -> Applied:
     except SpecError as error:
         raise SpecError(f"prologue_{matrix} {shown!r}: {problem}" for problem in error.problems) from None
     return found
+
+
+def of_transpose(text: str) -> str:
+    """The prologue of A as that of B = A^T, and the other way round."""
+    return re.sub(r"\w+", lambda name: transposed(name[0]), text)

@@ -40,7 +40,9 @@ class Operand:
             fills together, or (B of vectors) a `private` array that the work-item copies a block to. Where warpgroups
             multiply, where from: `local` memory, or, of A (of B where operands are swapped), `private` arrays,
             registers, which are filled from there.
-        width: elements that one load from global memory moves (rows, for an image).
+        width: elements that one load from global memory moves (rows, for an image), or as many of them as the target's
+            instructions and the matrix' alignment allow. Where a target has no block reads, or neighbours in the matrix
+            are none in the local tile, single elements are moved.
         block: whether a sub-group loads by block reads instead of per-lane loads.
         share: whether lanes hold different elements and pass them around the sub-group.
         transposed: whether local memory holds the tile with K as its slow axis for A (fast for B).
@@ -78,7 +80,8 @@ class Schedule:
         tile: rows and columns of C that a work-item computes.
         group: work-items of a group (rows, columns). A warpgroup is 32x4 of them: 64x4 are two above one another, 32x8
             two beside one another, and 4x32 one along C's columns (`swapped`).
-        run: neighbouring rows and columns that a work-item owns before the next work-item's begin.
+        run: neighbouring rows and columns that a work-item owns before the next work-item's begin; where the group has
+            one work-item along an axis, all are its own.
         k_step: depth that one iteration of the main loop covers.
         sub_group: lanes of a sub-group; None where none is needed.
         a, b: the operands' way into registers.
@@ -93,8 +96,9 @@ class Schedule:
         split: parts of all of K, each with groups of its own, whose sums a second kernel adds up.
         joined: neighbouring ones of those parts whose groups run together in a cluster and add up their sums in local
             memory; where that is all of them, there is no second kernel.
-        stream: groups that all of C's blocks and K's batches are dealt out to evenly, as many as a device runs at once:
-            each computes whole blocks and parts of two, which a second kernel adds up; 0 where each has one block.
+        stream: whether all of C's blocks and K's batches are dealt out evenly to as many groups as a device runs at
+            once, one on each multiprocessor (stream-K): each computes whole blocks and parts of two, which a second
+            kernel adds up; if not, each has one block.
         atomic: whether the parts of K are added to C one by one as they come, instead of by a second kernel: quicker,
             but in no fixed order, so that the last bits differ from run to run.
         raster: rows of groups that are walked column by column, so that neighbours in time are neighbours in C; 0
@@ -132,9 +136,10 @@ class Schedule:
             of B that those above one another have in common, or of the tiles of A that those beside one another have.
         late: whether its kernels begin when those before them are over, on devices where they would begin early: groups
             that wait on idle multiprocessors cost what waits for memory more than a launch does.
-        c_width: elements of C that one store writes, where they are inside and work-items store them.
+        c_width: elements of C that one store writes, where they are inside and work-items store them, or as many of
+            them as the target's instructions move. Where boxes are stored it means nothing: 1, or what the method has.
         c_stages: slots of local memory from which C is stored by boxes, a warp's lines at a time, where warpgroups
-            multiply; 0 where work-items store it.
+            multiply; no more than a warp has boxes. 0 where work-items store it.
         c_turns: whether the warpgroups of a group store their rows one after the other, so that the first of them
             multiplies for the next block while the others still store.
         vector: neighbouring columns that a work-item computes as one vector of its own, by the vector instructions of a
@@ -168,7 +173,7 @@ class Schedule:
     slices: int = 1
     split: int = 1
     joined: int = 1
-    stream: int = 0
+    stream: bool = False
     atomic: bool = False
     raster: int = 0
     prefetch: bool = False

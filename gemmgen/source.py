@@ -8,7 +8,8 @@ from typing import Literal
 
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Expr
-from gemmgen.ir.expr_visit import evaluate
+from gemmgen.ir.sizes import EXTENTS, GROUPS
+from gemmgen.ir.walk import evaluate, walk_expr
 from gemmgen.ir.workspace import Workspace
 from gemmgen.spec import GemmSpec
 
@@ -98,6 +99,9 @@ class Source:
         spec: what a `gemm` computes; sizes folded there are no arguments.
         build_options: what the compiler must be told.
         gpu_options: what the compiler for Intel's GPUs must be told as well; others don't take it.
+        matrix_options: what it must be told where the device has matrix instructions, and where it has none; None where
+            the text uses none of OpenCL's.
+        extensions: of OpenCL, that a device must have.
         requires: features of the target that the text uses.
         alignment: bytes that matrices must begin on multiples of.
         span: elements that A and B must span less than, from the first to the last.
@@ -112,18 +116,34 @@ class Source:
     spec: GemmSpec
     build_options: tuple[str, ...] = ()
     gpu_options: tuple[str, ...] = ()
+    matrix_options: tuple[str, str] | None = None
+    extensions: tuple[str, ...] = ()
     requires: frozenset[str] = frozenset()
     alignment: int = 1
     span: int = 2**31
     workspaces: tuple[Workspace, ...] = ()
+
+    def options(self, of_intel: bool, has_matrices: bool) -> tuple[str, ...]:
+        """What the compiler of a device must be told.
+
+        Args:
+            of_intel: whether it is a GPU of Intel's.
+            has_matrices: whether it has matrix instructions.
+        """
+        software = () if self.matrix_options is None else (self.matrix_options[0 if has_matrices else 1],)
+        return (*self.build_options, *(self.gpu_options if of_intel else ()), *software)
+
+    @property
+    def asks_device(self) -> bool:
+        """Whether launches depend on how many groups the device runs at once (`gemmgen.ir.kernel.GROUPS`)."""
+        return any(part == GROUPS for e in self.entry_points for extent in e.grid for part in walk_expr(extent))
 
     def launches(self, sizes: Mapping[str, int]) -> tuple[tuple[int, tuple[int, int, int]], ...]:
         """Which entry points a call runs, by their numbers, with the groups of each.
 
         Those without a group are left out, as no device launches them; where the result has no element, so are all.
         """
-        groups = [entry.groups(sizes) for entry in self.entry_points]
-        main = min(range(len(groups)), key=lambda number: len(self.entry_points[number].name))
-        if 0 in groups[main]:
+        if 0 in (sizes.get(extent) for extent in EXTENTS):
             return ()
+        groups = (entry.groups(sizes) for entry in self.entry_points)
         return tuple((number, each) for number, each in enumerate(groups) if 0 not in each)

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from gemmgen.epilogue import OPERANDS, Applied, applied
-from gemmgen.errors import SpecError
+from gemmgen.errors import SpecError, suggest
 from gemmgen.fields import Kind, field_problems, is_whole
-from gemmgen.ir.dtypes import ALL_DTYPES, BF16, F16, F32, MATRIX_DTYPES, RESULTS, STORED, DType, accumulator
-from gemmgen.prologue import prologue
+from gemmgen.ir.dtypes import (
+    ALL_DTYPES,
+    AMBIGUOUS,
+    BF16,
+    F16,
+    F32,
+    MATRIX_DTYPES,
+    RESULTS,
+    STORED,
+    DType,
+    accumulator,
+    type_name,
+)
+from gemmgen.prologue import of_transpose, prologue
 
 Order = Literal["row", "col"]
+#: What an element type may be given as: `parse_dtype`.
+DTypeLike: TypeAlias = object
 ORDERS: tuple[str, ...] = ("row", "col")
+#: What A, B and C are called in a product as it was asked for, and (True) in one of the transposes of what was.
+MATRICES = {False: ("A", "B", "C"), True: ("B^T", "A^T", "C^T")}
+_TRANSPOSED: dict[Order, Order] = {"row": "col", "col": "row"}
 #: A tile beyond it must still be counted by 32-bit integers.
 LARGEST_SIZE = 2**31 - 1025
 _KINDS: dict[str, Kind] = {
     "DType": (
-        f"gemmgen.spec.parse_dtype(name) of {', '.join(MATRIX_DTYPES)}",
+        f"one of {', '.join(MATRIX_DTYPES)}",
         lambda x: isinstance(x, DType) and x in ALL_DTYPES.values(),
     ),
     "Order": ("row or col", lambda x: isinstance(x, str) and x in ORDERS),
@@ -40,7 +58,8 @@ class GemmSpec:
 
     Attributes:
         m, n, k: sizes of A [m, k], B [k, n] and C [m, n]; None where they are run-time arguments.
-        dtype: element type of A and B, in which they are multiplied. Products of 16-bit floats are summed in float32,
+        dtype: element type of A and B, in which they are multiplied, given as `parse_dtype` takes it: "float64",
+            `numpy.float16`, `torch.bfloat16`. Products of 16-bit floats are summed in float32,
             those of int8 in int32, others in their own type.
         a_order, b_order, c_order: `row` where the elements of a row are neighbours, else `col`.
         alpha, beta: folded into the source, or None where they are run-time arguments; complex where the elements are.
@@ -90,9 +109,42 @@ class GemmSpec:
     prologue_b: str | None = None
     emulate: bool = False
 
+    if TYPE_CHECKING:
+        # Element types are given by name as well, and kept as `DType`: a type checker is told both.
+        def __init__(
+            self,
+            m: int | None = None,
+            n: int | None = None,
+            k: int | None = None,
+            dtype: DTypeLike = F32,
+            a_order: Order = "row",
+            b_order: Order = "row",
+            c_order: Order = "row",
+            alpha: complex | None = None,
+            beta: complex | None = None,
+            multiple_of: tuple[int, int, int] = (1, 1, 1),
+            ld_multiple: int = 1,
+            c_dtype: DTypeLike | None = None,
+            batched: bool = False,
+            listed: bool = False,
+            conj_a: bool = False,
+            conj_b: bool = False,
+            epilogue: str | Sequence[str] = (),
+            wide: bool = False,
+            a_dtype: DTypeLike | None = None,
+            b_dtype: DTypeLike | None = None,
+            prologue_a: str | None = None,
+            prologue_b: str | None = None,
+            emulate: bool = False,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         """Raises: SpecError with every problem."""
-        if problems := field_problems(self, _KINDS):
+        problems = self._name_types()
+        named: object = self.epilogue
+        if isinstance(named, str | list):
+            object.__setattr__(self, "epilogue", (named,) if isinstance(named, str) else tuple(named))
+        if problems := [*problems, *field_problems(self, _KINDS)]:
             raise SpecError(problems)
         for axis, size, unit in zip("mnk", (self.m, self.n, self.k), self.multiple_of, strict=True):
             if size is not None and size > LARGEST_SIZE:
@@ -116,6 +168,21 @@ class GemmSpec:
         for name in "ab":
             if (made := self.prologue(name)) is not None:
                 object.__setattr__(self, f"prologue_{name}", made.text)
+
+    def _name_types(self) -> list[str]:
+        """Element types as they are kept, of what they may be given as; what is wrong with those that are none."""
+        problems: list[str] = []
+        for key in ("dtype", "c_dtype", "a_dtype", "b_dtype"):
+            given = getattr(self, key)
+            if isinstance(given, DType) or (given is None and key != "dtype"):
+                continue
+            try:
+                found = parse_dtype(given, key)
+            except SpecError as error:
+                problems += error.problems
+                found = F32  # so that its annotation holds, whatever else is wrong
+            object.__setattr__(self, key, found)
+        return problems
 
     def _epilogue_problems(self) -> list[str]:
         if self.epilogue and self.accumulator.real is not None:
@@ -227,14 +294,41 @@ class GemmSpec:
         is_complex = self.dtype.real is not None
         return is_complex and self.conj_a, is_complex and self.conj_b
 
-    def formula(self, sign: str = "*") -> str:
-        """`C = alpha * A * B + beta * C` with what is folded, as comments and docstrings have it."""
-        a, b = (f"conj({name})" if conj else name for name, conj in zip("AB", self.conj, strict=True))
+    def transposed(self) -> GemmSpec:
+        """The same product of the transposes, C^T = B^T A^T: A is what B was, and its rows are B's columns. The
+        epilogue is not turned: it names what it takes as C has it.
+        """
+        (m, n, k), prologues = self.multiple_of, (self.prologue_a, self.prologue_b)
+        b, a = (None if text is None else of_transpose(text) for text in prologues)
+        return replace(
+            self,
+            m=self.n,
+            n=self.m,
+            a_order=_TRANSPOSED[self.b_order],
+            b_order=_TRANSPOSED[self.a_order],
+            c_order=_TRANSPOSED[self.c_order],
+            multiple_of=(n, m, k),
+            conj_a=self.conj_b,
+            conj_b=self.conj_a,
+            a_dtype=self.b_dtype,
+            b_dtype=self.a_dtype,
+            prologue_a=a,
+            prologue_b=b,
+        )
+
+    def formula(self, sign: str = "*", matrices: tuple[str, str, str] = MATRICES[False]) -> str:
+        """`C = alpha * A * B + beta * C` with what is folded, as comments and docstrings have it.
+
+        Args:
+            matrices: what A, B and C are called.
+        """
+        *operands, c = matrices
+        a, b = (f"conj({name})" if conj else name for name, conj in zip(operands, self.conj, strict=True))
         a, b = (
             x if self._prologue_text(name) is None else f"prologue({x})" for name, x in zip("ab", (a, b), strict=True)
         )
-        terms = ((_times("alpha", self.alpha), f"{a} {sign} {b}"), (_times("beta", self.beta), "C"))
-        return f"C = {' + '.join(times + term for times, term in terms if times is not None) or '0'}"
+        terms = ((_times("alpha", self.alpha), f"{a} {sign} {b}"), (_times("beta", self.beta), c))
+        return f"{c} = {' + '.join(times + term for times, term in terms if times is not None) or '0'}"
 
     @property
     def functions(self) -> tuple[Applied, ...]:
@@ -292,12 +386,23 @@ def _times(name: str, folded: complex | None) -> str | None:
     return "" if folded == 1 else f"{value} * "
 
 
-def parse_dtype(text: str, key: str = "dtype") -> DType:
-    """An element type by its NumPy name, of A and B or (`c_dtype`) of C. Raises: SpecError."""
+def parse_dtype(given: object, key: str = "dtype") -> DType:
+    """An element type of A and B or (`c_dtype`) of C: by its NumPy name or another that it goes by (`fp16`), as NumPy,
+    ml_dtypes or torch have it (`numpy.float64`, `numpy.dtype("f8")`, `torch.bfloat16`). Raises: SpecError.
+    """
     known = MATRIX_DTYPES if key == "dtype" else ALL_DTYPES
-    if text not in known:
-        raise SpecError(f"{key} {text!r} is not one of {', '.join(known)}")
-    return known[text]
+    name = type_name(given)
+    if name in known:
+        return known[name]
+    shown = repr(given) if isinstance(given, str) else str(given)
+    if name in AMBIGUOUS:
+        raise SpecError(f"{key} {shown} is another type to each library: give {' or '.join(AMBIGUOUS[name])}")
+    if not isinstance(given, str | type) and not hasattr(given, "name") and "." not in shown:
+        shown = f"{shown} (of type {type(given).__name__})"
+    nearest = suggest(name, known)
+    if nearest.startswith("did"):
+        raise SpecError(f"{key} {shown} does not exist: {nearest}")
+    raise SpecError(f"{key} {shown} is not one of {', '.join(known)}")
 
 
 def parse_orders(text: str) -> tuple[Order, Order, Order]:

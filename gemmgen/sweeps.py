@@ -16,7 +16,7 @@ from math import gcd
 from typing import NamedTuple
 
 from gemmgen.ir.target import Target
-from gemmgen.passes.validate import is_possible
+from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
@@ -172,7 +172,7 @@ def _finished(spec: GemmSpec, s: Schedule, depth: int, target: Target) -> Schedu
     asks_for_c = 0 < c.asks_for_c <= depth and (spec.c_order == "row" or s.split > 1)
     b_prefetch = c.b_prefetch if s.tile[0] <= c.rows_beside_prefetch else 0
     asking = replace(written_out, b_prefetch=b_prefetch, c_prefetch=asks_for_c)
-    return asking if is_possible(spec, asking, target) else written_out
+    return asking if not problems_as_asked(spec, asking, target) else written_out
 
 
 def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Schedule]:
@@ -188,7 +188,7 @@ def liked(spec: GemmSpec, shape: Shape, target: Target, count: int) -> list[Sche
 def _candidates(spec: GemmSpec, shape: Shape, target: Target, cores: int) -> Iterator[_Way]:
     """All that are worth a thought, and that the target can run."""
     for plain, depths in (*_of_columns(spec, shape, target), *_along_k(spec, shape, target)):
-        if not is_possible(spec, plain.schedule(), target):
+        if problems_as_asked(spec, plain.schedule(), target):
             continue
         tiles = tuple(map(_up, shape[:2], plain.tile))
         wide = _useful(ACROSS if tiles[0] > 1 else DOWN, tiles[1])

@@ -9,10 +9,10 @@ from functools import lru_cache
 
 from gemmgen.ir.target import Target
 from gemmgen.ir.workspace import REACHED
-from gemmgen.passes.validate import is_possible
+from gemmgen.passes.validate import is_transposed, problems_as_asked
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from gemmgen.waves import ATOMS, LINE, TYPES, Shape, Tile, account, blocks_of, changed, costs, whole
+from gemmgen.waves import ATOMS, LINE, TYPES, Shape, Tile, account, blocks_of, changed, tiles, whole
 
 #: Numbers of parts of K; few, so that a process compiles few kernels.
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
@@ -40,12 +40,19 @@ def choose_tiles(spec: GemmSpec, shape: Shape | None, target: Target, products: 
     if "async_copy" not in target.features or spec.dtype not in TYPES:
         return None
     m, n, k = (spec.m, spec.n, spec.k) if shape is None else shape
-    return None if m is None or n is None or k is None else _choose(spec, (m, n, k), target, products)
+    if m is None or n is None or k is None:
+        return None
+    return _choose(spec, (m, n, k), target, products)
 
 
 @lru_cache(maxsize=1024)
 def _choose(spec: GemmSpec, shape: Shape, target: Target, products: int) -> Schedule | None:
-    return next((schedule for _, _, schedule in ranked(spec, shape, target, products)), None)
+    found = [next(ranked(spec, shape, target, products), None)]
+    if spec.c_order == "col":
+        # What takes no column-major C computes C^T by rows.
+        by_rows = ranked(spec.transposed(), (shape[1], shape[0], shape[2]), target, products)
+        found.append(next((x for x in by_rows if is_transposed(spec, x[2], target)), None))
+    return min((x for x in found if x is not None), key=lambda x: x[0], default=(0, None, None))[2]
 
 
 def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> Iterator[tuple[float, Tile, Schedule]]:
@@ -59,7 +66,9 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> I
 
     # In one part all ways of laying matrices out; in more, which copy less each, the plainest and the best of these.
     for tile, possible in _usable(spec, target).items():
-        likely = [way for way in possible if _worth(spec, changed(tile, 1, *way), shape)]
+        reached = [way for way in possible if reaches(changed(tile, 1, *way), shape)]
+        # Where a matrix has to be packed, whether that pays by itself is no question.
+        likely = [way for way in reached if _worth(spec, changed(tile, 1, *way), shape)] or reached
         if likely:
             count = len(found)
             costs_of = {way: add(tile, changed(tile, 1, *way)) for way in likely}
@@ -72,17 +81,17 @@ def ranked(spec: GemmSpec, shape: Shape, target: Target, products: int = 1) -> I
                 for parts, stream, joined in shares:
                     add(tile, changed(tile, parts, *way, stream, joined))
     found.sort(key=lambda x: x[0])
-    return (x for x in found if is_possible(spec, x[2], target))
+    return (x for x in found if not problems_as_asked(spec, x[2], target))
 
 
 @lru_cache(maxsize=64)
 def _usable(spec: GemmSpec, target: Target) -> dict[Tile, list[Way]]:
     """The tiles for a spec, and how they have the matrices laid out."""
     found = {}
-    for tile in costs().tiles:
+    for tile in tiles():
         if spec.dtype in ATOMS[tile.schedule.atom]:
             varied = [way for way in WAYS if any(way) <= _varies(tile.schedule)]
-            ways = [way for way in varied if is_possible(spec, changed(tile, 1, *way), target)]
+            ways = [way for way in varied if not problems_as_asked(spec, changed(tile, 1, *way), target)]
             found.update({tile: ways} if ways else {})
     return found
 
@@ -94,16 +103,20 @@ def _varies(plain: Schedule) -> bool:
     return not plain.c_turns and plain.cluster == (1, 1) and plain.a.memory == "local"
 
 
-def _worth(spec: GemmSpec, s: Schedule, shape: Shape) -> bool:
-    """Whether matrices may be laid out so: within what indices reach, and what tensor maps could read themselves only
-    where its lines are shorter than a box's.
-    """
+def reaches(s: Schedule, shape: Shape) -> bool:
+    """Whether indices reach all of what is packed."""
     m, n, k = shape
     laid = (m, s.block_tile[0], s.a.packed), (n, s.block_tile[1], s.b.packed)
-    if any(packed and whole(size, unit) * whole(k, s.k_step) >= REACHED for size, unit, packed in laid):
-        return False
+    return all(whole(size, unit) * whole(k, s.k_step) < REACHED for size, unit, packed in laid if packed)
+
+
+def _worth(spec: GemmSpec, s: Schedule, shape: Shape) -> bool:
+    """Whether matrices may be laid out so: what tensor maps could read themselves only where its lines are shorter than
+    a box's.
+    """
     if not s.by_warpgroups or spec.ld_multiple * spec.dtype.size % 16:
         return True
+    m, n, k = shape
     a_pitch, b_pitch = k if spec.a_order == "row" else m, n if spec.b_order == "row" else k
     box = LINE // spec.dtype.size
     short = a_pitch < min(box, s.block_tile[0]), b_pitch < min(box, s.block_tile[1])
@@ -112,12 +125,12 @@ def _worth(spec: GemmSpec, s: Schedule, shape: Shape) -> bool:
 
 def _shares(
     spec: GemmSpec, plain: Schedule, tile: Tile, shape: Shape, target: Target, products: int
-) -> Iterator[tuple[int, int, int]]:
-    """Parts of K, groups that blocks are dealt out to, and parts that a cluster adds up: those that may be worth it."""
+) -> Iterator[tuple[int, bool, int]]:
+    """Parts of K, whether blocks are dealt out evenly, and parts that a cluster adds up: those that may be worth it."""
     m, n, k = shape
     blocks = blocks_of(plain, shape, products)
     if _deals(plain) and products == 1 and not spec.batched and blocks % target.cores:
-        yield 1, target.cores, 1
+        yield 1, True, 1
     if not _varies(tile.schedule) or plain.late:
         return
     deepest, places = k // (ROUNDS * plain.round_depth), target.cores * tile.resident
@@ -126,9 +139,9 @@ def _shares(
         if parts * m * n * products < REACHED:
             # A preset of parts is for these alone, unless it is as good at what ends in C.
             if _ends(tile.schedule) or "_joined" not in tile.preset:
-                yield parts, 0, 1
+                yield parts, False, 1
             if plain.by_warpgroups and parts % JOINED == 0 and (_ends(tile.schedule) or "_joined" in tile.preset):
-                yield parts, 0, JOINED
+                yield parts, False, JOINED
 
 
 def _ends(s: Schedule) -> bool:

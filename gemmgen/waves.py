@@ -15,16 +15,18 @@ from math import ceil
 from typing import NamedTuple
 
 from gemmgen import presets
-from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8
+from gemmgen.ir.dtypes import BF16, F16, F32, FLOAT8, I8
 from gemmgen.ir.target import Target
-from gemmgen.schedule import Schedule
+from gemmgen.schedule import Atom, Schedule
 from gemmgen.spec import GemmSpec
 
 Shape = tuple[int, int, int]
 
 #: Types that there are constants for, by what multiplies them: float32 is rounded to TF32 by request alone. In others,
 #: float64 say, the same tiles have other rates.
-ATOMS = {"fma": (F32,), "mma": (F16, BF16), "wgmma": (F16, BF16), "wgmma_f8": FLOAT8}
+ATOMS = {"fma": (F32,), "mma": (F16, BF16), "wgmma": (F16, BF16), "wgmma_f8": FLOAT8, "wgmma_s8": (I8,)}
+#: Instructions that multiply elements of the same size at the same rate as another, whose tiles' constants are theirs.
+SAME_RATE: dict[Atom, Atom] = {"wgmma_s8": "wgmma_f8"}
 TYPES = frozenset(dtype for dtypes in ATOMS.values() for dtype in dtypes)
 #: Bytes of a line, as caches hold it and tensor maps copy it, and those that are asked for at once at least.
 LINE, SECTOR = 128, 32
@@ -38,7 +40,11 @@ TOTAL_GROUP, SMALL_TOTAL_GROUP, MANY_PLANES = 256, 32, 32
 
 @dataclass(frozen=True)
 class Tile:
-    """A preset's constants; `waves.toml` says what each is."""
+    """A preset's constants; `waves.toml` says what each is.
+
+    Attributes:
+        atom: what multiplies in place of the preset's instruction, at the same rate.
+    """
 
     preset: str
     rate: float
@@ -49,6 +55,7 @@ class Tile:
     line: float = 0.0
     single: float = 0.0
     turned: float = 0.0
+    atom: Atom | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -107,24 +114,23 @@ def costs() -> Costs:
 
 
 @cache
-def changed(tile: Tile, parts: int, a_packed: bool, b_packed: bool, stream: int = 0, joined: int = 1) -> Schedule:
-    """A tile's preset with K in parts, or dealt out, and with packed operands; named as a preset would be. Parts are no
-    C, and where operands are packed C's lines may begin anywhere, too: neither can be stored by boxes, and so by blocks
-    that stay.
-    """
-    plain = presets.load(tile.preset).schedule
-    name = tile.preset.partition("_split")[0].partition("_joined")[0].partition("_packed")[0]
-    name += (f"_split{parts}" if parts > joined else "") + (f"_joined{joined}" if joined > 1 else "")
-    which = "" if a_packed and b_packed else "_a" if a_packed else "_b"
-    name += f"_packed{which}" if a_packed or b_packed else ""
-    name += f"_stream{stream}" if stream else ""
-    pairs = (plain.a, a_packed), (plain.b, b_packed)
-    a, b = (replace(o, packed=p, pad=0 if p else o.pad) for o, p in pairs)
-    boxes = plain.c_stages if parts == 1 and not (a_packed or b_packed) else 0
-    width = plain.c_width if joined == plain.joined else 4 if joined > 1 else 1
-    stays = plain.persistent and boxes > 0
-    stores = replace(plain, c_stages=boxes, c_width=width, persistent=stays, c_turns=plain.c_turns and stays)
-    return replace(stores, split=parts, joined=joined, stream=stream, a=a, b=b, name=name)
+def tiles() -> tuple[Tile, ...]:
+    """Those that there are constants for, and the same by other instructions of their rate."""
+    known = costs().tiles
+    twins = ((tile, atom) for tile in known for atom, of in SAME_RATE.items() if tile.schedule.atom == of)
+    return (*known, *(replace(tile, atom=atom) for tile, atom in twins))
+
+
+def changed(
+    tile: Tile,
+    parts: int,
+    a_packed: bool,
+    b_packed: bool,
+    stream: bool = False,
+    joined: int = 1,
+) -> Schedule:
+    """A tile's preset with K in parts, or dealt out, and with packed operands (`presets.varied`)."""
+    return presets.varied(tile.preset, parts, (a_packed, b_packed), stream, joined, tile.atom)
 
 
 @cache
@@ -135,7 +141,7 @@ def tile_of(schedule: Schedule) -> Tile | None:
         keys = ("tile", "group", "k_step", "stages", "slices", "mbarrier", "boxes", "cluster", "c_turns", "atom")
         return all(getattr(known, key) == getattr(schedule, key) for key in keys)
 
-    return next((tile for tile in costs().tiles if same(tile.schedule)), None)
+    return next((tile for tile in tiles() if same(tile.schedule)), None)
 
 
 def blocks_of(s: Schedule, shape: Shape, products: int) -> int:
@@ -176,7 +182,7 @@ def _grid(tile: Tile, s: Schedule, shape: Shape, target: Target, products: int) 
     each = up(blocks * s.split, target.cores)
     even = blocks / target.cores if s.stream else each
     at_once = max(1.0, blocks * s.split / each / products)
-    begun, together = each + (s.stream > 0), min(each, _resident(tile, s))
+    begun, together = each + s.stream, min(each, _resident(tile, s))
     return _Grid(blocks, each, even, begun, together, at_once, up(up(shape[2], s.split), s.k_step))
 
 
@@ -190,7 +196,7 @@ def account(
     multiply, steps, busy = (x / c.cycles_per_us for x in cycles(spec, tile, s, shape, grid, target))
     parts = products * m * n * of_sums * s.planes if s.planes > 1 else 0
     # Of a stream two planes of sums for each group at most, beside C.
-    dealt = 2 * min(s.stream, grid.blocks) * rows * cols * of_sums if s.stream else 0
+    dealt = 2 * min(target.cores, grid.blocks) * rows * cols * of_sums if s.stream else 0
     done = grid.blocks * s.split * grid.steps * rows * cols * s.k_step
     powered = _side_by_side(SHARP, busy, done / c.power) if warpgroups else busy
     written = (parts or products * m * n * spec.result.size) + dealt
@@ -220,7 +226,7 @@ def _total(s: Schedule, shape: Shape, target: Target, products: int, summed: int
     width = TOTAL_GROUP if s.planes < MANY_PLANES else SMALL_TOTAL_GROUP
     groups = products * m * up(n, width)
     if s.stream:  # it adds up blocks that two have computed parts of, no more than there are groups
-        groups = min(groups, s.stream * rows * up(cols, width))
+        groups = min(groups, target.cores * rows * up(cols, width))
     cycles = groups / target.cores * c.total_group
     return c.another + summed / c.cached_per_us + c.plane * s.planes + cycles / c.cycles_per_us
 
@@ -372,7 +378,10 @@ def _stored(spec: GemmSpec, tile: Tile, s: Schedule, shape: Shape, grid: _Grid, 
         size = high * up(ceil(wide * spec.result.size), SECTOR) * SECTOR
         both = size / c.stored, size * min(grid.blocks, target.cores) / c.stored_by_all
         return _side_by_side(SHARP, *both) * (1 + slower)
-    single = apart or s.planes == s.c_width == 1 if s.by_warpgroups else apart and spec.ld_multiple % s.c_width > 0
+    if s.by_warpgroups:
+        single = apart or s.planes == s.c_width == 1
+    else:  # neighbours of a work-item's lie in a row
+        single = spec.c_order == "col" or (apart and spec.ld_multiple % s.c_width > 0)
     if single:
         longer: float = (tile.resident / grid.together) ** c.lonely
         return high * wide * tile.lone * longer

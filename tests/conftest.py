@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,31 +12,19 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from gemmgen.api import on_disk
 from gemmgen.errors import DeviceError
-from gemmgen.runtime import require_pyopencl
+from gemmgen.runtime import cache, require_pyopencl
+from tests.support import skips, tiers
 from tests.support.golden import Golden
+from tests.support.tools import tool
 
 # What a test finds wrong is to be this tree's doing, patched as the test has it, and not an answer of another run.
-os.environ[on_disk.OFF] = "1"
+os.environ[cache.OFF] = "answers"
 # Hundreds of tests start processes that import gemmgen. Where Python is told to leave no compiled files behind, each
 # would compile it anew, which takes longer than most of what they do: they lie elsewhere until the tests end.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     _compiled = tempfile.TemporaryDirectory(prefix="gemmgen-tests-", ignore_cleanup_errors=True)
     os.environ["PYTHONPYCACHEPREFIX"] = _compiled.name
-
-#: Tool -> what brings it on Debian 12.
-TOOLS = {
-    "clang": "apt-get install clang-22",
-    "iga64": "apt-get install libigc-tools",
-    "ocloc": "apt-get install intel-opencl-icd",
-    "nvcc": "the CUDA toolkit",
-    "nvdisasm": "pip install nvidia-cuda-nvdisasm",
-    "chromium-headless-shell": "apt-get install chromium-headless-shell",
-    "oclgrind": "apt-get install oclgrind",
-}
-#: Names under which a tool is looked for, best first.
-SPELLINGS = {"clang": ("clang-22", *(f"clang-{version}" for version in range(21, 13, -1)), "clang")}
 
 
 class TestFile(pytest.Module):
@@ -69,6 +56,54 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
+    parser.addoption(
+        "--no-skips", action="store_true", help="fail where a test is skipped for want of anything but a GPU or icpx"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Slow tests get their marker, before `-m` looks for it."""
+    tests = Path(__file__).parent
+    tiers.mark(items, tests)
+    whole_files = not any("::" in argument for argument in config.args)
+    if whole_files and (gone := tiers.gone(items, tests)):
+        raise pytest.UsageError(f"tests/support/tiers.py names tests that are not there: {', '.join(gone)}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--no-skips") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(NoSkips())
+
+
+class NoSkips:
+    """Makes a run fail in which a test was skipped that could have been run."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._add(report.nodeid, report.longrepr)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self._add(report.nodeid, report.longrepr)
+
+    def _add(self, name: str, longrepr: object) -> None:
+        reason = str(longrepr[2] if isinstance(longrepr, tuple) else longrepr).removeprefix("Skipped: ")
+        if not reason.startswith(skips.ALLOWED):
+            self.reasons.append(f"{name}: {reason}")
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.reasons and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.reasons:
+            terminalreporter.section("skipped, though --no-skips forbids it", red=True)
+            for reason in sorted(self.reasons):
+                terminalreporter.line(reason)
 
 
 def pytest_collection_finish() -> None:
@@ -97,11 +132,4 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 @pytest.fixture(scope="session")
 def needs_tool() -> Callable[[str], str]:
     """Gives a function from a tool's name to its path, which skips the test where it is missing."""
-
-    def find(name: str) -> str:
-        for spelling in SPELLINGS.get(name, (name,)):
-            if path := shutil.which(spelling):
-                return path
-        pytest.skip(f"{name} is not on this machine: {TOOLS.get(name, 'see CONTRIBUTING.md')}")
-
-    return find
+    return tool

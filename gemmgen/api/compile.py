@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Literal, overload
 
 from gemmgen.api import on_disk
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
 from gemmgen.ir.target import BLOCK_FEATURES, Target
+from gemmgen.runtime.kept import once
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -103,16 +103,16 @@ def compile(  # noqa: A001  (called as gemmgen.compile)
     # The twins are made by the first call whose matrices need them.
     if backend == "cuda":
         cuda = _compile_cuda(spec, schedule, device, ld_multiple)
-        cuda.wider = cache(lambda: _compile_cuda(replace(cuda.source.spec, wide=True), schedule, device, ld_multiple))
+        cuda.wider = once(lambda: _compile_cuda(replace(cuda.source.spec, wide=True), schedule, device, ld_multiple))
         return cuda
     if backend == "sycl":
         sycl = _compile_sycl(spec, schedule, device, ld_multiple)
-        sycl.wider = cache(lambda: _compile_sycl(replace(sycl.source.spec, wide=True), schedule, device, ld_multiple))
+        sycl.wider = once(lambda: _compile_sycl(replace(sycl.source.spec, wide=True), schedule, device, ld_multiple))
         return sycl
     if backend != "opencl":
         raise DeviceError(f"backend {backend!r} cannot be run from Python: use one of {', '.join(RUNNABLE)}")
     kernel = _compile_opencl(spec, schedule, device, ld_multiple)
-    kernel.wider = cache(lambda: _compile_opencl(replace(kernel.source.spec, wide=True), schedule, device, ld_multiple))
+    kernel.wider = once(lambda: _compile_opencl(replace(kernel.source.spec, wide=True), schedule, device, ld_multiple))
     return kernel
 
 
@@ -204,6 +204,7 @@ def cuda_kernel(
     Raises: SpecError, ScheduleError, DeviceError with every problem.
     """
     from gemmgen.driver import emit
+    from gemmgen.passes.validate import is_transposed
     from gemmgen.runtime.cuda import CudaKernel
     from gemmgen.runtime.cuda_devices import pick, target_of
     from gemmgen.runtime.ptxas import refuse_spills
@@ -218,7 +219,7 @@ def cuda_kernel(
             refuse_spills(source, arch)
         return source
 
-    variants = Variants(spec, schedule, emitted, exact)
+    variants = Variants(spec, schedule, emitted, exact, is_transposed(spec, schedule, target))
     for promised_more in variants.promised if strict else ():
         variants.twin(promised_more)  # not by some call in the midst of a program
     return CudaKernel.from_source(variants.general, device, variants)

@@ -209,18 +209,18 @@ class _Request:
                 f"device = {device!r} says where {library.name} arrays run, which lie on a device: leave it out"
             )
         where = device if own is None else own
-        is_mirrored = schedule is None and calls[0].prefers_mirror and self._has_vectors(backend, where, stored)
+        is_mirrored = schedule is None and self._prefers_mirror(calls[0], backend, where, stored)
         if is_mirrored:
             calls = [call.mirrored() for call in calls]
         first = calls[0]
-        orders = first.a.order or "row", first.b.order or "row", first.c.order or "row"
+        orders = tuple(library.order(x) or "row" for x in (first.a, first.b, first.c))
         beside = self.extra.epilogue, self.extra.conj, self.extra.prologues, stored, self.extra.emulate
         spec = _spec(types.kernel, types.sums, orders, len(first.c.shape) == 3, *beside)
         if schedule is None and not all(library.fits_vectors(x) for call in calls for x in (call.a, call.b, call.c)):
             schedule = UNALIGNED_PRESET
         products = first.c.shape[0] if spec.batched else 1
         shape = first.a.shape[-2], first.b.shape[-1], product.k
-        kernel = kernel_for(backend, where, spec, schedule, shape, products, promise_of(library, spec.dtype, calls))
+        kernel = kernel_for(backend, where, spec, schedule, shape, products, promise_of(library, spec, calls))
         elements, sums = (numpy_dtype(spec.element(x)) for x in "ab"), numpy_dtype(types.sums)
         type_a, type_b = elements
         operands = self.extra.arrays(library, spec)
@@ -237,12 +237,18 @@ class _Request:
         if self.key is not None and as_given and (self.target is None or into is self.target):
             repeated.remember(self.key, kernel, is_mirrored)
 
-    def _has_vectors(self, backend: str, device: object, stored: tuple[object, object]) -> bool:
-        """Whether the device computes such a product by vectors."""
-        types, extra = self.types, self.extra
-        if types.kernel not in (F32, F64) or types.sums != types.kernel or stored != (None, None):
+    def _prefers_mirror(self, call: Call, backend: str, device: object, stored: tuple[object, object]) -> bool:
+        """Whether the transpose of C had better be computed, and nothing beside the product speaks of rows or of A."""
+        extra = self.extra
+        is_conjugated = self.types.kernel.real is not None and any(extra.conj)
+        if stored != (None, None) or extra.epilogue or extra.emulate or any(extra.prologues) or is_conjugated:
             return False
-        if extra.epilogue or extra.emulate or any(extra.prologues):
+        return self.library.prefers_mirror(call) or (call.prefers_mirror and self._has_vectors(backend, device))
+
+    def _has_vectors(self, backend: str, device: object) -> bool:
+        """Whether the device computes such a product by vectors."""
+        types = self.types
+        if types.kernel not in (F32, F64) or types.sums != types.kernel:
             return False
         return "vectors" in target_for(backend, device, GemmSpec(dtype=types.kernel)).features
 
@@ -292,10 +298,14 @@ def _spec(
     return replace(spec, conj_a=conj[0], conj_b=conj[1], emulate=emulate)
 
 
-def promise_of(library: Library, dtype: DType, calls: Sequence[Call]) -> int:
-    """What all leading dimensions are multiples of: a vector, as kernels that copy boxes ask for, or one element."""
-    vector = max(ALIGNMENT // dtype.size, 1)
-    return vector if all(library.begins_lines(x, vector) for call in calls for x in (call.a, call.b, call.c)) else 1
+def promise_of(library: Library, spec: GemmSpec, calls: Sequence[Call]) -> int:
+    """What all leading dimensions are multiples of: a vector, as kernels that copy boxes ask for, of what A or B is
+    stored in, or at least of what is multiplied; or one element.
+    """
+    sizes = sorted({spec.element("a").size, spec.element("b").size, spec.dtype.size})
+    matrices = [x for call in calls for x in (call.a, call.b, call.c)]
+    vectors = (max(ALIGNMENT // size, 1) for size in sizes)
+    return next((v for v in vectors if all(library.begins_lines(x, v) for x in matrices)), 1)
 
 
 def stack_of(target: Operand, product: Product) -> Operand:

@@ -7,12 +7,13 @@ from typing import cast
 
 import numpy as np
 
-from gemmgen.api.libraries import Dtype, Library, torch_dtype, torch_promoted
-from gemmgen.api.matmul import Operand, Shape
+from gemmgen.api.libraries import Dtype, Library, torch_promoted
+from gemmgen.api.matmul import Call, Operand, Shape
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.cuda import CupyLibrary
 from gemmgen.runtime.cuda_arrays import ALIGNMENT, GpuMatrix, as_matrix
 from gemmgen.runtime.overlaps import ArrayLike
+from gemmgen.spec import Order
 
 
 class Gpu(Library):
@@ -72,16 +73,24 @@ class Gpu(Library):
     def promote(self, a: Dtype, b: Dtype) -> Dtype:
         return torch_promoted(a, b) if self.is_torch else np.result_type(a, b)
 
-    def dtype(self, value: object) -> Dtype:
-        return torch_dtype(value) if self.is_torch else super().dtype(value)
-
     def fits_vectors(self, operand: Operand) -> bool:
         return (cast(GpuMatrix, operand.array).pointer + operand.offset) % ALIGNMENT == 0
 
+    def order(self, operand: Operand) -> Order | None:
+        return operand.order_by_lines
+
+    def prefers_mirror(self, call: Call) -> bool:
+        # Neighbours of a row are stored at a time, and for a vector there are tiles of few rows.
+        return self.order(call.c) == "col"
+
     def begins_lines(self, operand: Operand, elements: int) -> bool:
-        size = operand.dtype.itemsize
-        steps = [step for extent, step in zip(operand.shape, operand.strides, strict=True) if extent > 1]
-        return self.fits_vectors(operand) and all(step == size or step % (elements * size) == 0 for step in steps)
+        order = self.order(operand)
+        if order is None or not self.fits_vectors(operand):
+            return False
+        fast = len(operand.shape) - (1 if order == "row" else 2)
+        steps = zip(operand.shape, operand.strides, strict=True)
+        slow = [step for axis, (extent, step) in enumerate(steps) if axis != fast and extent > 1]
+        return all(step % (elements * operand.dtype.itemsize) == 0 for step in slow)
 
     def is_writable(self, operand: Operand) -> bool:
         return not cast(GpuMatrix, operand.array).readonly

@@ -11,11 +11,12 @@ from typing import ClassVar, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from gemmgen.api.matmul import Operand, Shape
+from gemmgen.api.matmul import Call, Operand, Shape
 from gemmgen.ir.dtypes import BF16
-from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.numeric import element_type, numpy_dtype
 from gemmgen.runtime.cuda_arrays import TorchTensor, loaded
 from gemmgen.runtime.overlaps import ArrayLike
+from gemmgen.spec import Order
 
 Dtype = np.dtype[np.generic]
 Numbers = npt.NDArray[np.generic]
@@ -64,7 +65,7 @@ class Library(ABC):
 
     def dtype(self, value: object) -> Dtype:
         """A type as its users name it. Raises: TypeError."""
-        return np.dtype(cast("str", value))
+        return element_type(value)
 
     def is_aligned(self, operand: Operand) -> bool:  # noqa: ARG002
         """Whether its elements lie where elements of their type may."""
@@ -73,6 +74,14 @@ class Library(ABC):
     def fits_vectors(self, operand: Operand) -> bool:  # noqa: ARG002
         """Whether it begins where kernels' vectors may."""
         return True
+
+    def order(self, operand: Operand) -> Order | None:
+        """How kernels see each matrix of a stack; None where they can't."""
+        return operand.order
+
+    def prefers_mirror(self, call: Call) -> bool:  # noqa: ARG002
+        """Whether the transpose of C had better be computed, whatever the types and the device."""
+        return False
 
     def begins_lines(self, operand: Operand, elements: int) -> bool:  # noqa: ARG002
         """Whether its lines are known to lie multiples of so many elements apart, the first where vectors may."""
@@ -218,17 +227,9 @@ class TorchHost(NumPy):
     def promote(self, a: Dtype, b: Dtype) -> Dtype:
         return torch_promoted(a, b)
 
-    def dtype(self, value: object) -> Dtype:
-        return torch_dtype(value)
-
 
 def torch_promoted(a: Dtype, b: Dtype) -> Dtype:
     """The type that torch says two have in common. Raises: TypeError."""
     import torch
 
-    return torch_dtype(torch.promote_types(getattr(torch, a.name), getattr(torch, b.name)))
-
-
-def torch_dtype(value: object) -> Dtype:
-    """NumPy's type for torch's. Raises: TypeError."""
-    return numpy_dtype(str(value).removeprefix("torch."))
+    return element_type(torch.promote_types(getattr(torch, a.name), getattr(torch, b.name)))

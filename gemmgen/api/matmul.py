@@ -58,12 +58,21 @@ class Operand:
     @property
     def order(self) -> Order | None:
         """How each matrix lies, rows preferred; None where lines are not contiguous, or matrices lie backwards."""
+        return self.first_order("row", "col")
+
+    @property
+    def order_by_lines(self) -> Order | None:
+        """The same, fewer lines preferred: a column of neighbours is one line, not lines of one element."""
+        rows, cols = self.shape[-2:]
+        return self.first_order("col", "row") if rows > cols else self.order
+
+    def first_order(self, *orders: Order) -> Order | None:
+        """The first one of these that each matrix lies in."""
         if any(
             extent > 1 and (step < 0 or step % self.dtype.itemsize)
             for extent, step in zip(self.shape[:-2], self.strides[:-2], strict=True)
         ):
             return None
-        orders: tuple[Order, Order] = ("row", "col")
         return next((order for order in orders if leading_dimension(self, order) is not None), None)
 
 

@@ -1,38 +1,44 @@
 """What takes long to work out and is small, kept on disk for processes to come: which schedule computes a product, and
 its source. A start from there imports neither the passes nor the printers.
 
-A file is a digest of its content, and the content, pickled. What it is called says what it was worked out from: the
-question, gemmgen's own files and Python's version, so that nothing of another version is ever found. What is not
-whole, not a file of this user, or can't be read is worked out anew. `GEMMGEN_NO_CACHE=1` leaves the disk alone.
+An answer is kept as JSON: records by the names of their classes and fields. It is found by its question: what it was
+worked out from, gemmgen's own files and Python's version, so that nothing of another version is ever found. What is
+damaged, or no file of this user alone, is worked out anew. `GEMMGEN_NO_CACHE=1` leaves the disk alone.
 """
 
 from __future__ import annotations
 
-import hashlib
+import json
 import os
-import pickle
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 import gemmgen
-from gemmgen.runtime.files import write_whole
+from gemmgen import schedule, source, spec
+from gemmgen.errors import LoweringError, UserError
+from gemmgen.ir import dtypes, expr, workspace
+from gemmgen.runtime.cache import DiskCache, digest
+from gemmgen.runtime.kept import once
 
 Answer = TypeVar("Answer")
+#: What JSON has for it.
+Written: TypeAlias = "bool | int | float | str | list[Written] | dict[str, Written] | None"
 
-#: Set to 1, it has nothing read from disk or written there.
-OFF = "GEMMGEN_NO_CACHE"
 #: Answers that a process leaves behind: those of its start, not of each size that it ever meets.
 MOST_WRITTEN = 64
-#: Files in the folder, of which the older half goes beyond that.
-MOST_FILES = 1024
-DIGEST_BYTES = 32
+#: The records that answers are made of, by name.
+RECORDS: dict[str, type] = {
+    name: record
+    for module in (schedule, source, spec, dtypes, expr, workspace)
+    for name, record in vars(module).items()
+    if isinstance(record, type) and is_dataclass(record)
+}
 
+_cache = DiskCache("answers")
 #: Numbers those that a process writes.
 _written = count()
 
@@ -41,18 +47,22 @@ def remembered(question: str, about: tuple[object, ...], work_out: Callable[[], 
     """The answer to a question, from disk or worked out.
 
     Args:
-        question: in a word; an answer to it is always of one type.
+        question: in a word; an answer to it is always of one type: numbers, texts, records of such, tuples, sets.
         about: all that the answer depends on: numbers, texts, records of such.
     """
-    folder = None if os.environ.get(OFF) == "1" else _folder()
-    if folder is None:
+    if _cache.is_off:
         return work_out()
-    path = folder / f"{question}-{_digest(_told((about, _made_by())).encode()).hex()[:40]}"
-    found = _read(path)
-    if found is not None:
-        return cast("Answer", found)
+    asked = digest(question, _told((about, _made_by())))
+    kept = _cache.read(question, asked)
+    if kept is not None:
+        # Of our own making, and whole; but another process may have run other code.
+        try:
+            return cast("Answer", _read(cast("Written", json.loads(kept))))
+        except (UserError, ValueError, TypeError, LookupError):
+            pass
     answer = work_out()
-    _write(path, answer)
+    if next(_written) < MOST_WRITTEN:
+        _cache.write(question, asked, json.dumps(_as_written(answer)).encode())
     return answer
 
 
@@ -67,7 +77,7 @@ def _told(value: object) -> str:
     return repr(value)
 
 
-@cache
+@once
 def _made_by() -> tuple[object, ...]:
     """gemmgen's version, when each of its files was last written and how long it is, and Python's version."""
     package = Path(gemmgen.__file__).parent
@@ -82,41 +92,32 @@ def _made_by() -> tuple[object, ...]:
     return gemmgen.__version__, sys.version, tuple(sorted(found))
 
 
-def _folder() -> Path | None:
-    """Where answers are kept; None where nothing can be."""
-    import platformdirs
-
-    folder = platformdirs.user_cache_path("gemmgen") / "answers"
-    with suppress(OSError):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder
-    return None
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
-
-
-def _read(path: Path) -> object:
-    """What a file holds; None where it is missing, damaged, or somebody else's, who may have put anything there."""
-    try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_uid != os.geteuid():
-                return None
-            data = file.read()
-        if _digest(data[DIGEST_BYTES:]) != data[:DIGEST_BYTES]:
-            return None
-        return cast("object", pickle.loads(data[DIGEST_BYTES:]))
-    except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError, TypeError, ValueError):
-        return None
+def _as_written(value: object) -> Written:
+    """A value as JSON has it: a tuple is a list; all that JSON lacks is an object of one key, which says what it is."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case complex():
+            return {"complex": [value.real, value.imag]}
+        case tuple():
+            return [_as_written(x) for x in value]
+        case frozenset():
+            return {"frozenset": sorted((_as_written(x) for x in value), key=repr)}
+    name = type(value).__name__
+    if RECORDS.get(name) is not type(value):
+        raise LoweringError(f"an answer holds a {name}, which is no record that can be kept")
+    held = fields(cast("source.Source", value))
+    return {name: {field.name: _as_written(getattr(value, field.name)) for field in held}}
 
 
-def _write(path: Path, answer: object) -> None:
-    if next(_written) >= MOST_WRITTEN:
-        return
-    data = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-    write_whole(path, _digest(data) + data)
-    with suppress(OSError):  # another process may do the same
-        files = sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime)
-        for file in files[: len(files) // 2] if len(files) > MOST_FILES else ():
-            file.unlink()
+def _read(written: Written) -> object:
+    """The value again. Raises: UserError, TypeError, LookupError, ValueError for what is none."""
+    if isinstance(written, list):
+        return tuple(map(_read, written))
+    if not isinstance(written, dict):
+        return written
+    ((name, content),) = written.items()
+    if isinstance(content, dict):
+        return RECORDS[name](**{key: _read(x) for key, x in content.items()})
+    values = cast("tuple[float, float]", _read(content))
+    return complex(*values) if name == "complex" else frozenset(values)

@@ -1,12 +1,50 @@
-"""The kernels of `gemmgen.generated`: files beside one another, each callable under its name."""
+"""The kernels of `gemmgen.generated`: files beside one another, each callable under its name. The text is there for
+whoever imports it; what runs it is looked for by the first call.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 from importlib.resources import files
+from typing import TYPE_CHECKING, Never
 
+from gemmgen.errors import DeviceError, suggest
+from gemmgen.runtime import require_pyopencl
 from gemmgen.source import Source
+
+if TYPE_CHECKING:
+    from gemmgen.runtime.opencl import CompiledKernel
+
+
+class SourceAlone:
+    """A kernel where the package that runs it is not installed: its source, and at a call what to install."""
+
+    def __init__(self, source: Source, missing: DeviceError) -> None:
+        self.source = source
+        self._missing = missing
+
+    def __repr__(self) -> str:
+        return f"<gemmgen kernel {self.source.name}, of which only the source is at hand>"
+
+    def __call__(self, *_: object, **__: object) -> Never:
+        """Raises: DeviceError with the command that installs what is missing."""
+        raise DeviceError(self._missing.problems)
+
+    def __getattr__(self, name: str) -> Never:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise DeviceError(self._missing.problems)
+
+
+def opencl_kernel(source: Source) -> CompiledKernel | SourceAlone:
+    """What a file of OpenCL C is imported as; CUDA's and SYCL's kernels ask for their packages at a call themselves."""
+    try:
+        require_pyopencl()
+    except DeviceError as error:
+        return SourceAlone(source, error)
+    from gemmgen.api import CompiledKernel
+
+    return CompiledKernel(source)
 
 
 def names(package: str, suffix: str) -> list[str]:
@@ -15,16 +53,30 @@ def names(package: str, suffix: str) -> list[str]:
     return sorted(name.removesuffix(suffix) for name in found if name.endswith(suffix))
 
 
+def _unfit(backend: str, name: str) -> str | None:
+    """Why a preset is not among a backend's files, though it can be emitted; None where it is none, or can't be."""
+    from gemmgen import driver, presets
+    from gemmgen.backends import backend as find_backend
+
+    if name not in presets.names():
+        return None
+    preset = presets.load(name)
+    unfit = find_backend(backend).unfit(preset.schedule.all_work_items)
+    return None if driver.refusals(preset.spec, preset.schedule, backend) else unfit
+
+
 def source(package: str, suffix: str, backend: str, name: str, form: str | None = None) -> Source:
     """The preset of that name, with the file's text.
 
-    Raises: AttributeError, which suggests the nearest name.
+    Raises: AttributeError, which suggests the nearest name; ImportError, whose words an import shows, for a preset
+        that the backend can take, but nobody should choose for it.
     """
     known = names(package, suffix)
     if name not in known:
-        near = get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise AttributeError(f"module {package!r} has no kernel {name!r}{hint}")
+        if (unfit := _unfit(backend, name)) is not None:
+            remedy = f"`gemmgen emit --backend {backend} --preset {name}` still emits it"
+            raise ImportError(f"module {package!r} has no kernel {name!r}, as {unfit}; {remedy}")
+        raise AttributeError(f"module {package!r} has no kernel {name!r}: {suggest(name, known, f'dir({package})')}")
     from gemmgen import driver, presets  # names alone need neither
 
     preset = presets.load(name)

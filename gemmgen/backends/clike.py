@@ -32,6 +32,7 @@ from gemmgen.ir.stmt import (
     Multiply,
     Point,
     Prefetch,
+    Return,
     Stmt,
     Store,
 )
@@ -46,7 +47,11 @@ class CLike(Language):
     def function(self) -> str:
         """The function's text."""
         body = (part for line in self._indented(self.kernel.body, 1) for part in fold_line(line))
-        return "\n".join([*self.signature(), "{", *body, "}"]) + "\n"
+        return "\n".join([*self.signature(), "{", *self.opening(), *body, "}"]) + "\n"
+
+    def opening(self) -> list[str]:
+        """Lines before a function's first statement."""
+        return []
 
     def _indented(self, body: Body, depth: int) -> Iterator[str]:
         """The lines of a block; `depth` 1 is the function's own, whose sections stand apart."""
@@ -63,8 +68,8 @@ class CLike(Language):
 
     def _statement(self, stmt: Stmt, following: Stmt | None = None) -> Iterator[str]:
         match stmt:
-            case Comment(text):
-                yield f"// {text}"
+            case Return() | Comment():
+                yield "return;" if isinstance(stmt, Return) else f"// {stmt.text}"
             case Alloc(buffer):
                 yield from self._declaration(buffer, following)
             case Let(var, value):
@@ -225,4 +230,6 @@ def _opens_section(before: Stmt, stmt: Stmt, depth: int) -> bool:
     """Whether a blank line belongs between two statements."""
     if isinstance(before, Comment):
         return False
+    if isinstance(before, If) and before.then and isinstance(before.then[-1], Return):
+        return True
     return isinstance(stmt, Comment) or (depth == 1 and isinstance(before, Let) != isinstance(stmt, Let))

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import CLike, way
+from gemmgen.backends.cuda_checks import guard
 from gemmgen.backends.cuda_launcher import awaited, grid, launcher
 from gemmgen.backends.cuda_matrix import MATRIX_CALLS, WORD, functions, load, multiply
-from gemmgen.backends.cuda_shared import declare_shared, dynamic_bytes, init_mbarriers
+from gemmgen.backends.cuda_shared import brought, declare_shared, dynamic_bytes, init_mbarriers
 from gemmgen.backends.cuda_stores import put, puts, store_box, store_functions, store_group
 from gemmgen.backends.cuda_warpgroups import box_copy, point, role, warpgroup_functions
 from gemmgen.backends.cuda_warpgroups import multiply as multiply_by_warpgroup
@@ -20,15 +21,20 @@ from gemmgen.backends.lines import wrapped
 from gemmgen.backends.pairs import Pairs
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.dtypes import F32, DType
+from gemmgen.ir.dtypes import F32, F64, DType
 from gemmgen.ir.expr import Call, Expr, Var, as_int
 from gemmgen.ir.meetings import RANK, AsyncGroup, Barrier, Handover, Mbarrier, RegisterShare, RoleStep, StoreGroup
+from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Advance, BoxCopy, Move, Multiply, Point, Prefetch, Stmt
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import walk
+from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
+from gemmgen.ir.workspace import Workspace
 from gemmgen.launch import map_name, passed
 
 WARP = 32
+#: A preset for any type, whose blocks fill warps.
+FILLS_WARPS = "smem_8x8"
 #: CUDA's dimensions by number, 0 the fastest.
 DIMENSIONS = "xyz"
 #: The headers of types that the language itself lacks.
@@ -96,19 +102,41 @@ class Cuda(CLike):
         restrict = "" if param.name in awaited(self.kernel) else restrict
         return f"{const}{self.types[matrix.dtype.name]} *{listed}{restrict}{param.name}"
 
+    @property
+    def detail(self) -> str:
+        """The namespace of a file's functions, so that those of two files do not meet."""
+        return f"{self.program or self.kernel.name}_detail"
+
+    def opening(self) -> list[str]:
+        named = self.dynamic_bytes() or self.prelude()
+        return [f"    using namespace {self.detail};", ""] if named else []
+
+    def _includes(self) -> list[str]:
+        """The headers that the file needs."""
+        types = {p.dtype.name for p in self.kernel.matrices}
+        headers = [f"#include <{header}>" for header in sorted({HEADERS[name] for name in types & set(HEADERS)})]
+        if any(isinstance(stmt, BoxCopy) for stmt in walk(self.kernel.body)):
+            return [*sections(INTRINSICS, {"includes_with_maps"})[:-1], *headers, ""]
+        return ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
+
+    def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:
+        params = [*(self._param(p, "") for p in self.kernel.launcher_params), "cudaStream_t stream"]
+        return {
+            "includes": self._includes(),
+            "guard": guard(self.program or self.kernel.name, self.needs(), self.targets),
+            "detail": self.detail,
+            "shared": brought(kernels),
+            "launcher": launcher(self, kernels, params, workspaces, self.detail),
+        }
+
     def prelude(self) -> list[str]:
         """Named functions for the instructions that the kernel uses, PTX among them."""
         used = {name for stmt in walk(self.kernel.body) for name in _intrinsics_of(stmt)}
-        types = {p.dtype.name for p in self.kernel.matrices}
-        headers = [f"#include <{header}>" for header in sorted({HEADERS[name] for name in types & set(HEADERS)})]
-        include = ["#ifndef __CUDACC_RTC__", "#include <cuda_runtime.h>", "#endif", *headers, ""]
-        if any(isinstance(stmt, BoxCopy) for stmt in walk(self.kernel.body)):
-            include = [*sections(INTRINSICS, {"includes_with_maps"})[:-1], *headers, ""]
         arithmetic = self.pairs.functions(self.kernel, self.types, INTRINSICS)
         matrices = functions(self.kernel.body, self.types, INTRINSICS, self.target.features)
         matrices += warpgroup_functions(self.kernel, self.types, INTRINSICS)
         matrices += store_functions(self.kernel.body, self.types, INTRINSICS)
-        return [*include, *arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
+        return [*arithmetic, *self._copies(), *sections(INTRINSICS, used), *matrices]
 
     def _copies(self) -> list[str]:
         """Functions for moves of several elements, by the types and the numbers that occur."""
@@ -118,10 +146,8 @@ class Cuda(CLike):
         found |= {replace(copy, section="copy", to=t, source=t) for copy in found for t in copy.kept()}
         return [line for copy in sorted(found, key=_Copy.order) for line in copy.lines(self.types)]
 
-    def postlude(self, kernels: Sequence[Self]) -> str:
-        """The launcher."""
-        params = [*(self._param(p, "") for p in self.kernel.launcher_params), "cudaStream_t stream"]
-        return launcher(self, kernels, params)
+    def postlude(self, kernels: Sequence[Self]) -> str:  # noqa: ARG002
+        return ""
 
     def launch(self) -> str:
         rows, cols = self.kernel.group
@@ -129,13 +155,29 @@ class Cuda(CLike):
         return f"block ({cols}, {rows}), grid ({blocks})"
 
     def uses(self) -> frozenset[str]:
-        return frozenset()
+        atoms = (s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply) and isinstance(s.atom, WarpAtom))
+        tall = "tall_f64" in self.target.features and any(atom.dtype == F64 for atom in atoms)
+        return frozenset({"tall_f64"} if tall else ())
 
     def requirements(self) -> list[str]:
         alignment = self.alignment()
         elements = [self.spec.element(x) for x in "ab"]
         aligned = alignment > min((element.real or element).size for element in elements)
-        return [f"matrices that begin on multiples of {alignment} bytes"] if aligned else []
+        said = [f"matrices that begin on multiples of {alignment} bytes"] if aligned else []
+        return [*said, f"{GROUPS.name} as many as the device has multiprocessors"] if self.kernel.asks_device else said
+
+    @classmethod
+    def unfit(cls, group: tuple[int, int]) -> str | None:
+        threads = group[0] * group[1]
+        if threads >= WARP:
+            return None
+        idle = f"blocks of {threads} threads leave {WARP - threads} of a warp's {WARP} lanes idle"
+        return f"{idle}: take preset {FILLS_WARPS}, say, whose blocks fill warps"
+
+    def remarks(self) -> list[str]:
+        # Of a transposing kernel there is no preset.
+        unfit = None if self.program is None else self.unfit(self.kernel.group)
+        return [] if unfit is None else [unfit]
 
     def build_line(self) -> str:
         name = self.target.name

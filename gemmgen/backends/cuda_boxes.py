@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gemmgen.backends.clike import CLike
 from gemmgen.ir.expr import Expr
 from gemmgen.ir.stmt import Body, BoxCopy
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import walk
 
 
 def place(index: Sequence[Expr], printer: CLike) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gemmgen.backends.clike import CLike
+from gemmgen.backends.cuda_checks import launch_checks
 from gemmgen.backends.files import section, sections
 from gemmgen.backends.lines import fold_line, wrapped
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Handover
-from gemmgen.ir.visit import walk
+from gemmgen.ir.sizes import GROUPS
+from gemmgen.ir.walk import walk
+from gemmgen.ir.workspace import Workspace
 from gemmgen.launch import map_name, passed, tensor_maps
 from gemmgen.source import TensorMap
 
@@ -33,25 +36,40 @@ def grid(printer: CLike) -> str:
     return ", ".join([*map(printer.expr, reversed(kernel.grid)), *layers])
 
 
-def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
+def launcher(
+    file: CLike, printers: Sequence[CLike], params: list[str], workspaces: Sequence[Workspace], detail: str
+) -> str:
     """The whole function.
 
     Args:
         file: prints all kernels as one.
         printers: those of each, in the order in which they run.
         params: the function's.
+        workspaces: the memory between the kernels.
+        detail: the namespace of the functions that it calls.
     """
     empty = " || ".join(f"{var.name} < 1" for var in file.kernel.extents)
     what = f"the kernel{'s' if len(printers) > 1 else ''} on a stream; matrices"
     skips, what = file.no_product(), what + (" and the arrays of their addresses" if file.spec.listed else "")
+    kernels = [p.kernel for p in printers]
+    checks = launch_checks(file, kernels, workspaces)
     lines = [
         "#ifndef __CUDACC_RTC__",
-        *_functions([p.kernel for p in printers]),
+        f"namespace {detail} {{",
+        "",
+        *_functions(kernels, checks.functions),
+        f"}} // namespace {detail}",
+        "",
         f"// Queues {what} are in the device's memory.",
+        "// It returns an error, and launches nothing, where the kernels can't take them.",
         *wrapped(f'extern "C" cudaError_t {file.kernel.name}_launch(', params),
         "{",
+        f"    using namespace {detail};",
+        "",
         *([f"    if ({empty}) {{", "        return cudaSuccess;", "    }"] if empty else []),
         *([f"    if ({skips}) {{", "        k = 0; // so that A and B are not read", "    }"] if skips else []),
+        *checks.lines,
+        *(_counted() if any(kernel.asks_device for kernel in kernels) else []),
     ]
     for i, printer in enumerate(printers):
         # CUDA refuses a grid of no blocks.
@@ -64,12 +82,25 @@ def launcher(file: CLike, printers: Sequence[CLike], params: list[str]) -> str:
     return "\n".join([*lines, "}", "#endif"]) + "\n"
 
 
-def _functions(kernels: Sequence[Kernel]) -> list[str]:
-    """The functions that the launches of kernels call."""
+def _counted() -> list[str]:
+    """The statements that ask how many blocks the device has room for, one on each multiprocessor."""
+    return [
+        f"    int {GROUPS.name} = 0;",
+        f"    const cudaError_t counted = multiprocessors(&{GROUPS.name});",
+        "    if (counted != cudaSuccess) {",
+        "        return counted;",
+        "    }",
+    ]
+
+
+def _functions(kernels: Sequence[Kernel], checking: Collection[str]) -> list[str]:
+    """The functions that the launches of kernels call, and those that check what they are given."""
     maps = [tensor_map for kernel in kernels for tensor_map in tensor_maps(kernel)]
     counted = {_counter(kernel) for kernel in kernels if kernel.persistent}
+    counted |= {"multiprocessors"} if any(kernel.asks_device for kernel in kernels) else set()
     named = "tensor_map_of_batch" if any(tensor_map.batch for tensor_map in maps) else "tensor_map"
-    return [*(section(HOST, named, **_swizzling(maps)) if maps else []), *sections(HOST, counted)]
+    made = section(HOST, named, **_swizzling(maps)) if maps else []
+    return [*sections(HOST, checking), *made, *sections(HOST, counted)]
 
 
 def _swizzling(maps: Sequence[TensorMap]) -> dict[str, str]:

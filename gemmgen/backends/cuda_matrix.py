@@ -10,9 +10,8 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import F32, F64, I32
 from gemmgen.ir.expr import Call
-from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.stmt import Body, Move, Multiply
-from gemmgen.ir.visit import exprs, walk
+from gemmgen.ir.walk import exprs, walk, walk_expr
 from gemmgen.ir.warp_matrix import WarpAtom
 
 #: Functions of elements before they are multiplied -> those that they are printed as.

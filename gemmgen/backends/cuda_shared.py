@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from gemmgen.backends.clike import CLike
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, local_bytes
 from gemmgen.ir.meetings import Mbarrier
 from gemmgen.ir.stmt import Alloc, BoxCopy
 from gemmgen.ir.swizzle import LINES, LINES_BYTES
-from gemmgen.ir.visit import local_bytes, walk
+from gemmgen.ir.walk import walk
 from gemmgen.launch import tensor_maps
 
 #: Shared memory that a kernel may declare with a fixed size; more must be asked for at the launch.
@@ -38,9 +39,18 @@ def declare_shared(buffer: Buffer, printer: CLike) -> list[str]:
     offset = sum(a.bytes for a in arrays[: arrays.index(buffer)]) if buffer in arrays else 0
     if buffer.layout.swizzle and offset % (LINES * buffer.layout.swizzle):
         raise LoweringError(f"{buffer.name} begins at byte {offset}, where no lines may swizzle")
-    align = SWIZZLED_BYTES if _swizzles(kernel) else 16
-    first = [f"extern __shared__ __align__({align}) unsigned char shared[];"] if buffer == arrays[0] else []
-    return [*first, _carved(buffer.name, printer.types[buffer.dtype.name], printer.dimensions(buffer), offset)]
+    return [_carved(buffer.name, printer.types[buffer.dtype.name], printer.dimensions(buffer), offset)]
+
+
+def brought(printers: Sequence[CLike]) -> list[str]:
+    """The declaration of what launches bring, where a kernel of the file takes any. In the file's namespace: every
+    array of that name in a program is one and the same, aligned as the first of them.
+    """
+    kernels = [printer.kernel for printer in printers if printer.dynamic_bytes()]
+    if not kernels:
+        return []
+    align = SWIZZLED_BYTES if any(map(_swizzles, kernels)) else 16
+    return ["// What the launch brings.", f"extern __shared__ __align__({align}) unsigned char shared[];", ""]
 
 
 def init_mbarriers(step: Mbarrier, printer: CLike) -> list[str]:

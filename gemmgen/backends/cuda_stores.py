@@ -15,7 +15,7 @@ from gemmgen.ir.dtypes import BF16, F16
 from gemmgen.ir.meetings import StoreGroup
 from gemmgen.ir.stmt import Body, BoxCopy, Move
 from gemmgen.ir.swizzle import mask
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import walk
 from gemmgen.launch import map_name
 
 #: Two of these types together -> their type, and what makes one of two floats.

@@ -16,7 +16,7 @@ from gemmgen.ir.expr import as_int
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup, RegisterShare
 from gemmgen.ir.stmt import BoxCopy, Move, Multiply, Point, Store
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import walk
 from gemmgen.ir.warpgroup_matrix import LINE_BYTES, LINES, TURNED_BYTES, WarpgroupAtom
 from gemmgen.launch import map_name
 
@@ -130,7 +130,11 @@ def warpgroup_functions(kernel: Kernel, types: Mapping[str, str], source: str) -
         operands = _folded([f"{listed}({col})" for col in range(0, values, 2)], 19)
         lines += section(source, "wgmma_wait_all", values=values, operands=operands, total=total)
         lines += _multiplication(atom, types, source, operands)
-    return lines
+    return (
+        [*lines, *(f"#undef {_LISTED[sums]}" for sums in dict.fromkeys(atom.sums for atom in atoms)), ""]
+        if atoms
+        else lines
+    )
 
 
 def _plain(kernel: Kernel) -> Iterator[str]:

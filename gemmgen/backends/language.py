@@ -12,11 +12,11 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Var, compare, number
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, idle_without, uses_features
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, RoleStep
 from gemmgen.ir.stmt import BoxCopy, For, Move, Multiply
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import idle_without, uses_features, walk
+from gemmgen.ir.walk import walk
 from gemmgen.ir.workspace import Workspace
 from gemmgen.spec import GemmSpec
 
@@ -148,14 +148,28 @@ class Language(Expressions, ABC):
         moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.aligned]
         # What one kernel lays out for another begins where vectors may stand.
         given = [(m, b) for m in moves for b in (m.src, m.dst) if b.space is Space.GLOBAL]
-        touched = [(m, b) for m, b in given if not (b == m.dst and b.is_packed)]
+        touched = [(m, b) for m, b in given if not (b == m.dst and b.packed)]
         elements = [p.dtype.size for p in self.kernel.matrices if p.dtype.real is not None]
-        boxes = [MAP_BYTES for p in self.kernel.matrices if p.box is not None and not p.is_packed]
+        boxes = [MAP_BYTES for p in self.kernel.matrices if p.box is not None and not p.packed]
         return max([1, *(m.width * b.dtype.size for m, b in touched), *elements, *boxes])
+
+    def beginning(self, name: str) -> int:
+        """The same of one matrix; also of a prepacked one, which may be read by TMA tiles."""
+        boxed = any(p.name == name and p.box is not None for p in self.kernel.matrices)
+        return max(self.alignment(), MAP_BYTES if boxed else 1)
 
     @abstractmethod
     def requirements(self) -> list[str]:
         """What the head comment says that the kernel needs of a device."""
+
+    @classmethod
+    def unfit(cls, group: tuple[int, int]) -> str | None:  # noqa: ARG003
+        """Why nobody should choose a kernel with groups of so many work-items, though it runs; None where one may."""
+        return None
+
+    def remarks(self) -> list[str]:
+        """What the head comment says beside that to who chooses the kernel."""
+        return []
 
     @abstractmethod
     def launch(self) -> str:
@@ -183,6 +197,14 @@ class Language(Expressions, ABC):
 
     def gpu_options(self) -> tuple[str, ...]:
         """What the compiler for Intel's GPUs must be told as well; others don't take it."""
+        return ()
+
+    def matrix_options(self) -> tuple[str, str] | None:
+        """What it must be told where the device has matrix instructions and where it has none, if that matters."""
+        return None
+
+    def extensions(self) -> tuple[str, ...]:
+        """The extensions of the language that a device must have."""
         return ()
 
     def no_product(self) -> str | None:

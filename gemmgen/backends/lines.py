@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from textwrap import wrap
 
 
@@ -69,13 +70,17 @@ def _marks(line: str) -> dict[str, int]:
     return found
 
 
-def wrapped(opening: str, params: list[str], limit: int = 100) -> list[str]:
-    """A parameter list over as few lines as fit, aligned under the first parameter, or below a name that is long."""
+def wrapped(
+    opening: str, params: Sequence[str], limit: int = 100, between: str = ", ", closing: str = ")"
+) -> list[str]:
+    """A parameter list, or conditions, over as few lines as fit, aligned under the first of them, or below a name that
+    is long.
+    """
     lines, line, indent = list[str](), opening, " " * len(opening)
     if len(opening) + max(map(len, params), default=0) >= limit:
         lines, line, indent = [opening], " " * 8, " " * 8
     for i, param in enumerate(params):
-        text = param + (", " if i + 1 < len(params) else ")")
+        text = param + (between if i + 1 < len(params) else closing)
         if len(line) + len(text.rstrip()) > limit:
             lines.append(line.rstrip())
             line = indent

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, Self
 
 from gemmgen.backends.clike import CLike, way
@@ -10,6 +12,17 @@ from gemmgen.backends.expressions import POSTFIX, UNARY
 from gemmgen.backends.files import section
 from gemmgen.backends.language import Words
 from gemmgen.backends.lines import wrapped
+from gemmgen.backends.opencl_needs import (
+    KHR_NAMES,
+    LARGE_REGISTERS,
+    MATRIX_OPTIONS,
+    REQUIRED_SIZE,
+    SOFTWARE,
+    enabled,
+    extensions,
+    multiplies_matrices,
+    requirements,
+)
 from gemmgen.backends.pairs import Pairs
 from gemmgen.backends.vectors import VectorWords, vector_element, vector_loop, vector_move
 from gemmgen.errors import LoweringError
@@ -17,9 +30,11 @@ from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, Var
+from gemmgen.ir.kernel import Kernel, conversions
 from gemmgen.ir.matrix import MatrixAtom
 from gemmgen.ir.stmt import For, Move, Multiply, in_bytes
-from gemmgen.ir.visit import conversions, uses_calls, uses_features, walk
+from gemmgen.ir.walk import map_body, walk
+from gemmgen.ir.workspace import Workspace
 
 #: Built-in ids -> what is printed in front of the dimension; they are size_t, gemmgen counts in int.
 IDS = {"group_id": "(int)get_group_id", "local_id": "(int)get_local_id"}
@@ -46,7 +61,6 @@ PACKED_READS = ("packed_vectors", "packed_block")
 MULTIPLY = "multiply"
 BLOCK_READ, IMAGE_BLOCK_READ = "block_read", "image_block_read"
 SPACES = {Space.GLOBAL: "__global ", Space.LOCAL: "__local ", Space.PRIVATE: "", Space.VIEW: "__local "}
-KHR_NAMES = {"broadcast": "sub_group_shuffle", "shuffle_xor": "sub_group_shuffle_xor"}
 #: Vectors of a work-item's own: `float16` and its like.
 VECTORS = VectorWords(
     load="vload{width}(0, {place})",
@@ -90,8 +104,10 @@ class OpenCL(CLike):
     def signature(self) -> list[str]:
         rows, cols = self.kernel.group
         lines = [f"__attribute__((reqd_work_group_size({cols}, {rows}, 1)))"]
-        if self.kernel.sub_group and "required_sub_group_size" in self.target.features:
-            lines.append(f"__attribute__((intel_reqd_sub_group_size({self.kernel.sub_group})))")
+        if lanes := self.kernel.sub_group or self.kernel.compiled_for:
+            required = f"__attribute__((intel_reqd_sub_group_size({lanes})))"
+            fixed = REQUIRED_SIZE in extensions(self.kernel, self.target)
+            lines += [required] if fixed else [f"#ifdef {REQUIRED_SIZE}", required, "#endif"]
         opening = f"__kernel void {self.kernel.name}("
         params = [self._param(p) for p in self.kernel.params]
         return [*lines, *wrapped(opening, params)]
@@ -107,25 +123,21 @@ class OpenCL(CLike):
     def prelude(self) -> list[str]:
         return [*self._extensions(), *self._helpers()]
 
-    def _extensions(self) -> list[str]:
-        doubles = ["cl_khr_fp64"] if "fp64" in uses_features(self.kernel) else []
-        extensions = [*doubles, *self._of_sub_groups()]
-        return [*(f"#pragma OPENCL EXTENSION {e} : enable" for e in extensions), *([""] if extensions else [])]
+    def fields(self, kernels: Sequence[Self], workspaces: Sequence[Workspace]) -> Mapping[str, object]:  # noqa: ARG002
+        """OpenCL C has no namespaces: the file's functions get names of their own, and its macros end with it."""
+        text = "\n".join(self.prelude())
+        functions = dict.fromkeys(re.findall(r"^static inline [^(]*?(\w+)\(", text, re.MULTILINE))
+        own = {name: f"{self.program or self.kernel.name}_{name}" for name in functions}
+        return {"own": own, "macros": [*own, *dict.fromkeys(re.findall(r"^#define (\w+)", text, re.MULTILINE))]}
 
-    def _of_sub_groups(self) -> list[str]:
-        if not self.kernel.sub_group:
-            return []
-        if "intel_sub_groups" in self.target.features:
-            return ["cl_intel_subgroups"]
-        shuffles = uses_calls(self.kernel, KHR_NAMES)
-        return ["cl_khr_subgroups", *(["cl_khr_subgroup_shuffle"] if shuffles else [])]
+    def _extensions(self) -> list[str]:
+        names = enabled(self.kernel, self.target)
+        return [*(f"#pragma OPENCL EXTENSION {name} : enable" for name in names), *([""] if names else [])]
 
     def _helpers(self) -> list[str]:
         """Names for the instructions that the kernel uses, so that its text stays legible."""
         lines = self.pairs.functions(self.kernel, self.types, INTRINSICS)
-        for key, width in sorted({(_function(*change[:2]), change[2]) for change in conversions(self.kernel)}):
-            if key not in BUILT_IN:
-                lines += section(INTRINSICS, key, width=_suffix(width))
+        lines += _converters(conversions(_without_matrices(self.kernel)))
         moves = [s for s in walk(self.kernel.body) if isinstance(s, Move) and s.atom.name == "vector"]
         lines += self._moves_of_pairs()
         vectors = [m for m in moves if m.src.dtype.real is None and m.dst.vector == m.src.vector == 1]
@@ -176,7 +188,7 @@ class OpenCL(CLike):
         atoms = {s.atom for s in walk(self.kernel.body) if isinstance(s, Multiply)}
         for atom in (atom for atom in atoms if isinstance(atom, MatrixAtom)):
             own, bits = atom.depth // atom.lanes, 8 * atom.dtype.size
-            lines += section(
+            text = section(
                 INTRINSICS,
                 "multiply",
                 function=atom.name,
@@ -191,6 +203,10 @@ class OpenCL(CLike):
                 bits=bits,
                 element=f"{_function(atom.dtype, atom.sums)}(({self.types[atom.dtype.name]})",
             )
+            # Functions that software alone calls.
+            start = text.index(f"#if defined({SOFTWARE})") + 1
+            only = conversions(self.kernel) - conversions(_without_matrices(self.kernel))
+            lines += [*text[:start], *_converters(only), *text[start:]]
         return lines
 
     def _from_local(self) -> list[Move]:
@@ -243,28 +259,26 @@ class OpenCL(CLike):
         return self.target.features & named
 
     def requirements(self) -> list[str]:
-        needs = []
-        if self.kernel.sub_group:
-            name = "cl_intel_subgroups" if "intel_sub_groups" in self.target.features else "cl_khr_subgroup_shuffle"
-            needs.append(f"{name}, sub-groups of {self.kernel.sub_group}")
-        if "cache_prefetch" in uses_features(self.kernel):
-            needs.append("__builtin_prefetch of clang, of which CPUs' runtimes are made; SPIR-V has no word for it")
-        if "image_block_read" in uses_features(self.kernel):
-            needs.append("images (CL_R, CL_FLOAT) as wide and high as the matrices")
-        needs += [f"on Intel's GPUs, and only there, the build option {option}" for option in self.gpu_options()]
-        return needs
+        return requirements(self.kernel, self.target)
+
+    def extensions(self) -> tuple[str, ...]:
+        return extensions(self.kernel, self.target)
 
     def postlude(self, kernels: Sequence[Self]) -> str:  # noqa: ARG002
         return ""
 
     def build_line(self) -> str:
-        return f"clBuildProgram(..., {' '.join(self.build_options())!r}, ...)".replace("'", '"')
+        options = " ".join((*self.build_options(), *(self.matrix_options() or ())[:1]))
+        return f'clBuildProgram(..., "{options}", ...)'
 
     def build_options(self) -> tuple[str, ...]:
         return ("-cl-std=CL2.0",) if self.kernel.sub_group else ("-cl-std=CL1.2",)
 
     def gpu_options(self) -> tuple[str, ...]:
-        return ("-cl-intel-256-GRF-per-thread",) if self.kernel.large_registers else ()
+        return (LARGE_REGISTERS,) if self.kernel.large_registers else ()
+
+    def matrix_options(self) -> tuple[str, str] | None:
+        return MATRIX_OPTIONS if multiplies_matrices(self.kernel) else None
 
     def qualifier(self, buffer: Buffer) -> str:
         return {Space.LOCAL: "__local ", Space.POINTERS: "__global "}.get(buffer.space, "")
@@ -278,6 +292,10 @@ class OpenCL(CLike):
                 return f"{IDS[call.function]}({args})", UNARY
             case "lane_id":
                 return "(int)get_sub_group_local_id()", UNARY
+            case "sub_group_size":
+                return "(int)get_max_sub_group_size()", UNARY
+            case "nan":
+                return "NAN", POSTFIX
             case "fma":
                 return f"fma({args})", POSTFIX
             case "broadcast" | "shuffle_xor":
@@ -353,6 +371,19 @@ class OpenCL(CLike):
             return self.address(move.src, move.src_index)
         start = "" if move.from_element is None else f" + {self.expr(move.from_element)}"
         return f"at({move.src.name}{start}, {self.expr(move.byte_place[0])})"
+
+
+def _without_matrices(kernel: Kernel) -> Kernel:
+    """A kernel without its matrix instructions."""
+    return replace(kernel, body=map_body(kernel.body, lambda s: () if isinstance(s, Multiply) else (s,)))
+
+
+def _converters(changes: Collection[tuple[DType, DType, int]]) -> list[str]:
+    """The functions for changes of type that are not OpenCL's own."""
+    named = sorted({(_function(*change[:2]), change[2]) for change in changes})
+    return [
+        line for key, width in named if key not in BUILT_IN for line in section(INTRINSICS, key, width=_suffix(width))
+    ]
 
 
 def _between(move: Move) -> str:

@@ -13,8 +13,7 @@ from gemmgen.backends.files import section
 from gemmgen.errors import LoweringError
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr
-from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.visit import expressions
+from gemmgen.ir.kernel import Kernel, expressions
 
 #: How tightly text binds that needs no parentheses, and the conditions below.
 _POSTFIX, _AND, _OR = 10, 2, 1

@@ -46,7 +46,9 @@ class Sycl(CLike):
     suffix: ClassVar[str] = ".hpp"
     words: ClassVar[Words] = Words("work-item", "group", "USM", "local memory", "sub-group")
     targets: ClassVar[tuple[str, ...]] = ("sycl", "xe_hpc", "khr", "portable", "cpu")
-    lacks: ClassVar[frozenset[str]] = frozenset({"intel_sub_groups", "image_block_read", "cache_prefetch"})
+    lacks: ClassVar[frozenset[str]] = frozenset(
+        {"intel_sub_groups", "image_block_read", "cache_prefetch", "free_sub_group_size"}
+    )
     forms: ClassVar[tuple[str, ...]] = ("header", "kernel", "main")
     elements: ClassVar[Elements] = OWN
     types: ClassVar[Mapping[str, str]] = elements.types
@@ -61,9 +63,9 @@ class Sycl(CLike):
         match self.form:
             case "main":
                 between = [(w.name, self.expr(w.elements)) for w in workspaces]
-                timer = ["chrono"] if len(kernels) > 1 else []
-                more = [*timer, "cmath", "cstddef", "cstdio", "exception", "vector"]
-                return {"standard": [*used, *more], "timer": bool(timer), **program(self.kernel, self.spec, between)}
+                more = ["chrono", "cmath", "cstddef", "cstdio", "exception", "vector"]
+                own = program(self.kernel, self.spec, between)
+                return {"standard": [*used, *more], "one_event": len(kernels) == 1, **own}
             case "kernel":
                 return {"standard": used, "headers": headers(self.kernel, self._words(), self.elements)}
         return {"standard": [*used, "vector"]}
@@ -172,7 +174,7 @@ class Sycl(CLike):
             "dimensions": self._dimensions,
             "group": f"{one}{rows}, {cols}",
             "groups": f"{layers}{self.expr(down)}, {self.expr(across)}",
-            "lanes": self.kernel.sub_group if self.uses() else None,
+            "lanes": self.kernel.sub_group or self.kernel.compiled_for,
             "arrays": [(f"{self.types[b.dtype.name]}{self.dimensions(b)}", b.name) for b in local_arrays(self.kernel)],
             "call": wrapped(" " * indent + f"{namespace}::{self._own('work_item')}(", names),
         }
@@ -190,8 +192,13 @@ class Sycl(CLike):
     def uses(self) -> frozenset[str]:
         return self.target.features & ({"required_sub_group_size"} if self.kernel.sub_group else set())
 
+    def _large(self) -> str:
+        """What DPC++ is told of the registers that a thread has."""
+        return " -ftarget-register-alloc-mode=pvc:large" if self.kernel.large_registers else ""
+
     def requirements(self) -> list[str]:
-        lanes = [f"sub-groups of {self.kernel.sub_group}"] * bool(self.kernel.sub_group)
+        size = self.kernel.sub_group or self.kernel.compiled_for
+        lanes = [f"sub-groups of {size}"] * bool(size)
         extensions = ["sycl_ext_oneapi_group_load_store"] if block_loads(self.kernel) else []
         return [", ".join([*extensions, *lanes])] if lanes else []
 
@@ -201,8 +208,8 @@ class Sycl(CLike):
             case "kernel":
                 return "create_kernel_bundle_from_source(context, source_language::sycl, ...), build"
             case "main":
-                return f"icpx -fsycl -std=c++17 -O3 -fp-model=precise {name}.cpp -o {name}"
-        return "icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file"
+                return f"icpx -fsycl -std=c++17 -O3 -fp-model=precise{self._large()} {name}.cpp -o {name}"
+        return f"icpx -fsycl -std=c++17 -O3 -fp-model=precise{self._large()} main.cpp, which includes this file"
 
     def build_options(self) -> tuple[str, ...]:
         return ()

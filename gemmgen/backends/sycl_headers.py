@@ -6,10 +6,10 @@ from collections.abc import Collection
 
 from gemmgen.backends.sycl_types import Elements
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, uses_calls
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Alloc, Move
-from gemmgen.ir.visit import uses_calls, walk
+from gemmgen.ir.walk import walk
 
 #: Functions of a sub-group.
 LANES = {"broadcast": "group_broadcast", "shuffle_xor": "permute_group_by_xor"}

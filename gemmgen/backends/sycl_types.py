@@ -10,9 +10,9 @@ from gemmgen.backends.expressions import converting
 from gemmgen.backends.files import section, sections
 from gemmgen.backends.pairs import Pairs
 from gemmgen.ir.dtypes import DType
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, conversions
 from gemmgen.ir.stmt import Alloc, Move
-from gemmgen.ir.visit import conversions, walk
+from gemmgen.ir.walk import walk
 
 TYPES = {
     "float64": "double",

@@ -13,14 +13,17 @@ from gemmgen.backends.language import Words
 from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.atoms import ALIGNED_VECTOR
 from gemmgen.ir.dtypes import F32, DType
+from gemmgen.ir.expr import as_int
+from gemmgen.ir.kernel import Program, local_bytes, memory_bytes
+from gemmgen.ir.stmt import BoxCopy
 from gemmgen.ir.swizzle import line_bytes
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import local_bytes
+from gemmgen.ir.walk import walk
 from gemmgen.ir.warp_matrix import warp_atom
 from gemmgen.ir.warpgroup_matrix import warpgroup_atom
 from gemmgen.ir.workspace import Workspace
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec, Order
+from gemmgen.spec import MATRICES, GemmSpec, Order
 
 #: All kernels of a file are of one language.
 Printer = TypeVar("Printer", bound=CLike)
@@ -43,8 +46,11 @@ def render(
     """
     local = max(max(local_bytes(printer.kernel), printer.dynamic_bytes()) for printer in kernels)
     needs = [f"{local:,} bytes of {file.words.local_memory}"] if local else []
-    aligned = f", aligned to {file.alignment()} bytes" if file.alignment() > 1 else ""
+    if private := max(memory_bytes(printer.kernel) for printer in kernels):
+        needs.append(f"{private:,} bytes of private memory for each {file.words.work_item}, beside its registers")
     for workspace in workspaces:
+        begins = file.beginning(workspace.name)
+        aligned = f", aligned to {begins} bytes" if begins > 1 else ""
         name = "a workspace" if workspace.name == "workspace" else workspace.name
         needs += wrap(f"{name} of {file.expr(workspace.elements)} elements{aligned}", WIDTH, subsequent_indent="    ")
     launches = [printer.launch() for printer in kernels]
@@ -54,7 +60,8 @@ def render(
     notes = [
         *notes,
         ("Launch", launches),
-        ("Needs", [*needs, *file.requirements()]),
+        ("Needs", [*needs, *(x for need in file.requirements() for x in _folded(need))]),
+        ("Note", [line for remark in file.remarks() for line in wrap(remark, WIDTH)]),
     ]
     template = environment().get_template(file.template())
     return template.render(
@@ -66,6 +73,11 @@ def render(
         postlude=file.postlude(kernels),
         **file.fields(kernels, workspaces),
     )
+
+
+def _folded(text: str) -> list[str]:
+    """A point of the head comment in lines."""
+    return wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 # --- a product in words ---------------------------------------------------------------------------
@@ -101,44 +113,62 @@ def _lists(spec: GemmSpec) -> list[str]:
     return [text] if spec.listed else []
 
 
-def describe(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> Notes:
-    """The schedule in words, and what a caller may rely on."""
-    unread = [("Unread", _unread(spec, schedule))]
+def describe(
+    spec: GemmSpec, schedule: Schedule, target: Target, words: Words, program: Program, transposed: bool = False
+) -> Notes:
+    """The schedule in words, and what a caller may rely on. A schedule may ask for more slots than there are boxes to
+    put down, or for boxes where C is too narrow for one: the kernels know.
+
+    Args:
+        transposed: whether C^T = B^T A^T is computed by it.
+    """
+    stores = [s.src.shape for s in walk(program.main.body) if isinstance(s, BoxCopy) and s.tells is None]
+    slots = next((as_int(shape[0]) or 1 for shape in stores if len(shape) > 2), min(1, len(stores)))
+    if slots < schedule.c_stages:
+        schedule = replace(schedule, c_stages=slots, c_width=schedule.c_width if slots else 1)
+    sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
+    beside = [sizes, *_formulas(spec), ("Unread", _unread(spec, schedule))]
     if spec.alpha == 0:
         alone = f"an element of C per {words.work_item}: A, B and the schedule have no part in it"
-        sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
-        return [("Schedule", [alone]), sizes, *_formulas(spec), *unread]
-    (rows, cols), (high, wide) = schedule.tile, schedule.group
+        return [("Schedule", [alone]), *beside]
+    matrices = MATRICES[transposed]
+    computed = spec.transposed() if transposed else spec
+    text = _schedule(computed, schedule, words, matrices)
+    if transposed:
+        text = f"as {matrices[2]} = {matrices[0]} * {matrices[1]}: {text}"
+    ways = _ways(computed, schedule, target, words)
+    return [("Schedule", wrap(text, WIDTH)), *zip("AB", reversed(ways) if transposed else ways, strict=True), *beside]
+
+
+def _schedule(spec: GemmSpec, schedule: Schedule, words: Words, matrices: tuple[str, str, str]) -> str:
+    """What work-items, groups and loops compute, and what departs from the plain way."""
+    (rows, cols), (high, wide), c = schedule.tile, schedule.group, matrices[2]
     block_rows, block_cols = schedule.block_tile
     text = (
-        f"{rows}x{cols} of C per {words.work_item}, {high}x{wide} {words.work_item}s per {words.group} "
-        f"({block_rows}x{block_cols} of C), {schedule.k_step} along K per iteration"
+        f"{rows}x{cols} of {c} per {words.work_item}, {high}x{wide} {words.work_item}s per {words.group} "
+        f"({block_rows}x{block_cols} of {c}), {schedule.k_step} along K per iteration"
     )
     if schedule.vector > 1:
-        text = f"{rows}x{cols} of C at a time, in vectors of {schedule.vector}" + " along K" * schedule.along_k
-    text += "".join(f", {said}" for holds, said in _ways_of(spec, schedule, words) if holds)
+        text = f"{rows}x{cols} of {c} at a time, in vectors of {schedule.vector}" + " along K" * schedule.along_k
+    return text + "".join(f", {said}" for holds, said in _ways_of(spec, schedule, words, matrices) if holds)
+
+
+def _ways(spec: GemmSpec, schedule: Schedule, target: Target, words: Words) -> tuple[list[str], list[str]]:
+    """How A and B reach registers."""
     if schedule.atom == "dpas":
         how = f"{words.buffer}, packed by a kernel of its own as the instructions want it, then reads of 8 words a lane"
-        ways = [("A", wrap(how, WIDTH)), ("B", wrap(how, WIDTH))]
-        sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
-        return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
+        return wrap(how, WIDTH), wrap(how, WIDTH)
     if schedule.by_warpgroups:
-        ways = [("A", _by_boxes("a", spec, schedule, words)), ("B", _by_boxes("b", spec, schedule, words))]
-        sizes = ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH))
-        return [("Schedule", wrap(text, WIDTH)), *ways, sizes, *_formulas(spec), *unread]
-    a, read = schedule.staged("a", spec.a_order), schedule.staged("b", spec.b_order)
+        return _by_boxes("a", spec, schedule, words), _by_boxes("b", spec, schedule, words)
+    a, b = schedule.staged("a", spec.a_order), schedule.staged("b", spec.b_order)
     if schedule.along_k:
         a = replace(a, width=schedule.vector)
     if schedule.vector > 1 and spec.b_order == ("col" if schedule.along_k else "row"):
-        read = replace(read, width=schedule.vector)
-    return [
-        ("Schedule", wrap(text, WIDTH)),
-        ("A", wrap(_way(a, schedule, spec.a_order, spec.read("a", a.packed), target, words), WIDTH)),
-        ("B", wrap(_way(read, schedule, spec.b_order, spec.read("b", read.packed), target, words), WIDTH)),
-        ("Sizes", wrap(_sizes(spec, schedule, target), WIDTH)),
-        *_formulas(spec),
-        *unread,
-    ]
+        b = replace(b, width=schedule.vector)
+    return (
+        wrap(_way(a, schedule, spec.a_order, spec.read("a", a.packed), target, words), WIDTH),
+        wrap(_way(b, schedule, spec.b_order, spec.read("b", b.packed), target, words), WIDTH),
+    )
 
 
 def _unread(spec: GemmSpec, schedule: Schedule) -> list[str]:
@@ -154,29 +184,28 @@ def _unread(spec: GemmSpec, schedule: Schedule) -> list[str]:
     return ["; ".join(parts)] if parts else []
 
 
-def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object, str]]:
+def _ways_of(spec: GemmSpec, s: Schedule, words: Words, matrices: tuple[str, str, str]) -> Iterator[tuple[object, str]]:
     """What departs from the plain way, each with the words for it."""
-    down, across = s.sweep
+    (down, across), (_, b, c) = s.sweep, matrices
     yield s.vector > 1, f"up to {down}x{across} of those per {words.work_item}, one after the other"
     yield s.m_block == 1, "each row of those before the one below it"
     yield s.m_block > 1, f"{s.m_block} of those downwards before the next to the right come"
     yield s.even != (1, 1), f"{words.group}s in multiples of {s.even[0]}x{s.even[1]}"
     yield s.k_block, f"{s.k_block} along K at a time"
     yield s.vector > 1 and s.k_step > 1, f"{s.k_step} steps of it written out"
-    yield s.b_prefetch, f"B's copy prefetched {s.b_prefetch} steps ahead"
-    yield s.c_prefetch, "C's rows prefetched meanwhile"
-    yield s.b_step, f"{s.b_step} of B at a time"
-    yield from _instructions_of(spec, s, words)
-    loaded = "A" if s.b_step else "B"
+    yield s.b_prefetch, f"{b}'s copy prefetched {s.b_prefetch} steps ahead"
+    yield s.c_prefetch, f"{c}'s rows prefetched meanwhile"
+    yield s.b_step, f"{s.b_step} of {b} at a time"
+    yield from _instructions_of(spec, s, words, matrices)
     alone = s.sub_group == s.all_work_items[0] * s.all_work_items[1]
-    kept = f"its reads out of the arithmetic, for the {words.group} is one {words.sub_group}"
+    kept = f"compilers from moving reads past it, for the {words.group} is one {words.sub_group}"
     why = kept if alone else f"the {words.group} in step for the cache"
-    yield s.barrier, f"a barrier after {loaded}'s load to keep {why}"
+    yield s.barrier, f"a barrier before each step's arithmetic to keep {why}"
     yield s.stages > 1, f"{s.stages} tiles in {words.local_memory} at a time"
     yield s.producers, f"brought by one of {s.producers} more {words.work_item}s, which have nothing else to do"
     more, fewer = s.registers
     yield more, f"registers handed over: {more} to each that multiplies, {fewer} to each of the others"
-    yield s.persistent, f"as many {words.group}s as run at once, one part of C after the other"
+    yield s.persistent, f"as many {words.group}s as run at once, one part of {c} after the other"
     together = f"{s.cluster[0]}x{s.cluster[1]}"
     yield s.cluster != (1, 1), f"clusters of {together} {words.group}s that copy for one another"
     yield s.mbarrier, f"handed over by {s.mbarrier} with a pair of mbarriers"
@@ -187,12 +216,12 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     rows, cols = s.warp or (0, 0)
     yield s.warp, f"{words.sub_group}s of {rows}x{cols} {words.work_item}s"
     yield s.stagger, "neighbouring lanes in different rows"
-    how = "are added to C as they come" if s.atomic else "a second kernel adds up"
+    how = f"are added to {c} as they come" if s.atomic else "a second kernel adds up"
     if s.joined > 1:
         how = f"clusters of {s.joined} {words.group}s add up" + (", and then a second kernel" if s.planes > 1 else "")
     yield s.split > 1, f"K in {s.split} parts that {how}"
-    piece = f"{words.group}s with whole blocks of C and equal pieces of the rest"
-    yield s.stream, f"{s.stream} {piece}, whose sums a second kernel adds up"
+    piece = f"whole blocks of {c} and equal pieces of the rest, whose sums a second kernel adds up"
+    yield s.stream, f"a {words.group} for each multiprocessor of the device, with {piece}"
     yield s.raster, f"{words.group}s in bands of {s.raster} {'columns' if s.swapped else 'rows'}"
     slots = f"{s.c_stages} slots" if s.c_stages > 1 else "a slot"
     yield s.c_stages, f"stores of boxes, by way of {slots} in {words.local_memory}"
@@ -201,11 +230,14 @@ def _ways_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object
     yield s.snake, "every other row of the arithmetic backwards"
 
 
-def _instructions_of(spec: GemmSpec, s: Schedule, words: Words) -> Iterator[tuple[object, str]]:
+def _instructions_of(
+    spec: GemmSpec, s: Schedule, words: Words, matrices: tuple[str, str, str]
+) -> Iterator[tuple[object, str]]:
     """What multiplies, where it is no plain arithmetic, and what it makes of float32."""
     yield s.by_warps or s.atom == "dpas", f"by matrix instructions of the {words.sub_group}"
     yield s.by_warpgroups, f"by matrix instructions of four {words.sub_group}s"
-    yield s.swapped, "operands swapped: C^T = B^T * A^T"
+    swapped = "C^T = B^T * A^T" if matrices[0] == "A" else "C = A * B"
+    yield s.swapped, f"operands swapped: {swapped}"
     atom = (warpgroup_atom if s.by_warpgroups else warp_atom)(s.atom, spec.dtype)
     if atom is not None and atom.dtype == F32:
         added = ", added up as float32 after each step of K" if s.by_warpgroups else ""
@@ -263,5 +295,6 @@ def _sizes(spec: GemmSpec, schedule: Schedule, target: Target) -> str:
     if spec.is_wide:
         spans = "matrices of any span"
         between = between if schedule.atom == "dpas" else []
-    spans += f"; {' and '.join(between)} less than 2^31 elements" if between else ""
+    reach = "2^29" if bytewise and packed else "2^31"
+    spans += f"; {' and '.join(between)} less than {reach} elements" if between else ""
     return f"{', '.join([*given, *promised]) or 'any m, n, k'}; {lines}{spans}"

@@ -11,10 +11,10 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, as_int, mod
-from gemmgen.ir.expr_visit import map_expr, substitute, walk_expr
 from gemmgen.ir.functions import MATH
 from gemmgen.ir.stmt import For, Move, Store
 from gemmgen.ir.vectors import place_in
+from gemmgen.ir.walk import map_expr, substitute, walk_expr
 
 if TYPE_CHECKING:
     from gemmgen.backends.language import Language

@@ -69,7 +69,9 @@ class PeerProcess:
             *([] if device is None else [str(device)]),
         ]
         command = [sys.executable, "-m", "gemmgen.bench.worker", *what]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        # In a process group of its own, so that the terminal sends its Ctrl-C to this process alone.
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, process_group=0)
         try:
             error, worst = self._ask("check")
         except BaseException:
@@ -89,6 +91,7 @@ class PeerProcess:
                 self._process.stdin.close()
         if self._process.stdout is not None:
             self._process.stdout.close()
+        self._process.terminate()  # it may be amid a product whose time is no longer wanted
         self._process.wait()
 
     def _ask(self, what: str) -> tuple[float, ...]:

@@ -39,6 +39,14 @@ def launches(seconds: float) -> int:
     return max(1, min(MOST_LAUNCHES, round(HALF_BLOCK / max(seconds, 1e-9))))
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C while contenders took turns; `timings` are of the rounds that all of them had finished, empty if none."""
+
+    def __init__(self, timings: list[Timing]) -> None:
+        super().__init__()
+        self.timings = timings
+
+
 def measure(
     contenders: Sequence[Contender],
     rounds: int,
@@ -52,21 +60,32 @@ def measure(
         rounds: blocks of each contender.
         pause: seconds to wait before each contender's cold block; 0 for none.
         tick: called after each round.
+
+    Raises: Stopped on Ctrl-C, with the rounds so far.
     """
     shuffle = random.Random(seed)
-    hot: dict[int, list[float]] = {index: [] for index in range(len(contenders))}
-    for _ in range(rounds):
-        order = list(hot)
-        shuffle.shuffle(order)
-        for index in order:
-            hot[index].append(contenders[index].block())
-        tick()
+    finished: list[list[float]] = []
     cold: list[float | None] = [None] * len(contenders)
-    if pause > 0:
-        for index, contender in enumerate(contenders):
-            time.sleep(pause)
-            cold[index] = contender.cold()
-    return [
-        Timing(contender.name, tuple(hot[index]), contender.accuracy, cold[index], contender.variant)
-        for index, contender in enumerate(contenders)
-    ]
+
+    def timings() -> list[Timing]:
+        if not finished:
+            return []
+        return [
+            Timing(contender.name, tuple(rounds), contender.accuracy, cold[index], contender.variant)
+            for index, (contender, rounds) in enumerate(zip(contenders, zip(*finished, strict=True), strict=True))
+        ]
+
+    try:
+        for _ in range(rounds):
+            order = list(range(len(contenders)))
+            shuffle.shuffle(order)
+            turn = {index: contenders[index].block() for index in order}
+            finished.append([turn[index] for index in range(len(contenders))])
+            tick()
+        if pause > 0:
+            for index, contender in enumerate(contenders):
+                time.sleep(pause)
+                cold[index] = contender.cold()
+    except KeyboardInterrupt:
+        raise Stopped(timings()) from None
+    return timings()

@@ -13,10 +13,13 @@ from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INSTALL = 'pip install "gemmgen[plot]"'
 #: Endings that a picture's file can have.
 FORMATS = (".png", ".svg")
+#: The rate's axis is logarithmic where the fastest median is more than so many times the slowest.
+LOG_FROM = 10
 #: The name of our line where it stands for another preset at each size.
 BEST = "gemmgen, the best preset"
 
@@ -71,31 +74,49 @@ def draw(rows: Sequence[Row], best: bool, roof: float | None, title: str, file: 
         kind: `png` or `svg`.
     """
     import matplotlib as mpl
+
+    # Texts stay texts in an SVG, and the same figures give the same file.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gemmgen"}):
+        picture = figure(rows, best, roof, title)
+        picture.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+
+
+def figure(rows: Sequence[Row], best: bool, roof: float | None, title: str) -> Figure:
+    """Rate over size; `roof` as for `draw`."""
     from matplotlib.figure import Figure
 
     sizes = list(dict.fromkeys(row.size for row in rows))
-    square = all(size.m == size.n == size.k for size in sizes)
+    # One number says what such sizes are, and two of them never stand at one place.
+    square = len({size.n for size in sizes if size.m == size.n == size.k}) == len(sizes)
     if square:
         sizes.sort(key=lambda size: size.n)
     # Where shapes differ there is no one number to put them in order by: they stand as they were asked for.
     places = {size: float(size.n if square else index) for index, size in enumerate(sizes)}
-    # Texts stay texts in an SVG, and the same figures give the same file.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gemmgen"}):
-        figure = Figure(figsize=(8, 5), layout="constrained")
-        axes = figure.add_subplot()
-        for line in lines(rows, best):
-            _draw_line(axes, line, places)
-        if roof is not None:
-            axes.axhline(roof, color="black", linestyle=":", label=f"roof by the clock, {roof:.1f} TFLOP/s")
-        if square and len(sizes) > 1:
-            axes.set_xscale("log", base=2)
-        axes.set_xticks(list(places.values()), [str(size) for size in places], rotation=0 if square else 20)
-        axes.minorticks_off()
-        axes.set(title=title, xlabel="M = N = K" if square else "M x N x K", ylabel="TFLOP/s")
+    picture = Figure(figsize=(8, 5), layout="constrained")
+    axes = picture.add_subplot()
+    for line in lines(rows, best):
+        _draw_line(axes, line, places)
+    if roof is not None:
+        axes.axhline(roof, color="black", linestyle=":", label=f"roof by the clock, {roof:.1f} TFLOP/s")
+    if square and len(sizes) > 1:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(list(places.values()), [str(size) for size in places], rotation=0 if square else 20)
+    axes.xaxis.minorticks_off()
+    axes.set(title=title, xlabel="M = N = K" if square else "M x N x K", ylabel="TFLOP/s")
+    if _spans_decades(rows):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+    else:
         axes.set_ylim(bottom=0)
-        axes.grid(alpha=0.3)
-        axes.legend()
-        figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return picture
+
+
+def _spans_decades(rows: Iterable[Row]) -> bool:
+    """Whether a linear axis would leave the slowest on the ground."""
+    rates = [timing.rate(row.size) for row in rows for timing in (row.ours, row.peer) if timing is not None]
+    return max(rates) > LOG_FROM * min(rates)
 
 
 def _draw_line(axes: Axes, line: Line, places: dict[Size, float]) -> None:

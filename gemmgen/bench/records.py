@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from gemmgen.bench.statistics import Interval, median_interval, remedy
 from gemmgen.errors import SpecError, UserError
 from gemmgen.ir.dtypes import BF16, F16, F32, F64, FLOAT8, I8
 from gemmgen.spec import GemmSpec
@@ -122,9 +123,25 @@ class Row:
         """How much faster ours is: the median of the rounds' ratios, peer's time over ours, as what slows a machine
         down for a round slows both.
         """
-        if self.peer is None:
-            return None
-        return median(peer / ours for ours, peer in zip(self.ours.rounds, self.peer.rounds, strict=True))
+        return None if self.peer is None else median(self._ratios())
+
+    @property
+    def interval(self) -> Interval | None:
+        """Of the ratio, at 95 % confidence; None without a peer, or of too few rounds."""
+        return None if self.peer is None else median_interval(self._ratios())
+
+    @property
+    def remedy(self) -> str:
+        """What makes the ratio certain; empty where it is, or where there is none."""
+        if self.peer is None or self.ratio is None:
+            return ""
+        both = self.ours, self.peer
+        spread, seconds = max(one.spread for one in both), min(one.seconds for one in both)
+        return remedy(self.interval, self.ratio, len(self.ours.rounds), spread, seconds)
+
+    def _ratios(self) -> tuple[float, ...]:
+        theirs = self.peer.rounds if self.peer else ()
+        return tuple(peer / ours for ours, peer in zip(self.ours.rounds, theirs, strict=True))
 
     @property
     def cold_ratio(self) -> float | None:
@@ -135,6 +152,7 @@ class Row:
 
     def flat(self) -> dict[str, object]:
         """The row as a record without nesting."""
+        interval = self.interval
         record: dict[str, object] = {
             "size": str(self.size),
             "m": self.size.m,
@@ -145,6 +163,8 @@ class Row:
             "variant": self.ours.variant,
             "peer": self.peer.name if self.peer else None,
             "ratio": self.ratio,
+            "ratio_low": interval.low if interval else None,
+            "ratio_high": interval.high if interval else None,
             "cold_ratio": self.cold_ratio,
         }
         for who, timing in (("ours", self.ours), ("peer", self.peer)):

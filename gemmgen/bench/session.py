@@ -7,8 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from gemmgen.bench.measure import Contender, measure
+from gemmgen.bench.measure import Contender, Stopped, measure
 from gemmgen.bench.records import Row, Size
+from gemmgen.bench.statistics import ROUNDS
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import F32, MATRIX_DTYPES
 from gemmgen.methods import slug
@@ -17,6 +18,7 @@ from gemmgen.spec import GemmSpec
 
 if TYPE_CHECKING:
     from gemmgen.bench.gpu import GpuProblem
+    from gemmgen.ir.target import Target
 
 #: Kernels of `--best` that are measured in full after a first look at all.
 FINALISTS = 3
@@ -35,7 +37,7 @@ class Plan:
     """What to measure.
 
     Attributes:
-        jobs: the kernels; none where one is to be chosen for each size (a CPU's).
+        jobs: the kernels; none where one is to be chosen for the device and each size, as `gemmgen.gemm` does.
         best: whether only the fastest of `jobs` counts for each size, and those that can't run are left out.
         dtype: of the elements; None for that of `jobs`, or float32 where one is chosen.
         exact: whether leading dimensions are promised to be what the specs say; else matrices choose the variant.
@@ -52,7 +54,7 @@ class Plan:
     best: bool = False
     exact: bool = False
     strict: bool = False
-    rounds: int = 5
+    rounds: int = ROUNDS
     pause: float = 0.0
     seed: int = 0
     device: object = None
@@ -60,9 +62,18 @@ class Plan:
     warn: Callable[[str], None] = lambda _: None
     tick: Callable[[str], None] = lambda _: None
 
+    @property
+    def spec(self) -> GemmSpec:
+        """Of the first kernel, which has the others' types; of the one that is chosen where none is named."""
+        return self.jobs[0][0] if self.jobs else GemmSpec(dtype=MATRIX_DTYPES[self.dtype or F32.name])
+
 
 def run(plan: Plan) -> Iterator[Row]:
-    """Row by row, size by size. Raises: UserError where a kernel that was asked for by name can't run."""
+    """Row by row, size by size.
+
+    Raises: UserError where a kernel that was asked for by name can't run; Stopped on Ctrl-C, after the rows of the
+        rounds that were finished by then.
+    """
     for size in plan.sizes:
         with ExitStack() as stack:
             yield from _run_size(plan, size, stack)
@@ -91,25 +102,39 @@ def _run_size(plan: Plan, size: Size, stack: ExitStack) -> Iterator[Row]:
         peers.append(peer)
     plan.tick(f"{size}: rounds")
     tick = lambda: plan.tick(f"{size}: rounds")  # noqa: E731
-    timings = measure([*kernels, *peers], plan.rounds, plan.pause, plan.seed, tick)
+    stopped = None
+    try:
+        timings = measure([*kernels, *peers], plan.rounds, plan.pause, plan.seed, tick)
+    except Stopped as interrupt:
+        timings, stopped = interrupt.timings, interrupt
     own, others = timings[: len(kernels)], timings[len(kernels) :]
-    if plan.best:
+    if plan.best and own:
         own = [min(own, key=lambda timing: timing.seconds)]
     for timing in own:
         yield from [Row(size, timing, other) for other in others] or [Row(size, timing)]
+    if stopped is not None:
+        raise stopped
 
 
 def _chosen(plan: Plan, size: Size) -> tuple[Job, ...]:
-    """Where no kernel is named, the one that is chosen for the device and the size. Raises: UserError."""
-    from gemmgen.choose import by_sizes
-    from gemmgen.runtime.devices import DeviceInfo, target_of
+    """Where no kernel is named, the one that `gemmgen.gemm` takes for the device and the size. Raises: UserError."""
+    from gemmgen.choose import choose
 
-    spec = GemmSpec(dtype=MATRIX_DTYPES[plan.dtype or F32.name])
-    target = target_of(plan.device.handle) if isinstance(plan.device, DeviceInfo) else None
-    schedule = None if target is None else by_sizes(spec, (size.m, size.n, size.k), target)
-    if schedule is None:
-        raise UserError(f"nothing is chosen for {plan.device}, which is no CPU: give --preset, --schedule or --best")
-    return ((spec, schedule),)
+    return ((plan.spec, choose(plan.spec, (size.m, size.n, size.k), _target(plan), size.batch or 1)),)
+
+
+def _target(plan: Plan) -> Target:
+    """What passes ask of the plan's device."""
+    from gemmgen.runtime.cuda_devices import CudaDeviceInfo
+
+    if isinstance(plan.device, CudaDeviceInfo):
+        from gemmgen.runtime.cuda_devices import target_of
+
+        return target_of(plan.device)
+    from gemmgen.runtime import devices
+
+    assert isinstance(plan.device, devices.DeviceInfo)
+    return devices.target_of(plan.device.handle)
 
 
 def _finalists(kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -149,7 +174,6 @@ class Makers:
 
     def peer(self, name: str) -> Contender:
         """A library. Raises: UserError."""
-        dtype = next((spec.dtype.name for spec, _ in self._plan.jobs), self._plan.dtype or F32.name)
         if name in ("cublas", "cublas_tf32"):
             from gemmgen.bench.gpu import cublas
 
@@ -157,7 +181,7 @@ class Makers:
         from gemmgen.bench.host import PeerProcess
 
         device = self._opencl_number() if name == "clblast" else None
-        return PeerProcess(name, self._size, dtype, self._plan.seed, device)
+        return PeerProcess(name, self._size, self._plan.spec.dtype.name, self._plan.seed, device)
 
     def _opencl_number(self) -> int:
         """The plan's device as OpenCL counts them; of a GPU of CUDA, OpenCL's device of that name."""
@@ -175,6 +199,6 @@ class Makers:
             from gemmgen.runtime.cuda_devices import pick
 
             device = pick(self._plan.device if self._plan.backend == "cuda" else None)
-            spec = self._plan.jobs[0][0]
+            spec = self._plan.spec
             self._problem = GpuProblem(self._size, spec.dtype.name, self._plan.seed, device, spec.result.name)
         return self._problem

@@ -5,16 +5,78 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from functools import wraps
+from itertools import pairwise
+from typing import Annotated, ParamSpec, TypeVar, cast
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from gemmgen.cli import bench, emit, explain, export, fuzz, inspect, listing, run
+from gemmgen.cli import bench, cache, emit, explain, export, fuzz, inspect, listing, run
 from gemmgen.cli.output import complain
 from gemmgen.errors import LoweringError, UserError
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _bare_flags(get_params: Callable[P, list[T]]) -> Callable[P, list[T]]:
+    """The same parameters, of which flags are not shown to take a value: none does."""
+
+    @wraps(get_params)
+    def bare(*args: P.args, **kwargs: P.kwargs) -> list[T]:
+        found = get_params(*args, **kwargs)
+        for parameter in found:
+            if getattr(parameter, "is_flag", False):
+                parameter.__dict__["metavar"] = ""
+        return found
+
+    return bare
+
+
+def _each_once(parse_args: Callable[P, T]) -> Callable[P, T]:
+    """The same, but for an option that is given twice and counts once: the first would be dropped in silence.
+
+    Raises: UserError with every one of them.
+    """
+
+    @wraps(parse_args)
+    def parse(*args: P.args, **kwargs: P.kwargs) -> T:
+        command, _, words = cast("tuple[object, object, list[str]]", args)
+        problems = []
+        for option in getattr(command, "params", ()):
+            if getattr(option, "is_flag", False) or getattr(option, "multiple", False):
+                continue
+            given = _values(words, getattr(option, "opts", ()))
+            if len(set(given)) > 1:
+                problems.append(f"{max(option.opts, key=len)} is given as {' and as '.join(given)}: leave one out")
+        if problems:
+            raise UserError(problems)
+        return parse_args(*args, **kwargs)
+
+    return parse
+
+
+def _values(words: list[str], names: Sequence[str]) -> list[str]:
+    """What follows an option's names in a command line."""
+    long = [f"{name}=" for name in names if name.startswith("--")]
+    inline = [word.split("=", 1)[1] for word in words if word.startswith(tuple(long))]
+    return [value for word, value in pairwise(words) if word in names] + inline
+
+
+class _Command(TyperCommand):
+    get_params = _bare_flags(TyperCommand.get_params)
+    parse_args = _each_once(TyperCommand.parse_args)
+
+
+class _Group(TyperGroup):
+    get_params = _bare_flags(TyperGroup.get_params)
+
+
 app = typer.Typer(
     name="gemmgen",
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -47,15 +109,16 @@ def _gemmgen(
     """Generate, explain and run matrix multiplication kernels: C = alpha * A * B + beta * C."""
 
 
-app.command("emit", epilog=emit.EXAMPLES)(emit.emit)
-app.command("export", epilog=export.EXAMPLES)(export.export)
-app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
-app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
-app.command("run", epilog=run.EXAMPLES)(run.run)
-app.command("bench", epilog=bench.EXAMPLES)(bench.bench)
-app.command("fuzz", epilog=fuzz.EXAMPLES)(fuzz.fuzz)
-app.command("presets", epilog=listing.PRESETS_EXAMPLES)(listing.presets)
-app.command("devices", epilog=listing.DEVICES_EXAMPLES)(listing.devices)
+app.command("emit", cls=_Command, epilog=emit.EXAMPLES)(emit.emit)
+app.command("export", cls=_Command, epilog=export.EXAMPLES)(export.export)
+app.command("explain", cls=_Command, epilog=explain.EXAMPLES)(explain.explain)
+app.command("inspect", cls=_Command, epilog=inspect.EXAMPLES)(inspect.inspect)
+app.command("run", cls=_Command, epilog=run.EXAMPLES)(run.run)
+app.command("bench", cls=_Command, epilog=bench.EXAMPLES)(bench.bench)
+app.command("fuzz", cls=_Command, epilog=fuzz.EXAMPLES)(fuzz.fuzz)
+app.command("presets", cls=_Command, epilog=listing.PRESETS_EXAMPLES)(listing.presets)
+app.command("cache", cls=_Command, epilog=cache.EXAMPLES)(cache.cache)
+app.command("devices", cls=_Command, epilog=listing.DEVICES_EXAMPLES)(listing.devices)
 
 
 def main() -> None:

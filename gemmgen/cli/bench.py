@@ -14,13 +14,15 @@ import typer
 
 from gemmgen.cli.output import complain, deliver, path_problems, write
 from gemmgen.cli.request import Request, attempt, complete_presets, strict_problems
-from gemmgen.errors import UserError
+from gemmgen.errors import DeviceError, UserError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from gemmgen.bench.records import Row
     from gemmgen.bench.session import Job, Plan
+    from gemmgen.ir.target import Target
+
+#: The exit code of a command that Ctrl-C ended, as shells have it: 128 and SIGINT's number.
+INTERRUPTED = 130
 
 EXAMPLES = "\n\n".join(
     (
@@ -34,7 +36,10 @@ EXAMPLES = "\n\n".join(
 )
 
 
-Backend = Annotated[str, typer.Option("--backend", metavar="NAME", help="cuda or opencl.")]
+Backend = Annotated[
+    str | None,
+    typer.Option("--backend", metavar="NAME", help="cuda or opencl. By itself cuda where there is such a GPU."),
+]
 Presets = Annotated[
     list[str] | None,
     typer.Option("--preset", metavar="NAME[,NAME]", help="Can be repeated.", autocompletion=complete_presets),
@@ -69,7 +74,10 @@ LdMultiple = Annotated[
     typer.Option("--ld-multiple", metavar="N", help="Promise it of leading dimensions; else matrices choose."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse CUDA kernels whose registers spill, by ptxas' word.")]
-Rounds = Annotated[int, typer.Option("--rounds", metavar="N", help="Blocks of each contender, 5 or more.")]
+Rounds = Annotated[
+    int | None,
+    typer.Option("--rounds", metavar="N", help="Of each contender, by itself 9; 6 or more give a ratio's interval."),
+]
 Pause = Annotated[float, typer.Option("--pause", metavar="SECONDS", help="Also measure cold, after a pause.")]
 Device = Annotated[str | None, typer.Option("-d", "--device", metavar="D", help="Number or part of a name.")]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")]
@@ -81,7 +89,7 @@ Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Where t
 
 
 def bench(
-    backend: Backend = "cuda",
+    backend: Backend = None,
     preset: Presets = None,
     schedule: Schedules = None,
     best: Best = False,
@@ -90,7 +98,7 @@ def bench(
     dtype: Dtype = None,
     ld_multiple: LdMultiple = None,
     strict: Strict = False,
-    rounds: Rounds = 5,
+    rounds: Rounds = None,
     pause: Pause = 0.0,
     device: Device = None,
     seed: Seed = 0,
@@ -101,20 +109,26 @@ def bench(
     """Measure kernels against libraries: the ratio first, above 1 where ours is faster.
 
     Results are checked against float64 before anything is timed. Contenders take turns, by device time (graph replays
-    on CUDA, events on OpenCL), each block warmed up by its first half; medians of the rounds are shown, and the spread
-    (slowest - fastest) / median. mkl and numpy (the CPU's) and clblast (on the same device) each take theirs in a
-    process of their own. Clocks are left as they are. Exit code 1 if a result is wrong.
+    on CUDA, events on OpenCL), each block warmed up by its first half. The table has medians of the rounds, the 95 %
+    bootstrap interval of the ratio, and the spread (slowest - fastest) / median. A ratio with a wide interval is marked
+    with ?, and a remedy follows. mkl and numpy (the CPU's) and clblast (on the same device) each take turns in a
+    process of their own. Without --preset, --schedule and --best the kernel is measured that gemmgen.gemm takes. Clocks
+    are left as they are. Ctrl-C ends the measurement: what was measured by then is printed and written. Exit code 1 if
+    a result is wrong, 130 after Ctrl-C.
     """
     from gemmgen.bench import records
     from gemmgen.bench.plot import check as check_plot
     from gemmgen.bench.session import Plan
+    from gemmgen.bench.statistics import ROUNDS
 
+    rounds = ROUNDS if rounds is None else rounds
+    backend = backend or _backend_there(device)
     problems = _option_problems(backend, rounds, pause, seed) + strict_problems(strict, backend)
     problems += _path_problems({"--json": json, "--csv": csv, "--plot": plot})
     attempt(problems, check_plot, plot)
     measured = attempt(problems, records.parse_sizes, sizes)
     peers = attempt(problems, _peers, vs, backend)
-    jobs = attempt(problems, _jobs, backend, preset or [], schedule or [], best, ld_multiple, dtype)
+    jobs = attempt(problems, _jobs, backend, device, preset or [], schedule or [], best, ld_multiple, dtype)
     asked = [dtype] if dtype else [spec.dtype.name for spec, _ in jobs or ()]
     attempt(problems, records.check_dtypes, asked, peers or (), backend)
     if problems or measured is None or peers is None or jobs is None:
@@ -122,14 +136,18 @@ def bench(
     exact = ld_multiple is not None
     chosen = _device(backend, device)
     plan = Plan(backend, jobs, measured, peers, best, exact, strict, rounds, pause, seed, chosen, dtype)
-    rows, about = _measure(plan), _about(plan)
-    if json is not None:
+    rows, failure = _measure(plan)
+    about = _about(plan, failure)
+    if json is not None and rows:
         deliver(records.to_json(rows, about), json)
-    if csv is not None:
+    if csv is not None and rows:
         deliver(records.to_csv(rows), csv)
     if plot is not None and rows:
         _draw(rows, plan, about, plot)
-    raise typer.Exit(0 if all(row.ours.accuracy.passed for row in rows) else 1)
+    if isinstance(failure, UserError):
+        raise failure
+    passed = all(row.ours.accuracy.passed for row in rows)
+    raise typer.Exit(INTERRUPTED if failure is not None else 0 if passed else 1)
 
 
 def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
@@ -145,11 +163,13 @@ def _path_problems(files: Mapping[str, Path | None]) -> list[str]:
 
 
 def _option_problems(backend: str, rounds: int, pause: float, seed: int) -> list[str]:
+    from gemmgen.bench.statistics import FEWEST_ROUNDS
+
     problems = []
     if backend not in ("cuda", "opencl"):
         problems.append(f"backend {backend!r} can't be measured: use cuda or opencl")
     if rounds < 1:
-        problems.append(f"--rounds {rounds} < 1: give 5 or more")
+        problems.append(f"--rounds {rounds} < 1: give {FEWEST_ROUNDS} or more")
     if not 0 <= pause <= 600:
         problems.append(f"--pause {pause:g}: give seconds from 0 to 600")
     if seed < 0:
@@ -170,21 +190,27 @@ def _peers(vs: str | None, backend: str) -> tuple[str, ...]:
 
 
 def _jobs(
-    backend: str, named: list[str], files: list[Path], best: bool, ld_multiple: str | None, dtype: str | None
+    backend: str,
+    device: str | None,
+    named: list[str],
+    files: list[Path],
+    best: bool,
+    ld_multiple: str | None,
+    dtype: str | None,
 ) -> tuple[Job, ...]:
     """What to measure. Raises: UserError with every problem."""
-    from gemmgen.ir.dtypes import F32
-    from gemmgen.presets import load, names
+    from gemmgen.bench.candidates import candidates
+    from gemmgen.options import build_spec
 
     presets = [name.strip() for text in named for name in text.split(",") if name.strip()]
     if best and not presets and not files:
-        # What differs from run to run is measured where it is asked for by name.
-        # So is what rounds elements before it multiplies them.
-        comparable = [name for name in names() if load(name).spec.dtype == F32 and load(name).schedule.atom == "fma"]
-        reproducible = [name for name in comparable if not load(name).schedule.atomic]
-        presets = [name for name in reproducible if backend == "opencl" or _fits_cuda(name)]
-    named_or_chosen = presets or files or (backend == "opencl" and not best)
-    problems = [] if named_or_chosen else ["nothing to measure: give --preset, --schedule or --best"]
+        asked = build_spec(dtype=dtype, ld_multiple=ld_multiple)
+        promised = None if ld_multiple is None else asked.ld_multiple
+        target = _target(backend, device)
+        presets = list(candidates(asked.dtype, target, promised))
+        if not presets:
+            raise UserError(f"no preset multiplies {asked.dtype} on {target.name}: use another --dtype or device")
+    problems: list[str] = []
     requests = [Request(preset=name, ld_multiple=ld_multiple, dtype=dtype) for name in dict.fromkeys(presets)]
     requests += [Request(schedule_file=path, ld_multiple=ld_multiple, dtype=dtype) for path in files]
     found = [attempt(problems, request.resolve) for request in requests]
@@ -193,14 +219,30 @@ def _jobs(
     return tuple((job[0], job[1]) for job in found if job is not None)
 
 
-def _fits_cuda(name: str) -> bool:
-    """Whether a preset can be expressed in CUDA at all."""
-    from gemmgen.ir.target import TARGETS
-    from gemmgen.passes.validate import is_possible
-    from gemmgen.presets import load
+def _target(backend: str, device: str | None) -> Target:
+    """What the device can do. Raises: DeviceError."""
+    chosen = _device(backend, device)
+    if backend == "cuda":
+        from gemmgen.runtime.cuda_devices import CudaDeviceInfo
+        from gemmgen.runtime.cuda_devices import target_of as cuda_target
 
-    preset = load(name)
-    return is_possible(preset.spec, preset.schedule, TARGETS["sm_90"])
+        assert isinstance(chosen, CudaDeviceInfo)
+        return cuda_target(chosen)
+    from gemmgen.runtime.devices import DeviceInfo, target_of
+
+    assert isinstance(chosen, DeviceInfo)
+    return target_of(chosen.handle)
+
+
+def _backend_there(device: str | None) -> str:
+    """CUDA where it has a GPU that is meant, else OpenCL."""
+    from gemmgen.runtime.cuda_devices import pick as pick_cuda
+
+    try:
+        pick_cuda(device)
+    except DeviceError:
+        return "opencl"
+    return "cuda"
 
 
 def _device(backend: str, device: str | None) -> object:
@@ -213,8 +255,8 @@ def _device(backend: str, device: str | None) -> object:
     return pick(device=device)
 
 
-def _about(plan: Plan) -> dict[str, object]:
-    """What the figures depend on."""
+def _about(plan: Plan, failure: BaseException | None) -> dict[str, object]:
+    """What the figures depend on, and what ended the measurement early."""
     import platform
 
     from gemmgen import __version__
@@ -234,6 +276,8 @@ def _about(plan: Plan) -> dict[str, object]:
         from gemmgen.bench.gpu import about as about_gpu
 
         found |= about_gpu(plan.device if plan.backend == "cuda" else None)
+    if failure is not None:
+        found["ended_early_by"] = str(failure) or "Ctrl-C"
     return found
 
 
@@ -245,38 +289,52 @@ def _draw(rows: list[Row], plan: Plan, about: Mapping[str, object], path: Path) 
     write(path, lambda file: draw(rows, plan.best, known, str(plan.device), file, kind))
 
 
-def _measure(plan: Plan) -> list[Row]:
-    """Measure under a progress bar on standard error, and print the table."""
+def _measure(plan: Plan) -> tuple[list[Row], BaseException | None]:
+    """Measure, and print the table: the rows, and what ended the measurement early, if anything did."""
     from dataclasses import replace
-
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from gemmgen.bench.libraries import cautions
     from gemmgen.bench.session import run
+    from gemmgen.cli.progress import progress
 
-    steps = len(plan.sizes) * (2 + len(plan.jobs) + len(plan.peers) + plan.rounds)
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    steps = len(plan.sizes) * (2 + max(1, len(plan.jobs)) + len(plan.peers) + plan.rounds)
     warnings = cautions(plan.peers)
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=steps)
-        plan = replace(plan, warn=warnings.append, tick=lambda text: _advance(progress, task, text))
-        rows = list(run(plan))
+    rows: list[Row] = []
+    failure: BaseException | None = None
+    with progress(steps) as tick:
+        try:
+            for row in run(replace(plan, warn=warnings.append, tick=tick)):
+                rows.append(row)  # noqa: PERF402  (one by one: those before an error stay)
+        except (KeyboardInterrupt, UserError) as error:
+            failure = error
+    if isinstance(failure, KeyboardInterrupt):
+        warnings.append(f"ended by Ctrl-C: {_so_far(plan, rows)}")
+    warnings += _uncertain(rows)
     if warnings:
         complain(warnings)
-    _show(plan, rows)
-    return rows
+    if rows:
+        _show(plan, rows)
+    return rows, failure
 
 
-def _advance(progress: Progress, task: object, text: str) -> None:
-    from rich.progress import TaskID
+def _so_far(plan: Plan, rows: list[Row]) -> str:
+    """What was measured by then."""
+    sizes = dict.fromkeys(row.size for row in rows)
+    if not sizes:
+        return "nothing was measured by then"
+    rounds = len(rows[-1].ours.rounds)
+    last = "" if rounds == plan.rounds else f", the last one in {rounds} of {plan.rounds} rounds"
+    return f"{len(sizes)} of {len(plan.sizes)} sizes were measured by then{last}"
 
-    progress.update(TaskID(int(str(task))), advance=1, description=text)
 
-
-def _rate(tflops: float) -> str:
-    """Two decimals; three figures where those would be noughts, as on a CPU."""
-    return f"{tflops:.2f}" if tflops >= 1 else f"{tflops:.3g}"
+def _uncertain(rows: list[Row]) -> list[str]:
+    """A warning for each remedy, with the ratios that it is for."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.remedy and row.peer is not None:
+            interval = f" ({row.interval})" if row.interval else ""
+            found.setdefault(row.remedy, []).append(f"{row.ours.name} at {row.size} beside {row.peer.name}{interval}")
+    return [f"the ratio of {', '.join(ratios)} is uncertain: {what}" for what, ratios in found.items()]
 
 
 def _show(plan: Plan, rows: list[Row]) -> None:
@@ -284,48 +342,45 @@ def _show(plan: Plan, rows: list[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from gemmgen.bench.statistics import percent, three_digits
+
     cold = ["cold ratio"] if plan.pause > 0 else []
     table = Table(box=None, pad_edge=False)
-    for title in (
-        "ratio",
-        *cold,
-        "size",
-        "preset",
-        "variant",
-        "TFLOP/s",
-        "peer",
-        "TFLOP/s",
-        "us",
-        "spread",
-        "error",
-        "peer's",
-    ):
+    titles = ("ratio", "95 %", *cold, "size", "preset", "variant", "TFLOP/s", "peer", "TFLOP/s", "us", "spread")
+    for title in (*titles, "error", "peer's"):
         # Where the line is too short for all, a preset's name gives way, never a figure.
-        left, folds = title in ("preset", "variant", "peer"), title == "preset"
+        left, folds = title in ("95 %", "preset", "variant", "peer"), title == "preset"
         table.add_column(title, justify="left" if left else "right", no_wrap=not folds, overflow="fold")
     for row in rows:
         peer, failed = row.peer, "" if row.ours.accuracy.passed else " WRONG"
         table.add_row(
-            "-" if row.ratio is None else f"{row.ratio:.3f}",
-            *(["-" if row.cold_ratio is None else f"{row.cold_ratio:.3f}"] if cold else []),
+            _figure(row.ratio) + (" ?" if row.remedy else ""),
+            "-" if row.interval is None else str(row.interval),
+            *([_figure(row.cold_ratio)] if cold else []),
             str(row.size),
             row.ours.name,
             row.ours.variant,
-            _rate(row.ours.rate(row.size)),
+            three_digits(row.ours.rate(row.size)),
             peer.name if peer else "-",
-            _rate(peer.rate(row.size)) if peer else "-",
-            f"{row.ours.seconds * 1e6:.1f}",
-            f"{row.ours.spread:.1%}" + (f"/{peer.spread:.1%}" if peer else ""),
+            three_digits(peer.rate(row.size)) if peer else "-",
+            three_digits(row.ours.seconds * 1e6),
+            percent(row.ours.spread) + (f"/{percent(peer.spread)}" if peer else ""),
             f"{row.ours.accuracy.error:.2e}{failed}",
             f"{peer.accuracy.error:.2e}" if peer else "-",
         )
     console = Console()
     console = console if console.is_terminal else Console(width=160)
     console.print(table, highlight=False)
-    worst = max((row.ours.accuracy.worst for row in rows), default=0.0)
+    worst = max(row.ours.accuracy.worst for row in rows)
     console.print(
         f"{plan.device}; medians of {plan.rounds} rounds, and of their ratios; errors are |C - float64| / |float64|, "
         f"elements reach {worst:.2g} of their bound gamma_(K+3) |A| |B| at most",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _figure(ratio: float | None) -> str:
+    from gemmgen.bench.statistics import three_digits
+
+    return "-" if ratio is None else three_digits(ratio)

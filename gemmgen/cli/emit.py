@@ -9,6 +9,7 @@ import typer
 
 from gemmgen.cli.output import deliver, path_problems
 from gemmgen.cli.request import Request, attempt, strict_problems, takes_request
+from gemmgen.cli.targets import backend_problems, complete_backends
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,13 +32,6 @@ EXAMPLES = "\n\n".join(
     )
 )
 KERNELS = ("gemm", "transpose")
-
-
-def complete_backends(incomplete: str) -> list[str]:
-    """Backend names, for the shell."""
-    from gemmgen.backends import BACKENDS
-
-    return [name for name in BACKENDS if name.startswith(incomplete)]
 
 
 def complete_passes(incomplete: str) -> list[str]:
@@ -121,6 +115,8 @@ def _product(
     if stop_after is not None:
         from gemmgen.ir.show import show
 
+        if refused := driver.refusals_of(spec, schedule, backend, target):
+            raise UserError(refused)
         kernels = driver.lower_program(spec, schedule, target, stop_after).kernels
         return "\n".join(show(kernel) for kernel in kernels)
     return _text(driver.emit(spec, schedule, backend, target, form), target, python, strict)
@@ -141,12 +137,12 @@ def _text(source: Source, target: Target, python: bool, strict: bool) -> str:
 
 def _choices(backend: str, kernel: str, python: bool, strict: bool, stop_after: str | None) -> list[str]:
     """What is wrong with the options that only `emit` has."""
-    from gemmgen.backends import BACKENDS
     from gemmgen.driver import PASS_NAMES
-    from gemmgen.options import suggest
+    from gemmgen.errors import suggest
 
-    given = (("backend", backend, BACKENDS), ("kernel", kernel, KERNELS), ("pass", stop_after, PASS_NAMES))
-    problems = [
+    given = (("kernel", kernel, KERNELS), ("pass", stop_after, PASS_NAMES))
+    problems = backend_problems(backend)
+    problems += [
         f"{what} {value!r} does not exist: {suggest(value, known)}"
         for what, value, known in given
         if value is not None and value not in known
@@ -161,7 +157,7 @@ def _form_problems(backend: str, form: str | None, stop_after: str | None) -> li
     """What is wrong with --form."""
     from gemmgen.backends import BACKENDS
     from gemmgen.backends import backend as find_backend
-    from gemmgen.options import suggest
+    from gemmgen.errors import suggest
 
     if form is None:
         return []

@@ -38,6 +38,7 @@ class Engine(Protocol):
     """A device, and how kernels are made and timed there; `exact` where `--ld-multiple` was said."""
 
     label: str
+    backend: str
 
     def target(self) -> Target: ...
     def compile(self, spec: GemmSpec, schedule: Schedule, exact: bool) -> Once: ...
@@ -69,6 +70,8 @@ def pick(backend: str, platform: str | None, device: str | None, type_: str | No
 class OpenclEngine:
     """An OpenCL device; times by the profile of the kernel's event."""
 
+    backend = "opencl"
+
     def __init__(self, info: DeviceInfo) -> None:
         self.label, self._info = str(info), info
 
@@ -92,6 +95,8 @@ class OpenclEngine:
 
 class CudaEngine:
     """A GPU of CUDA; times between events before and after the launch."""
+
+    backend = "cuda"
 
     def __init__(self, info: CudaDeviceInfo, strict: bool) -> None:
         self.label, self._info, self._strict = str(info), info, strict
@@ -123,6 +128,8 @@ class CudaEngine:
 
 class SyclEngine:
     """A device of SYCL; times by the profile of the kernel's event."""
+
+    backend = "sycl"
 
     def __init__(self, info: SyclDeviceInfo) -> None:
         self.label, self._info = f"{info} (SYCL)", info

@@ -141,7 +141,7 @@ def _choices(preset: str) -> tuple[Choice, ...]:
 
 def _listed(what: str, text: str, make: Callable[[str], T], known: list[str] | tuple[str, ...]) -> list[T]:
     """What the names of a list with commas mean. Raises: UserError with each that means nothing."""
-    from gemmgen.options import suggest
+    from gemmgen.errors import suggest
 
     given = list(dict.fromkeys(text.split(",")))
     problems = [f"{what} {name!r} is not to be had: {suggest(name, known)}" for name in given if name not in known]

@@ -53,7 +53,7 @@ def fuzz(
         _where("--backend", metavar="NAME", text="interp (nothing else runs them), opencl, sycl or cuda."),
     ] = None,
     platform: Annotated[str | None, _where("-p", "--platform", metavar="P", text="Number or part of its name.")] = None,
-    type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu or accelerator.")] = None,
+    type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu, acc or all.")] = None,
     device: Annotated[str | None, _where("-d", "--device", metavar="D", text="Number or part of its name.")] = None,
 ) -> None:
     """Look for a product that is wrong: any spec, schedule, target, size and numbers that are not refused.
@@ -116,11 +116,11 @@ def _saved(
     path: Path, backend: str | None, platform: str | None, device: str | None, type_: str | None
 ) -> tuple[Case, Place]:
     """A case that was saved, and where it runs: as it says, but for a device that is named."""
+    from gemmgen.errors import suggest
     from gemmgen.fuzz.case import OF_DEVICE, load
     from gemmgen.fuzz.checks import Place
     from gemmgen.fuzz.devices import places
     from gemmgen.ir.target import TARGETS
-    from gemmgen.options import suggest
 
     case = load(path)
     if backend not in (None, "interp") or case.target == OF_DEVICE:

@@ -30,7 +30,6 @@ EXAMPLES = "\n\n".join(
         "gemmgen inspect --preset smem_8x8_double --target all --plot roofline.png",
     )
 )
-_WIDTH = 200
 _PICTURES = ("png", "svg", "pdf")
 
 
@@ -63,8 +62,13 @@ def inspect(
     ] = None,
     kernel: Annotated[str | None, typer.Option("--kernel", metavar="NAME", help="The kernel in FILE.")] = None,
     preset: Annotated[
-        str | None,
-        typer.Option("--preset", metavar="NAME[,NAME]", help="Presets; * matches.", autocompletion=complete_presets),
+        list[str] | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME[,NAME]",
+            help="Presets; * matches. Can be repeated.",
+            autocompletion=complete_presets,
+        ),
     ] = None,
     target: Annotated[
         str,
@@ -89,6 +93,7 @@ def inspect(
     Nothing is run and nothing is measured: counts are read from machine code, bounds follow from them and from the
     devices' published figures. What can't be counted for certain is printed as unknown.
     """
+    from gemmgen.inspect import show
     from gemmgen.inspect.jobs import inspect as compile_all
     from gemmgen.inspect.machine import choose
 
@@ -102,6 +107,7 @@ def inspect(
     if json_file is None or str(json_file) != "-":
         for one, outcomes in found:
             _print(one, outcomes, asm)
+        say(f"{show.CAPTION}\n")
     _deliver(found, json_file, html, plot)
 
 
@@ -109,7 +115,7 @@ def inspect(
 
 
 def _problems(
-    request: Request, file: Path | None, kernel: str | None, preset: str | None, outputs: dict[str, Path | None]
+    request: Request, file: Path | None, kernel: str | None, preset: list[str] | None, outputs: dict[str, Path | None]
 ) -> list[str]:
     problems: list[str] = []
     for option, path in outputs.items():
@@ -122,13 +128,13 @@ def _problems(
         problems.append(f"--plot {plot}: its name must end in .{', .'.join(_PICTURES)}, such as roofline.png")
     if kernel is not None and file is None:
         problems.append(f"--kernel {kernel} names a kernel in a file: name the file as well")
-    if file is not None and (preset is not None or request != Request()):
+    if file is not None and (preset or request != Request()):
         problems.append(f"{file} is compiled as it is: leave out the options that make a kernel")
     return problems
 
 
 def _kernels(
-    request: Request, file: Path | None, kernel: str | None, preset: str | None, machines: Sequence[Machine]
+    request: Request, file: Path | None, kernel: str | None, preset: list[str] | None, machines: Sequence[Machine]
 ) -> list[_Kernel]:
     """Raises: UserError with every problem."""
     from gemmgen.inspect.jobs import file_jobs, jobs
@@ -136,7 +142,7 @@ def _kernels(
 
     if file is not None:
         return [_Kernel(file.name, file_jobs(file, kernel, machines))]
-    names = [None] if preset is None else _presets(preset)
+    names = _presets(preset) if preset else [None]
     out = []
     for name in names:
         spec, schedule, _ = replace(request, preset=name).resolve()
@@ -144,12 +150,12 @@ def _kernels(
     return out
 
 
-def _presets(text: str) -> list[str | None]:
-    """Names as they are, and those that a pattern matches."""
+def _presets(texts: list[str]) -> list[str | None]:
+    """Names as they are, and those that a pattern matches, each once."""
     from gemmgen.presets import names
 
     chosen: list[str | None] = []
-    for part in (p.strip() for p in text.split(",") if p.strip()):
+    for part in (p.strip() for text in texts for p in text.split(",") if p.strip()):
         glob = "*" if part == "all" else part
         found = [name for name in names() if fnmatchcase(name, glob)]
         chosen += found or [part]
@@ -173,6 +179,7 @@ def _check(found: Sequence[tuple[_Kernel, Sequence[Outcome]]]) -> None:
 
 def _print(kernel: _Kernel, outcomes: Sequence[Outcome], asm: bool) -> None:
     from io import StringIO
+    from textwrap import fill
 
     from rich.console import Console
 
@@ -182,9 +189,9 @@ def _print(kernel: _Kernel, outcomes: Sequence[Outcome], asm: bool) -> None:
     detected = Console()
     text = StringIO()
     # A pipe has no width: a row then stays a row, to be searched by grep.
-    width = detected.width if detected.is_terminal else _WIDTH
+    width = detected.width if detected.is_terminal else show.WIDTH
     Console(file=text, width=width, force_terminal=detected.is_terminal).print(show.table(kernel.name, outcomes))
-    text.writelines(f"{line}\n" for line in show.remarks(outcomes))
+    text.writelines(f"{fill(line, width, subsequent_indent='    ')}\n" for line in show.remarks(outcomes))
     sources = _sources(kernel)
     if asm:
         reports = (outcome for outcome in outcomes if isinstance(outcome, Report))

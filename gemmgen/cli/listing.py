@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import say
-from gemmgen.cli.request import attempt
+from gemmgen.cli.output import document, say
+from gemmgen.cli.request import Request, attempt, complete_targets
+from gemmgen.cli.targets import backend_problems, complete_backends, speaking
 from gemmgen.errors import DeviceError
 
 if TYPE_CHECKING:
     from gemmgen.ir.target import Target
+    from gemmgen.presets import Preset
     from gemmgen.runtime.cuda_devices import CudaDeviceInfo
     from gemmgen.runtime.devices import DeviceInfo
     from gemmgen.runtime.sycl_devices import SyclDeviceInfo
+    from gemmgen.schedule import Schedule
+    from gemmgen.spec import GemmSpec
 
 PRESETS_EXAMPLES = "\n\n".join(
     (
         "[bold]Examples[/bold]",
         "gemmgen presets",
+        "gemmgen presets --backend cuda --dtype bfloat16",
+        "gemmgen presets --target sm_90a --names",
         "gemmgen presets --names | grep block_read",
         "gemmgen emit --preset naive",
     )
@@ -30,6 +38,7 @@ DEVICES_EXAMPLES = "\n\n".join(
     (
         "[bold]Examples[/bold]",
         "gemmgen devices",
+        "gemmgen devices --json",
         "gemmgen run -d 0 -k naive -v",
         "gemmgen run -d xeon -k naive -v",
     )
@@ -38,19 +47,132 @@ DEVICES_EXAMPLES = "\n\n".join(
 
 def presets(
     names: Annotated[bool, typer.Option("--names", help="Only the names, one a line.")] = False,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            "--backend", metavar="NAME", help="Those of opencl, cuda or sycl.", autocompletion=complete_backends
+        ),
+    ] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", metavar="TYPE", help="Those that multiply this type.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="TARGET", help="Those that a target can have.", autocompletion=complete_targets
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("-d", "--device", metavar="D", help="Those that a device runs: a number or part of its name."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """List the presets: ready-made schedules, with a line about each."""
     from gemmgen import presets as library
 
-    wide = max(map(len, library.names()))
-    lines = (name if names else f"{name:<{wide}}  {library.load(name).summary}" for name in library.names())
+    chosen = _chosen(backend, dtype, target, device)
+    if as_json:
+        say(document("presets", [_preset(preset, spec) for preset, spec in chosen]))
+        return
+    wide = max((len(preset.name) for preset in map(library.load, library.names())), default=0)
+    lines = (p.name if names else f"{p.name:<{wide}}  {p.summary}" for p, _ in chosen)
     # One line each however wide the terminal is: to be read, and to be searched by grep.
     say("".join(f"{line}\n" for line in lines))
 
 
-def devices() -> None:
+def _chosen(
+    backend: str | None, dtype: str | None, target: str | None, device: str | None
+) -> list[tuple[Preset, GemmSpec]]:
+    """The presets that are asked for, and what each computes: its own type, or the one that is named.
+
+    Raises: UserError with every problem, and where there are none.
+    """
+    from gemmgen import presets as library
+    from gemmgen.errors import UserError
+    from gemmgen.options import build_spec
+
+    problems = backend_problems(backend)
+    if target is not None and device is not None:
+        problems.append(f"--target {target} and --device {device} exclude one another: drop one")
+    attempt(problems, build_spec, dtype=dtype)
+    wanted = None if problems else attempt(problems, _wanted, backend, dtype, target, device)
+    if problems:
+        raise UserError(problems)
+    chosen = []
+    for preset in map(library.load, library.names()):
+        spec = preset.spec if dtype is None else attempt([], build_spec, dtype=dtype, base=preset.spec)
+        if spec is not None and (wanted is None or wanted(spec, preset.schedule)):
+            chosen.append((preset, spec))
+    if not chosen:
+        given = {"backend": backend, "dtype": dtype, "target": target, "device": device}
+        said = " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
+        raise UserError(f"no preset is left by {said}: leave one of them out")
+    return chosen
+
+
+def _wanted(
+    backend: str | None, dtype: str | None, target: str | None, device: str | None
+) -> Callable[[GemmSpec, Schedule], bool] | None:
+    """Whether a preset is asked for; None where nothing is said. Raises: UserError."""
+    from gemmgen import driver
+    from gemmgen.passes.validate import is_possible
+
+    if device is not None:
+        from gemmgen.cli.engines import pick
+
+        there = pick(backend or "opencl", None, device, None).target()
+        return lambda spec, schedule: is_possible(spec, schedule, there)
+    if target is not None:
+        language = backend or speaking(target) or "opencl"
+        there = driver.expected_target(language, Request(target=target).chosen_target(language))
+        return lambda spec, schedule: is_possible(spec, schedule, there)
+    if backend is not None:
+        return lambda spec, schedule: not driver.refusals(spec, schedule, backend)
+    return None if dtype is None else lambda spec, schedule: bool(_takers(spec, schedule))
+
+
+def _takers(spec: GemmSpec, schedule: Schedule) -> list[str]:
+    """The backends that can express a schedule."""
+    from gemmgen import driver
+    from gemmgen.backends import BACKENDS
+
+    return [name for name in BACKENDS if not driver.refusals(spec, schedule, name)]
+
+
+def _preset(preset: Preset, spec: GemmSpec) -> dict[str, object]:
+    """As JSON has it."""
+    from gemmgen.methods import flatten
+
+    shown = ("tile", "group", "k_step", "sub_group", "stages", "atom")
+    fields = {key: value for key, value in flatten(preset.schedule).items() if key in shown}
+    return {
+        "name": preset.name,
+        "summary": preset.summary,
+        "method": preset.schedule.method,
+        "dtype": spec.dtype.name,
+        "c_dtype": spec.result.name,
+        "backends": _takers(spec, preset.schedule),
+        **{key: fields[key] for key in shown},
+    }
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """A device of a backend, for a reader and for a program."""
+
+    text: str
+    record: dict[str, object]
+
+
+def devices(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document, with the presets that each runs.")
+    ] = False,
+) -> None:
     """List the devices of OpenCL and SYCL and the GPUs of CUDA, what they offer and which presets they run."""
-    found: list[str] = []
+    found: list[_Device] = []
     problems: list[str] = []
     found += attempt(problems, _opencl_devices) or []
     if find_spec("cupy"):
@@ -59,19 +181,35 @@ def devices() -> None:
         found += attempt(problems, _sycl_devices) or []
     if not found:
         raise DeviceError(problems)
-    say("\n".join(found))
+    say(document("devices", [each.record for each in found]) if as_json else "\n".join(each.text for each in found))
 
 
-def _opencl_devices() -> list[str]:
+def _opencl_devices() -> list[_Device]:
     from gemmgen.runtime import devices as runtime
 
-    return [_describe(info, runtime.target_of(info.handle)) for info in runtime.devices()]
+    return [
+        _Device(_describe(info, target), _record("opencl", info, target))
+        for info in runtime.devices()
+        for target in (runtime.target_of(info.handle),)
+    ]
 
 
-def _cuda_devices() -> list[str]:
+def _cuda_devices() -> list[_Device]:
     from gemmgen.runtime import cuda_devices as runtime
 
-    return [_describe_cuda(info, runtime.target_of(info)) for info in runtime.cuda_devices()]
+    return [
+        _Device(_describe_cuda(info, target), _record("cuda", info, target))
+        for info in runtime.cuda_devices()
+        for target in (runtime.target_of(info),)
+    ]
+
+
+def _record(backend: str, info: DeviceInfo | CudaDeviceInfo | SyclDeviceInfo, target: Target) -> dict[str, object]:
+    """As JSON has it: what the runtime says of a device, and the presets that it runs."""
+    said = {field.name: getattr(info, field.name) for field in fields(info) if field.name not in ("handle", "backend")}
+    plain = {key: sorted(value) if isinstance(value, frozenset) else value for key, value in said.items()}
+    lacks = getattr(info, "lacks", None)
+    return {"backend": backend, **plain, "lacks": lacks, "presets": [] if lacks else _running(target)}
 
 
 def _has_sycl() -> bool:
@@ -83,10 +221,14 @@ def _has_sycl() -> bool:
         return False
 
 
-def _sycl_devices() -> list[str]:
+def _sycl_devices() -> list[_Device]:
     from gemmgen.runtime import sycl_devices as runtime
 
-    return [_describe_sycl(info, runtime.target_of(info)) for info in runtime.sycl_devices()]
+    return [
+        _Device(_describe_sycl(info, target), _record("sycl", info, target))
+        for info in runtime.sycl_devices()
+        for target in (runtime.target_of(info),)
+    ]
 
 
 def _describe(info: DeviceInfo, target: Target) -> str:
@@ -133,15 +275,20 @@ def _features(info: DeviceInfo) -> str:
     return ", ".join(sorted(feature.replace("_", " ") for feature in info.features))
 
 
-def _runs(target: Target) -> str:
-    """How many presets of each method the target can run, and what is missing for the others."""
+def _running(target: Target) -> list[str]:
+    """The presets that a target can run."""
     from gemmgen import presets as library
     from gemmgen.passes.validate import is_possible
 
-    everything, fitting = Counter[str](), Counter[str]()
-    for name in library.names():
-        preset = library.load(name)
-        everything[preset.schedule.method] += 1
-        fitting[preset.schedule.method] += is_possible(preset.spec, preset.schedule, target)
-    by_method = ", ".join(f"{method} {fitting[method]} of {number}" for method, number in everything.items())
-    return f"runs {fitting.total()} of {everything.total()} ({by_method})"
+    every = map(library.load, library.names())
+    return [preset.name for preset in every if is_possible(preset.spec, preset.schedule, target)]
+
+
+def _runs(target: Target) -> str:
+    """How many presets of each method the target can run, of those of which it runs any."""
+    from gemmgen import presets as library
+
+    methods = {name: library.load(name).schedule.method for name in library.names()}
+    everything, fitting = Counter(methods.values()), Counter(methods[name] for name in _running(target))
+    by_method = ", ".join(f"{method} {fitting[method]} of {everything[method]}" for method in everything & fitting)
+    return f"runs {fitting.total()} of {everything.total()}" + (f" ({by_method})" if by_method else "")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gemmgen.cli.request import attempt
 from gemmgen.epilogue import OPERANDS
 from gemmgen.errors import UserError
-from gemmgen.ir.dtypes import DType
+from gemmgen.ir.dtypes import MATRIX_DTYPES, STORED, DType
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.options import build_spec
 from gemmgen.oracle import answer
@@ -64,15 +64,19 @@ def load_or_random(
     seed: int,
     check: bool,
     count: int | None = None,
+    typed: bool = True,
 ) -> Matrices:
     """The matrices of a run, which all of its specs share; `count` of each for a batch.
+
+    Args:
+        typed: whether files are to hold the spec's types; if not, it has been said what is wrong with theirs.
 
     Raises: UserError with every problem.
     """
     problems: list[str] = []
     spec = specs[0]
-    a = attempt(problems, _load, "a", a_file, spec, check)
-    b = attempt(problems, _load, "b", b_file, spec, check)
+    a = attempt(problems, _load, "a", a_file, spec, check, typed)
+    b = attempt(problems, _load, "b", b_file, spec, check, typed)
     known = asked(sizes, problems)
     m = _agree("M", problems, {"-M": known.m, "the rows of --a": a.shape[-2] if a is not None else None})
     n = _agree("N", problems, {"-N": known.n, "the columns of --b": b.shape[-1] if b is not None else None})
@@ -141,36 +145,84 @@ def ordered(matrix: Matrix, order: str) -> Matrix:
     return np.ascontiguousarray(matrix.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
-def _load(name: str, path: Path | None, spec: GemmSpec, check: bool) -> Matrix | None:
-    """A matrix from a file. Raises: UserError."""
-    if path is None:
+def stored_type(files: Mapping[str, Path | None], said: Mapping[str, str | None]) -> str | None:
+    """The type that files' matrices are of, where no option says it; None where files do not tell either.
+
+    Args:
+        files: of `a` and `b`.
+        said: `--a-dtype` and `--b-dtype`, by the same names; such a file says nothing of the product's type.
+
+    Raises: UserError where two files are of two types, or one of a type that no kernel multiplies.
+    """
+    types: dict[str, str] = {}
+    for name, path in files.items():
+        if path is None or said[name] is not None:
+            continue
+        content = _read(name, path, "float32", only_look=True)
+        if content.dtype.kind != "V":  # a file of bfloat16 says only how long an element is
+            types[name] = content.dtype.newbyteorder("=").name
+    if not types:
         return None
-    option, stored = f"--{name}", spec.element(name)
-    remedy = f"write it by numpy.save(path, matrix.astype('{stored}'))"
-    dtype = numpy_dtype(stored)
+    if len(set(types.values())) > 1:
+        held = " and ".join(f"--{name} {files[name]} ({dtype})" for name, dtype in types.items())
+        wider = np.result_type(*types.values()).name
+        common = wider if wider in MATRIX_DTYPES else "float32"
+        other = next(name for name, dtype in types.items() if dtype != common)
+        stored = map(str, STORED.get(MATRIX_DTYPES[common], ()))
+        option = f"use --dtype {common} --{other}-dtype {types[other]}, or " if types[other] in stored else ""
+        remedy = f"{option}write both by numpy.save(path, matrix.astype('{common}'))"
+        raise UserError(f"{held} are of two types: {remedy}")
+    (name, dtype), *_ = types.items()
+    if dtype not in MATRIX_DTYPES:
+        remedy = "write it by numpy.save(path, matrix.astype('float32'))"
+        raise UserError(f"--{name} {files[name]} holds {dtype}, which no kernel multiplies: {remedy}")
+    return dtype
+
+
+def _read(name: str, path: Path, stored: str, only_look: bool = False) -> NDArray[np.generic]:
+    """The array of a file; mapped, not read, to be looked at. Raises: UserError."""
+    option, remedy = f"--{name}", f"write it by numpy.save(path, matrix.astype('{stored}'))"
     try:
-        content = np.load(path, allow_pickle=False)
+        content = np.load(path, allow_pickle=False, mmap_mode="r" if only_look else None)
     except OSError as error:
         raise UserError(f"{option} {path} can't be read: {error.strerror or error}: name an .npy file") from None
     except (ValueError, EOFError, SyntaxError):
         raise UserError(f"{option} {path} is no .npy file of numbers: {remedy}") from None
     if not isinstance(content, np.ndarray):
         raise UserError(f"{option} {path} is an archive of several arrays: give one as an .npy file; {remedy}")
+    return cast("NDArray[np.generic]", content)
+
+
+def _load(name: str, path: Path | None, spec: GemmSpec, check: bool, typed: bool) -> Matrix | None:
+    """A matrix from a file. Raises: UserError."""
+    if path is None:
+        return None
+    option, stored = f"--{name}", spec.element(name)
+    dtype, content = numpy_dtype(stored), _read(name, path, str(stored))
     problems = []
     if content.dtype.kind == dtype.kind == "V" and content.dtype.itemsize == dtype.itemsize:
         content = content.view(dtype)  # a file of bfloat16 says only how long an element is
-    if content.dtype != dtype:
-        problems.append(f"{option} {path} holds {content.dtype}, not {stored}: {remedy}")
+    if typed and content.dtype != dtype:
+        problems.append(f"{option} {path} holds {content.dtype}, not {stored}: {_other_type(name, content, spec)}")
     if content.ndim not in ((2, 3) if spec.batched else (2,)):
         remedy = "give --batch" if content.ndim == 3 else "reshape it to rows and columns"
         problems.append(f"{option} {path} has {content.ndim} dimension{'s' * (content.ndim != 1)}, not 2: {remedy}")
     elif 0 in content.shape:
         problems.append(f"{option} {path} is empty ({'x'.join(map(str, content.shape))}): give 1x1 or more")
-    if not problems and check and not np.isfinite(content).all():
+    if not problems and check and not np.isfinite(cast("Matrix", content)).all():
         problems.append(f"{option} {path} holds NaN or infinities, for which there is no error bound: leave out -v")
     if problems:
         raise UserError(problems)
     return cast("Matrix", content)
+
+
+def _other_type(name: str, content: NDArray[np.generic], spec: GemmSpec) -> str:
+    """What to do about a file of another type than was asked for."""
+    held = content.dtype.newbyteorder("=").name
+    written = f"write it by numpy.save(path, matrix.astype('{spec.element(name)}'))"
+    if held in map(str, STORED.get(spec.dtype, ())):
+        return f"use --{name}-dtype {held}, or {written}"
+    return f"use --dtype {held}, or {written}" if held in MATRIX_DTYPES else written
 
 
 def save(file: BinaryIO, matrix: Matrix) -> None:

@@ -53,6 +53,15 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def document(kind: str, records: object, **more: object) -> str:
+    """What `--json` prints: gemmgen's version, the records under their name, and what else there is to say."""
+    import json
+
+    import gemmgen
+
+    return json.dumps({"gemmgen": gemmgen.__version__, **more, kind: records}, indent=2) + "\n"
+
+
 def deliver(text: str, path: Path | None) -> None:
     """Text to a file, or to standard output where there is none."""
     if path is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, get_type_hints
 
 import typer
 
+from gemmgen.cli.targets import no_target
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,6 +30,14 @@ METHODS_TEXT = (
     "naive, slm, simd (by default), block_read, vector; of matrix instructions dpas, mma, mma_s8, mma_f8, mma_f64, "
     "mma_tf32, mma_3xtf32, wgmma, wgmma_s8, wgmma_f8, wgmma_tf32, "
     "wgmma_3xtf32."
+)
+#: Fields that say how many lanes a sub-group has.
+_OF_LANES = ("sub_group", "group")
+#: The fields of a schedule that are true or false, as --set names them; a test holds them to the schedule's.
+FLAGS = (
+    *"boxes atomic prefetch barrier late stagger across snake large_registers c_turns along_k c_prefetch".split(),
+    *"persistent stream".split(),
+    *(f"{x}.{name}" for x in "ab" for name in "block share transposed async_copy packed streamed".split()),
 )
 HOW, WHAT = "How to compute it", "What to compute"
 
@@ -115,7 +124,8 @@ class Request:
         how(
             "--set",
             metavar="KEY=VALUE",
-            text="Any field: stages=2, a.memory=local, b.width=4 ... Can be repeated.",
+            text="Any field: stages=2, a.memory=local, b.width=4 ... Flags are options, too: --persistent, "
+            "--no-b.packed. Can be repeated.",
             complete=complete_fields,
         ),
     ] = None
@@ -130,9 +140,9 @@ class Request:
             complete=complete_targets,
         ),
     ] = None
-    m: Annotated[str | None, what("-M", metavar="N", text="Rows of A and C.")] = None
-    n: Annotated[str | None, what("-N", metavar="N", text="Columns of B and C.")] = None
-    k: Annotated[str | None, what("-K", metavar="N", text="Columns of A, rows of B.")] = None
+    m: Annotated[str | None, what("-M", "--size1", metavar="N", text="Rows of A and C.")] = None
+    n: Annotated[str | None, what("-N", "--size3", metavar="N", text="Columns of B and C.")] = None
+    k: Annotated[str | None, what("-K", "--size2", metavar="N", text="Columns of A, rows of B.")] = None
     multiple_of: Annotated[
         str | None, what("--multiple-of", metavar="M,N,K", text="What sizes are promised to be multiples of.")
     ] = None
@@ -256,11 +266,26 @@ class Request:
             self.tile,
             self.group,
             self.k_step,
-            self.sub_group,
+            self._lanes(base),
             self.sets or (),
             base.schedule if base else None,
             self.name,
         )
+
+    def _lanes(self, base: Document | None) -> str | None:
+        """Lanes of a sub-group as they are asked for; those of the target where nothing is said that they follow from,
+        and it has none of the method's.
+        """
+        from gemmgen.ir.target import TARGETS
+        from gemmgen.methods import METHODS, defaults
+        from gemmgen.options import DEFAULT_METHOD
+
+        target, method = TARGETS.get(self.target or ""), self.method or DEFAULT_METHOD
+        said = self.sub_group or self.group or any(text.strip().startswith(_OF_LANES) for text in self.sets or ())
+        if base is not None or said or target is None or method not in METHODS:
+            return self.sub_group
+        usual, sizes = defaults(method).sub_group, target.sub_group_sizes
+        return str(min(sizes)) if usual is not None and sizes and usual not in sizes else None
 
     def _refusals(self, base: Document | None, schedule: Schedule, backend: str, target: Target) -> tuple[str, ...]:
         """What is wrong with a schedule for a product of these types, whatever else is wrong with the product."""
@@ -280,19 +305,7 @@ class Request:
         from gemmgen.ir.target import TARGETS
 
         target = TARGETS.get(self.target or "")
-        if spec is None or target is None or not self.is_open:
-            return None
-        from gemmgen.choose import by_sizes, choose
-        from gemmgen.errors import ScheduleError
-        from gemmgen.ir.target import BLOCK_FEATURES
-
-        found = by_sizes(spec, None, target)
-        if found is not None or target.features >= BLOCK_FEATURES:
-            return found
-        try:
-            return choose(spec, None, target)
-        except ScheduleError:
-            return None  # the command line's own default says what the target lacks
+        return None if spec is None or target is None or not self.is_open else chosen(spec, None, target)
 
     def chosen_target(
         self, backend: str = "opencl", spec: GemmSpec | None = None, schedule: Schedule | None = None
@@ -302,15 +315,31 @@ class Request:
         from gemmgen.backends import BACKENDS
         from gemmgen.backends import backend as find_backend
         from gemmgen.ir.target import TARGETS
-        from gemmgen.options import suggest
 
         if self.target is None and backend in BACKENDS and spec is not None and schedule is not None:
             return driver.default_target(spec, schedule, backend)
         meant = find_backend(backend).targets[0] if backend in BACKENDS else "intel"
         name = meant if self.target is None else self.target
         if name not in TARGETS:
-            raise UserError(f"target {name!r} does not exist: {suggest(name, TARGETS)}")
+            raise UserError(no_target(name))
         return TARGETS[name]
+
+
+def chosen(spec: GemmSpec, sizes: tuple[int, int, int] | None, target: Target, products: int = 1) -> Schedule | None:
+    """What is chosen for a target where nothing is said of how to compute it. None where the command line's own default
+    is meant: where sub-groups of 8 read blocks, and where nothing can be chosen, as the default says what the target
+    lacks.
+    """
+    from gemmgen.choose import by_sizes, choose
+    from gemmgen.errors import ScheduleError
+    from gemmgen.ir.target import BLOCK_FEATURES
+
+    if target.features >= BLOCK_FEATURES and target.narrow_sub_group is None:
+        return by_sizes(spec, sizes, target, products)
+    try:
+        return choose(spec, sizes, target, products)
+    except ScheduleError:
+        return None
 
 
 def attempt(problems: list[str], call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
@@ -348,13 +377,28 @@ def takes_request(command: Callable[..., None]) -> Callable[..., None]:
     inherited = [f for f in fields(Request) if f.name not in {p.name for p in own}]
     shared = [Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in inherited]
 
+    flags = {_python_name(key): key for key in FLAGS}
+
     @wraps(command)
     def with_request(**options: object) -> None:
+        given = {key: options.pop(name) for name, key in flags.items()}
+        sets = [f"{key}={str(value).lower()}" for key, value in given.items() if value is not None]
         request = make(**{p.name: options.pop(p.name) for p in shared})
-        command(request, **options)
+        command(replace(request, sets=[*(request.sets or ()), *sets] or None), **options)
 
-    parameters = [p.replace(kind=kind) for p in (*own, *shared)]
+    shown = [Parameter(name, kind, default=None, annotation=_flag(key)) for name, key in flags.items()]
+    parameters = [p.replace(kind=kind) for p in (*own, *shared, *shown)]
     # Typer reads options off the signature.
     with_request.__dict__["__signature__"] = Signature(parameters)
     with_request.__annotations__ = {p.name: p.annotation for p in parameters}
     return with_request
+
+
+def _python_name(key: str) -> str:
+    return f"flag_{key.replace('.', '_')}"
+
+
+def _flag(key: str) -> object:
+    """An option that stands for `--set key=true`; too many for the help, which says that they are there."""
+    option = key.replace("_", "-")
+    return Annotated[bool | None, typer.Option(f"--{option}/--no-{option}", hidden=True)]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import path_problems, say, write
-from gemmgen.cli.request import Request, attempt, complete_presets, strict_problems, takes_request
+from gemmgen.cli.output import document, path_problems, say, write
+from gemmgen.cli.request import Request, attempt, chosen, complete_presets, strict_problems, takes_request
 from gemmgen.errors import UserError
 
 if TYPE_CHECKING:
     from gemmgen.cli.engines import Engine, Once
-    from gemmgen.cli.matrices import Matrices, Matrix
+    from gemmgen.cli.matrices import Check, Matrices, Matrix
     from gemmgen.schedule import Schedule
     from gemmgen.spec import GemmSpec
 
@@ -31,6 +32,7 @@ EXAMPLES = "\n\n".join(
         "gemmgen run -k lds_8x8_16x16_k8 --batch 64 -M 100 -N 100 -K 100 -v",
         "gemmgen run --backend sycl -k sg16_block_16x2 -v",
         "gemmgen run -k smem_8x8 --epilogue bias --epilogue gelu -v",
+        "gemmgen run -k naive -M 256 -K 256 -N 256 -v --json",
     )
 )
 WHERE, DATA = "Where", "Matrices"
@@ -45,6 +47,7 @@ class Plan:
         tolerant: whether what the device can't run is skipped (`-k all`) instead of refused.
         exact: whether leading dimensions are promised to be what the specs say, so that arrays choose no kernel.
         matrices: to multiply; None where nothing is run.
+        tell: what is done with lines for a reader.
     """
 
     jobs: tuple[tuple[GemmSpec, Schedule], ...]
@@ -53,6 +56,64 @@ class Plan:
     iterations: int
     validate: bool
     matrices: Matrices | None
+    tell: Callable[[str], None] = say
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a kernel.
+
+    Attributes:
+        milliseconds: of each iteration, on the device.
+        gflops: of the best one.
+        check: how far the result is from float64; None unless that was asked for.
+        skipped: why it was not run.
+    """
+
+    kernel: str
+    sizes: tuple[int, int, int] | None = None
+    products: int = 1
+    dtype: str = ""
+    c_dtype: str = ""
+    milliseconds: tuple[float, ...] = ()
+    gflops: float | None = None
+    check: Check | None = None
+    skipped: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.check is None or self.check.passed
+
+    def record(self) -> dict[str, object]:
+        """As JSON has it."""
+        m, n, k = self.sizes or (None, None, None)
+        check = self.check
+        return {
+            "kernel": self.kernel,
+            "m": m,
+            "n": n,
+            "k": k,
+            "products": self.products,
+            "dtype": self.dtype or None,
+            "c_dtype": self.c_dtype or None,
+            "milliseconds": self.milliseconds,
+            "best_milliseconds": min(self.milliseconds, default=None),
+            "gflops": self.gflops,
+            "validation": None
+            if check is None
+            else {
+                "passed": check.passed,
+                "error": _finite(check.error),
+                "of_bound": _finite(check.worst),
+                "bound": check.bound,
+            },
+            "skipped": self.skipped,
+        }
+
+
+def _finite(number: float) -> float | None:
+    """JSON has neither NaN nor infinities."""
+    return number if math.isfinite(number) else None
 
 
 def complete_kernels(incomplete: str) -> list[str]:
@@ -73,7 +134,7 @@ def run(
     request: Request,
     backend: Annotated[str, _where("--backend", metavar="NAME", text="opencl, cuda or sycl.")] = "opencl",
     platform: Annotated[str | None, _where("-p", "--platform", metavar="P", text="Number or part of its name.")] = None,
-    type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu or accelerator.")] = None,
+    type_: Annotated[str | None, _where("-t", "--type", metavar="TYPE", text="cpu, gpu, acc or all.")] = None,
     device: Annotated[str | None, _where("-d", "--device", metavar="D", text="Number or part of its name.")] = None,
     kernel: Annotated[
         list[str] | None,
@@ -85,7 +146,7 @@ def run(
         str, typer.Option("-i", "--iterations", metavar="N", help="0 builds everything and runs nothing.")
     ] = "5",
     validate: Annotated[
-        bool, typer.Option("-v", "--validate", help="Check against float64; exit code 1 if it fails.")
+        bool, typer.Option("-v", "--validate", "--validation", help="Check against float64; exit code 1 if it fails.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse CUDA kernels whose registers spill.")] = False,
     a: Annotated[Path | None, _data("--a", metavar="A.npy", text="A, instead of random numbers.")] = None,
@@ -93,6 +154,7 @@ def run(
     output: Annotated[Path | None, _data("-o", "--output", metavar="C.npy", text="Where C is written.")] = None,
     seed: Annotated[str, _data("--seed", metavar="N", text="Of the random numbers.")] = "0",
     batch: Annotated[str | None, _data("--batch", metavar="N", text="So many products in one go.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document in place of the text.")] = False,
 ) -> None:
     """Run kernels: device time of each iteration, GFLOP/s and, with -v, the error against its bound.
 
@@ -112,10 +174,18 @@ def run(
         problems += _refusals(plan, engine)
     if problems or plan is None or engine is None:
         raise UserError(problems)
-    say(f"{engine.label}\n")
-    results = [_job(plan, spec, schedule, engine, output) for spec, schedule in plan.jobs]
-    if not all(results):
+    plan = replace(plan, tell=_silent) if as_json else plan
+    plan.tell(f"{engine.label}\n")
+    outcomes = [_job(plan, spec, schedule, engine, output) for spec, schedule in plan.jobs]
+    if as_json:
+        records = [outcome.record() for outcome in outcomes]
+        say(document("kernels", records, backend=engine.backend, device=engine.label))
+    if not all(outcome.passed for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def _silent(text: str) -> None:
+    """For lines that nobody reads."""
 
 
 # --- before anything runs -------------------------------------------------------------------------
@@ -139,9 +209,13 @@ def _plan(
     count: int | None,
 ) -> Plan:
     """Raises: UserError with every problem."""
-    from gemmgen.cli.matrices import asked, load_or_random
+    from gemmgen.cli.matrices import asked, load_or_random, stored_type
 
     problems: list[str] = []
+    if request.dtype is None:
+        said = {"a": request.a_dtype, "b": request.b_dtype}
+        request = replace(request, dtype=attempt(problems, stored_type, {"a": a, "b": b}, said))
+    typed = not problems
     times = _whole("iterations", iterations, problems)
     start = _whole("seed", seed, problems)
     requests = list(_requests(request, kernels))
@@ -155,7 +229,8 @@ def _plan(
     if not found:
         asked(sizes, problems)  # for what is wrong with them
     elif times != 0:
-        matrices = attempt(problems, load_or_random, [spec for spec, _ in found], sizes, a, b, start, validate, count)
+        specs = [spec for spec, _ in found]
+        matrices = attempt(problems, load_or_random, specs, sizes, a, b, start, validate, count, typed)
     if problems:
         raise UserError(dict.fromkeys(problems))
     return Plan(tuple(found), "all" in kernels, request.ld_multiple is not None, times, validate, matrices)
@@ -163,11 +238,9 @@ def _plan(
 
 def _chosen(plan: Plan, engine: Engine) -> Plan:
     """The plan with what is chosen for the device and the matrices, where the device is one to choose for."""
-    from gemmgen.choose import by_sizes
-
     matrices, target = plan.matrices, engine.target()
     sizes, products = (None, 1) if matrices is None else (matrices.sizes, matrices.count)
-    jobs = ((spec, by_sizes(spec, sizes, target, products) or schedule) for spec, schedule in plan.jobs)
+    jobs = ((spec, chosen(spec, sizes, target, products) or schedule) for spec, schedule in plan.jobs)
     return replace(plan, jobs=tuple(jobs))
 
 
@@ -197,69 +270,80 @@ def _whole(name: str, text: str, problems: list[str]) -> int:
 
 def _refusals(plan: Plan, engine: Engine) -> list[str]:
     """Why the device can't run what was asked for by name; found before anything runs."""
+    from gemmgen.driver import refusals_of
     from gemmgen.methods import slug
-    from gemmgen.passes.validate import validate
 
-    problems: list[str] = []
-    target = engine.target()
-    for spec, schedule in () if plan.tolerant else plan.jobs:
-        found: list[str] = []
-        attempt(found, validate, spec, schedule, target)
-        problems += (f"{slug(schedule)}: {problem}" for problem in found)
-    return problems
+    return [
+        f"{slug(schedule)}: {problem}"
+        for spec, schedule in (() if plan.tolerant else plan.jobs)
+        for problem in refusals_of(spec, schedule, engine.backend, engine.target())
+    ]
 
 
-def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output: Path | None) -> bool:
-    """Build and run one kernel; whether its result holds.
+def _job(plan: Plan, spec: GemmSpec, schedule: Schedule, engine: Engine, output: Path | None) -> Outcome:
+    """Build and run one kernel.
 
     Raises: UserError where the device can't run it and it was asked for by name.
     """
     from gemmgen.methods import slug
 
-    say(f"\n{slug(schedule)}\n")
+    name = slug(schedule)
+    plan.tell(f"\n{name}\n")
     try:
         once = engine.compile(spec, schedule, plan.exact)
     except UserError as error:
         if not plan.tolerant:
             raise
-        say(f"  skipped: {error.problems[0]}\n")
-        return True
+        plan.tell(f"  skipped: {error.problems[0]}\n")
+        return Outcome(name, skipped=error.problems[0])
+    types = spec.dtype.name, spec.result.name
     if plan.matrices is None:
-        say("  built\n")
-        return True
+        plan.tell("  built\n")
+        return Outcome(name, None, 1, *types)
     data = plan.matrices.ordered(spec)
-    result = _iterate(plan.iterations, spec.dtype.flops, data, once)
-    good = True
-    if plan.validate:
-        from gemmgen.cli.matrices import Check
-        from gemmgen.ir.warp_matrix import cut_sums, product_error
-
-        atom = schedule.atom, spec.dtype
-        check = Check.of(data, spec, result, product_error(*atom), cut_sums(*atom))
-        say(f"  {check}\n")
-        good = check.passed
-    if output is not None and good:
+    result, nanoseconds = _iterate(plan, spec.dtype.flops, data, once)
+    check = _checked(plan, spec, schedule, data, result)
+    if output is not None and (check is None or check.passed):
         from gemmgen.cli.matrices import save
 
         write(output, lambda file: save(file, result))
-        say(f"  C written to {output}\n")
-    return good
+        plan.tell(f"  C written to {output}\n")
+    milliseconds = tuple(measured / 1e6 for measured in nanoseconds)
+    gflops = _flops(data, spec.dtype.flops) / min(nanoseconds)
+    return Outcome(name, data.sizes, data.count, *types, milliseconds, gflops, check)
 
 
-def _iterate(iterations: int, flops_of_fma: int, data: Matrices, once: Once) -> Matrix:
-    """Run it, print its times and return C."""
+def _checked(plan: Plan, spec: GemmSpec, schedule: Schedule, data: Matrices, result: Matrix) -> Check | None:
+    """How far a result is from float64, where that is asked for."""
+    if not plan.validate:
+        return None
+    from gemmgen.cli.matrices import Check
+    from gemmgen.ir.warp_matrix import cut_sums, product_error
+
+    atom = schedule.atom, spec.dtype
+    check = Check.of(data, spec, result, product_error(*atom), cut_sums(*atom))
+    plan.tell(f"  {check}\n")
+    return check
+
+
+def _flops(data: Matrices, of_fma: int) -> int:
     m, n, k = data.sizes
-    flops, best = flops_of_fma * m * n * k * data.count, 0
+    return of_fma * m * n * k * data.count
+
+
+def _iterate(plan: Plan, flops_of_fma: int, data: Matrices, once: Once) -> tuple[Matrix, list[int]]:
+    """Run it, tell its times, and return C and the nanoseconds of each iteration."""
+    m, n, k = data.sizes
+    flops, times = _flops(data, flops_of_fma), []
     result, of_batch = data.a, f", {data.count} of them" if data.a.ndim == 3 else ""
-    for i in range(iterations):
+    for i in range(plan.iterations):
         # C is updated in place: each iteration starts from the same.
         c = None if data.c is None else data.c.copy(order="K")
         result, measured = once(data, c)
-        nanoseconds = max(1, measured)
-        best = min(best or nanoseconds, nanoseconds)
-        say(f"  {i + 1:3}   {_speed(nanoseconds, flops)}\n")
-    say(f"  best  {_speed(best, flops)}   {m} x {n} x {k}{of_batch}\n")
-    return result
+        times.append(max(1, measured))
+        plan.tell(f"  {i + 1:3}   {_speed(times[-1], flops)}\n")
+    plan.tell(f"  best  {_speed(min(times), flops)}   {m} x {n} x {k}{of_batch}\n")
+    return result, times
 
 
 def _speed(nanoseconds: int, flops: int) -> str:

@@ -12,7 +12,6 @@ from gemmgen import driver, presets
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.export.routines import Routine
 from gemmgen.ir.dtypes import DType
-from gemmgen.module import extensions
 from gemmgen.schedule import Schedule
 from gemmgen.source import EntryPoint, Source
 from gemmgen.spec import GemmSpec, Order
@@ -204,7 +203,7 @@ def _kernel(
     return Kernel(
         name=entry.name,
         options=" ".join(source.build_options),
-        extensions="".join(f"{extension} " for extension in extensions(source.text)),
+        extensions="".join(f"{extension} " for extension in source.extensions),
         local_bytes=entry.local_bytes,
         vector_bytes=vector_bytes,
         device=device,

@@ -5,27 +5,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Protocol, cast
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from gemmgen import driver
 from gemmgen.errors import GemmgenError
+from gemmgen.fuzz import heads
 from gemmgen.fuzz.case import Case
 from gemmgen.fuzz.data import Matrix, Numbers, Stored, same_bits
 from gemmgen.ir.buffer import Space
-from gemmgen.ir.expr_visit import evaluate
-from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.run_program import run_program
+from gemmgen.ir.sizes import EXTENTS, GROUPS
 from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.walk import evaluate
 from gemmgen.runtime.operands import letter
 
 #: Computes C in place from A, B, C and what an epilogue takes, by their names.
 Way = Callable[[Mapping[str, Stored]], None]
 #: One after the other on one kernel, and at once.
 RUNS, THREADS = 2, 2
+#: Groups that blocks are dealt out to in the interpreter: few, so that each has several.
+AT_ONCE = 3
 
 
 class WrongResult(GemmgenError):
@@ -67,6 +71,7 @@ def check(case: Case, place: Place) -> None:
     request = case.spec, case.schedule, case.backend, place.target
     source, program = driver.emit_program(*request)
     _require(None if driver.emit(*request).text == source.text else "the same request gives two texts", "when printed")
+    _require("; ".join(heads.problems(source, program)) or None, "in the head comment")
     numbers = Numbers.of(case)
     ours = interpreted(program, numbers)
     _require(numbers.problem(ours), "in the interpreter")
@@ -77,7 +82,7 @@ def check(case: Case, place: Place) -> None:
 def interpreted(program: Program, numbers: Numbers) -> Matrix:
     """C by the interpreter, which sees for itself what lies out of bounds. Raises: KernelFault, WrongResult."""
     case, stored = numbers.case, numbers.all_stored()
-    known: dict[str, complex | Matrix] = {**case.arguments()}
+    known: dict[str, complex | Matrix] = {**case.arguments(), GROUPS.name: AT_ONCE}
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
     for name, matrix in stored.items():
         short = letter(name)
@@ -88,27 +93,29 @@ def interpreted(program: Program, numbers: Numbers) -> Matrix:
             known |= {name: np.ascontiguousarray(lines), f"ld{name}": lines.shape[1]}
     for workspace in program.workspaces:
         own = numpy_dtype(workspace.dtype)
-        known[workspace.name] = np.full(evaluate(workspace.elements, case.sizes()), poison(own), own)
-    between = {workspace.name for workspace in program.workspaces}
-    for kernel in _launched(program, case):
-        arguments = {p.name: known[p.name] for p in kernel.launch_params}
-        for p in kernel.matrices:
-            if p.name in between:  # a kernel may read in words what another has written element by element
-                arguments[p.name] = cast("Matrix", known[p.name]).view(numpy_dtype(p.dtype))
-        run(kernel, arguments)  # type: ignore[arg-type]
+        known[workspace.name] = np.full(evaluate(workspace.elements, _sizes(case)), poison(own), own)
+    run_program(replace(program, kernels=tuple(_launched(program, case))), known)  # type: ignore[arg-type]
     _untouched(numbers, stored, "in the interpreter")
     return stored["c"].values
 
 
+def _sizes(case: Case) -> dict[str, int]:
+    """What launches depend on."""
+    sizes = {name: value for name, value in case.arguments().items() if isinstance(value, int)}
+    return {**sizes, GROUPS.name: AT_ONCE}
+
+
 def _launched(program: Program, case: Case) -> list[Kernel]:
     """The kernels with something to do, as launchers have it (`Source.launches`)."""
-    sizes = {name: value for name, value in case.arguments().items() if isinstance(value, int)}
+    sizes = _sizes(case)
 
     def groups(kernel: Kernel) -> list[int]:
         layers = [] if kernel.layers is None else [sizes[kernel.layers.name]]
         return [*layers, *(evaluate(extent, sizes) for extent in kernel.grid)]
 
-    return [] if 0 in groups(program.main) else [kernel for kernel in program.kernels if 0 not in groups(kernel)]
+    if 0 in (sizes.get(extent) for extent in EXTENTS):
+        return []
+    return [kernel for kernel in program.kernels if 0 not in groups(kernel)]
 
 
 def _on_device(numbers: Numbers, ours: Matrix, ways: Mapping[str, Way]) -> None:

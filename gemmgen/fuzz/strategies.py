@@ -13,6 +13,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from gemmgen import driver, presets
+from gemmgen.fuzz import fields
 from gemmgen.fuzz.case import Case, Data
 from gemmgen.fuzz.checks import Place
 from gemmgen.fuzz.data import POWERS_OF_TWO
@@ -25,37 +26,15 @@ from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 
 CHANGES: dict[str, st.SearchStrategy[object]] = {
+    **{key: st.sampled_from(values) for key, values in fields.VALUES.items() if "." not in key},
     "tile": st.tuples(st.sampled_from([1, 2, 3, 4, 8, 16]), st.sampled_from([1, 2, 3, 4, 8])),
     "group": st.tuples(st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 4, 8, 16])),
     "run": st.tuples(st.sampled_from([1, 2, 3, 4, 8, 16]), st.sampled_from([1, 2, 3, 4])),
-    "k_step": st.sampled_from([1, 2, 3, 4, 8, 16, 24]),
-    "b_step": st.sampled_from([0, 4, 8]),
-    "sub_group": st.sampled_from([None, 8, 16]),
-    "stages": st.sampled_from([1, 2, 3, 6, 12]),
-    "mbarrier": st.sampled_from([0, 1, 2, 3]),
-    "slices": st.sampled_from([1, 2, 4]),
+    # Groups of different parts of K run one after the other in the interpreter.
     "split": st.sampled_from([1, 2, 3]),
-    "atomic": st.booleans(),
-    "raster": st.sampled_from([0, 1, 2, 3]),
-    "stagger": st.booleans(),
-    "c_width": st.sampled_from([1, 2, 4]),
-    "prefetch": st.booleans(),
-    "register_stages": st.sampled_from([1, 2]),
-    "barrier": st.booleans(),
-    "warp": st.sampled_from([None, (4, 8), (2, 16)]),
-    "across": st.booleans(),
-    "snake": st.booleans(),
 }
 OPERAND_CHANGES: dict[str, st.SearchStrategy[object]] = {
-    "memory": st.sampled_from(["global", "local", "image"]),
-    "width": st.sampled_from([1, 2, 4, 8]),
-    "block": st.booleans(),
-    "share": st.booleans(),
-    "transposed": st.booleans(),
-    "pad": st.sampled_from([0, 1, 4]),
-    "async_copy": st.booleans(),
-    "packed": st.booleans(),
-    "streamed": st.booleans(),
+    key: st.sampled_from(values) for key, values in fields.OPERAND_VALUES.items()
 }
 #: Tiles and groups that most fields of rings go with; others are refused so often that little would be run.
 SHAPES = [((2, 4), (4, 8)), ((4, 4), (4, 8)), ((4, 4), (8, 4)), ((4, 8), (2, 16)), ((8, 8), (4, 8)), ((3, 4), (4, 8))]

@@ -15,7 +15,8 @@ from gemmgen import presets
 from gemmgen.errors import ToolError, UserError
 from gemmgen.inspect.jobs import Failure, Job, Outcome, inspect, jobs
 from gemmgen.inspect.machine import choose, machines
-from gemmgen.inspect.tools import find, run
+from gemmgen.inspect.tools import run
+from gemmgen.tools import find
 
 #: A chip for each generation that differs in its instructions.
 TARGETS = ("bdw", "skl", "tgllp", "dg2-g10", "pvc", "sm_80", "sm_90a", "gfx906", "gfx942", "gfx1100")

@@ -32,15 +32,21 @@ class Bound:
 
     Attributes:
         shares: what each part allows: `issue slots`, `local memory`, `memory`; None where it is not known.
+        scratch: loads and stores of scratch memory in the loop, whose time no part counts.
     """
 
     shares: dict[str, float | None]
+    scratch: int = 0
 
     @property
     def share(self) -> float | None:
-        """The least; None where issue slots are not known, without which it says nothing."""
-        known = [x for x in self.shares.values() if x is not None]
-        return None if self.shares.get("issue slots") is None else min(known)
+        """The least; None where it says nothing: where issue slots are not known, and where nothing that is counted
+        limits a loop that waits for scratch memory.
+        """
+        if self.shares.get("issue slots") is None:
+            return None
+        least = min(x for x in self.shares.values() if x is not None)
+        return None if self.scratch and least == 1 else least
 
     @property
     def limit(self) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from gemmgen.spec import GemmSpec
 
 #: Bytes of a register of Xe-HPC, twice those of all other Intel GPUs here.
 WIDE_REGISTER = 64
+#: The options that an emitted file of OpenCL C names in its head.
+_BUILD_LINE = re.compile(r'^// Build +clBuildProgram\(\.\.\., "([^"]*)", \.\.\.\)$', re.MULTILINE)
+_GPU_OPTION = re.compile(r"^//.* on Intel's GPUs, and only there, the build option (\S+)$", re.MULTILINE)
 LANGUAGES: dict[str, Language] = {".cl": "OpenCL C", ".cu": "CUDA C++", ".hpp": "SYCL", ".spv": "SPIR-V"}
 
 
@@ -60,14 +64,14 @@ def target_of(machine: Machine) -> tuple[str, Target]:
 
 def jobs(spec: GemmSpec, schedule: Schedule, chosen: Sequence[Machine]) -> list[Job | Failure]:
     """A schedule's kernels. Targets that can do the same get the same text, which is emitted once."""
-    made: dict[tuple[str, frozenset[str]], tuple[Source, Kernel]] = {}
+    made: dict[tuple[str, Target], tuple[Source, Kernel]] = {}
     out: list[Job | Failure] = []
     for machine in chosen:
         backend, target = target_of(machine)
         if problems := driver.refusals(spec, schedule, backend, target):
             out.append(Failure(machine, problems))
             continue
-        key = (backend, target.features)
+        key = (backend, target)
         if key not in made:
             source, program = driver.emit_program(spec, schedule, backend, target)
             made[key] = source, program.main
@@ -79,8 +83,7 @@ def _job(machine: Machine, source: Source, kernel: Kernel, spec: GemmSpec, sched
     # What scales C before parts of K are added to it comes first, a sum over such parts last.
     entry = next(e for e in source.entry_points if e.name == kernel.name)
     group = entry.group[0] * entry.group[1]
-    options = source.build_options if machine.vendor != "nvidia" else ()
-    options += source.gpu_options if machine.vendor == "intel" else ()
+    options = () if machine.vendor == "nvidia" else source.options(machine.vendor == "intel", machine.matrices)
     given = Input(
         "CUDA C++" if machine.vendor == "nvidia" else "OpenCL C",
         source.text.encode(),
@@ -113,10 +116,19 @@ def file_jobs(path: Path, kernel: str | None, chosen: Sequence[Machine]) -> list
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
-    source = Input(LANGUAGES[path.suffix], content, kernel, (), None, path.name)
     # What a binary was made of is not at hand.
     text = "" if path.suffix == ".spv" else content.decode("utf-8", "replace")
-    return [Job(machine, source, Subject(path.name), text) for machine in chosen]
+    source = Input(LANGUAGES[path.suffix], content, kernel, (), None, path.name)
+    return [
+        Job(machine, replace(source, options=_named_options(text, machine)), Subject(path.name), text)
+        for machine in chosen
+    ]
+
+
+def _named_options(text: str, machine: Machine) -> tuple[str, ...]:
+    """The build options that the head of an emitted file of OpenCL C tells its users."""
+    built, more = _BUILD_LINE.search(text), _GPU_OPTION.findall(text)
+    return (*(built[1].split() if built else ()), *(more if machine.vendor == "intel" else ()))
 
 
 def inspect(made: Sequence[Job | Failure]) -> list[Outcome]:

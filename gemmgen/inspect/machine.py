@@ -10,9 +10,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, cast
 
-from gemmgen.errors import LoweringError, ScheduleError
+from gemmgen.errors import LoweringError, ScheduleError, suggest
 from gemmgen.inspect.code import Kind
-from gemmgen.options import suggest
 
 Vendor = Literal["intel", "nvidia", "amd"]
 
@@ -86,6 +85,7 @@ class Machine:
         target: the name that `--target` takes.
         device: how its vendor's compiler knows it; empty where none does.
         platform: how Intel's disassembler knows it.
+        matrices: whether it has the matrix instructions of OpenCL's extension for them.
         sources: figure -> where it comes from.
     """
 
@@ -98,6 +98,7 @@ class Machine:
     figures: Figures
     sources: dict[str, str]
     ports: tuple[Port, ...]
+    matrices: bool = False
 
     @property
     def peak_gflops(self) -> float | None:
@@ -147,6 +148,7 @@ def _machine(target: str, text: str) -> Machine:
         Figures(**values),
         {name: sources[cast(str, entry["source"])] for name, entry in figures.items()},
         tuple(_port(name, entry) for name, entry in ports.items()),
+        cast(bool, table.get("matrices", False)),
     )
 
 

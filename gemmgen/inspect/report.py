@@ -70,6 +70,11 @@ class HotLoop:
         """Loads and stores."""
         return self.counts[Kind.LOAD] + self.counts[Kind.STORE]
 
+    @property
+    def scratch_messages(self) -> int:
+        """Those of them that spills and arrays in scratch memory cost."""
+        return sum(count for (space, _, _), count in self.loads.items() if space == "scratch")
+
     def flops_per_byte(self, space: Space) -> float | None:
         """As loaded, repeats included."""
         moved = self.bytes.get(space)
@@ -206,4 +211,5 @@ def _bound(
             local = None if loaded is None else bounds.local_share_of_bytes(machine, hot.fmas, loaded)
         elif accesses is not None:
             local = bounds.local_share_of_words(machine, subject.step_fmas * lanes, accesses)
-    return Bound({"issue slots": issue, "local memory": local, "memory": bounds.memory_share(machine, subject.sizes)})
+    shares = {"issue slots": issue, "local memory": local, "memory": bounds.memory_share(machine, subject.sizes)}
+    return Bound(shares, 0 if hot is None else hot.scratch_messages)

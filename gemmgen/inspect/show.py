@@ -52,9 +52,13 @@ HEADINGS = (
     ("bank\nconflicts", "<"),
     ("bound (limit)", "<"),
 )
+_OCCUPANCY = 5
+#: Those of the table in a terminal, of 80 to 100 columns; the others stand below it in words.
+IN_TERMINAL = ("target", "SIMD", "regs", "scratch", "local", "occupancy", "loop", "mul-add", "share", "bound")
+WIDTH = 100
 CAPTION = (
-    "Static figures of compiled code; nothing was run. "
-    "Counts are of the hot loop, a thread and a round; a bound is a share of the peak that can't be exceeded."
+    "Static figures of compiled code; nothing was run. Counts are of the hot loop, a thread and a\n"
+    "round; a bound is a share of the peak that can't be exceeded."
 )
 
 
@@ -75,13 +79,35 @@ def share(value: float | None) -> str:
 
 def table(title: str, outcomes: Sequence[Outcome]) -> Table:
     """A row for each target."""
-    out = Table(title=title, caption=CAPTION, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    for heading, alignment in HEADINGS:
-        out.add_column(heading, justify="right" if alignment == ">" else "left")
+    out = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=0, show_edge=False)
+    shown = [i for i, (heading, _) in enumerate(HEADINGS) if heading.split()[0] in IN_TERMINAL]
+    for i in shown:
+        heading, alignment = HEADINGS[i]
+        out.add_column(heading.replace("mul-", "mul-\n"), justify="right" if alignment == ">" else "left")
     for outcome in outcomes:
         if isinstance(outcome, Report):
-            out.add_row(*cells(outcome))
+            row = cells(outcome)
+            out.add_row(*(row[i] if i != _OCCUPANCY else occupancy(outcome, short=True) for i in shown))
     return out
+
+
+def details(report: Report) -> list[str]:
+    """What the table leaves out of a target's hot loop."""
+    loop = report.loop
+    if loop is None:
+        return []
+    moves = loop.counts[Kind.MOVE] + loop.counts[Kind.SHUFFLE]
+    index, barriers = loop.counts[Kind.INT] + loop.counts[Kind.SCALAR], loop.counts[Kind.BARRIER]
+    per_byte = (f"{figure} {space}" for space in ("global", "local") if (figure := _per_byte(report, space)) != "-")
+    parts = [
+        f"moves and shuffles {moves}, index {index}, barriers {barriers}",
+        f"flops/byte {', '.join(per_byte)}" if loop.bytes else "",
+        f"bank conflicts {', '.join(conflicts(report))}",
+    ]
+    return [
+        f"{report.target}: loads and stores: {'; '.join(loads(report))}",
+        f"{report.target}: {'; '.join(filter(None, parts))}",
+    ]
 
 
 def remarks(outcomes: Sequence[Outcome]) -> list[str]:
@@ -92,7 +118,9 @@ def remarks(outcomes: Sequence[Outcome]) -> list[str]:
             lines += (f"{outcome.machine.target}: not to be had: {bare(outcome, p)}" for p in outcome.problems)
         else:
             lines += (f"{outcome.target}: counts unknown: {doubt}" for doubt in outcome.doubts)
-            lines += (f"{outcome.target}: {note}" for note in (*spills(outcome), *conditions(outcome), *outcome.notes))
+            lines += details(outcome)
+            said = (*spills(outcome), *scratch(outcome), *conditions(outcome), *outcome.notes)
+            lines += (f"{outcome.target}: {note}" for note in said)
     return lines
 
 
@@ -105,6 +133,15 @@ def spills(report: Report) -> list[str]:
     """What the compiler could not keep in registers."""
     said = report.compiled.resources.spills
     return [f"spills: {said}"] if said else []
+
+
+def scratch(report: Report) -> list[str]:
+    """That the bound leaves out what a loop with scratch memory waits for."""
+    if report.loop is None or not (count := report.bound.scratch):
+        return []
+    return [
+        f"{count} of the loop's {report.loop.messages} loads and stores are of scratch memory; no bound counts them"
+    ]
 
 
 def conditions(report: Report) -> list[str]:
@@ -127,18 +164,19 @@ def cells(report: Report) -> list[str]:
         per_byte = " ".join(_per_byte(report, space) for space in ("global", "local"))
         counted = [str(loop.total), str(loop.math), share(loop.share), "\n".join(loads(report))]
         counted += [str(moves), str(index), str(loop.counts[Kind.BARRIER]), per_byte]
-    limit = f" ({report.bound.limit})" if report.bound.limit else ""
-    bound = UNKNOWN if report.bound.share is None else f"≤ {share(report.bound.share)}{limit}"
+    limit = f" ({report.bound.limit})" if report.bound.limit not in ("", "nothing") else ""
+    unknown = f"{UNKNOWN} (scratch)" if report.bound.scratch else UNKNOWN
+    bound = unknown if report.bound.share is None else f"≤ {share(report.bound.share)}{limit}"
     return [report.target, *own, *counted, "\n".join(conflicts(report)), bound]
 
 
-def occupancy(report: Report) -> str:
-    """Threads of how many, and the limit."""
+def occupancy(report: Report, short: bool = False) -> str:
+    """Threads of how many, and the limit; in short without what a thread is called."""
     room = report.occupancy
     if room is None:
         return UNKNOWN
     limit = f" ({room.limit})" if room.limit else ""
-    return f"{room.threads:g} of {room.most} {room.unit}{limit}"
+    return f"{room.threads:g} of {room.most}{'' if short else f' {room.unit}'}{limit}"
 
 
 def loads(report: Report) -> list[str]:
@@ -223,9 +261,14 @@ def plain(outcome: Outcome, name: str) -> dict[str, object]:
         "bank_conflicts": None
         if outcome.accesses is None
         else [{"buffer": x.buffer, "store": x.is_store, "bytes": x.bytes, "ways": x.ways} for x in outcome.accesses],
-        "static_bound": {"share": bound.share, "limit": bound.limit or None, "parts": bound.shares},
+        "static_bound": {
+            "share": bound.share,
+            "limit": bound.limit or None,
+            "parts": bound.shares,
+            "scratch_messages": bound.scratch,
+        },
         "doubts": list(outcome.doubts),
-        "notes": [*conditions(outcome), *outcome.notes],
+        "notes": [*scratch(outcome), *conditions(outcome), *outcome.notes],
     }
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gemmgen.errors import DeviceError, ToolError
 from gemmgen.inspect.tools import SECONDS, kept
+from gemmgen.runtime.sycl_build import run_worker
 from gemmgen.runtime.sycl_devices import pick
-from gemmgen.runtime.sycl_library import helper, version
+from gemmgen.runtime.sycl_library import version
 from gemmgen.runtime.sycl_worker import REFUSED
 
 MAGIC = 0x07230203
@@ -51,10 +51,8 @@ def modules(text: str, where: str) -> list[Module]:
 
 def _compiled(text: str, where: str) -> str:
     """SYCLBIN, each byte a character. In a process of its own, which the compiler may crash in."""
-    helper()  # built before: a worker does not
-    command = [sys.executable, "-m", "gemmgen.runtime.sycl_worker", str(pick().number), "none", "object"]
     try:
-        answer = subprocess.run(command, input=text.encode(), capture_output=True, timeout=SECONDS, check=False)
+        answer = run_worker(pick().number, "none", "object", text, SECONDS)
     except subprocess.TimeoutExpired:
         raise ToolError(f"SYCL's compiler did not end in {SECONDS} s on {where}") from None
     if answer.returncode == 0:

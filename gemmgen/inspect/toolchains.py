@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from gemmgen.errors import ToolError
+from gemmgen.errors import ToolError, suggest
 from gemmgen.inspect import amd, intel, nvidia
 from gemmgen.inspect.code import Compiled
 from gemmgen.inspect.machine import Machine
-from gemmgen.inspect.tools import LIBCLC, TOOLS, Answer, find, kept, run
-from gemmgen.options import suggest
+from gemmgen.inspect.tools import LIBCLC, Answer, kept, run
+from gemmgen.tools import TOOLS, find
 
 Language = Literal["OpenCL C", "CUDA C++", "SPIR-V", "SYCL"]
 _LOG_LINES = 12
@@ -23,9 +23,6 @@ _AT_LAUNCH = "the launch decides how much local memory a group has: it is not kn
 _EXTERN_SHARED = re.compile(rb"\bextern\b[^;]*\b__shared__\b")
 #: Their front end hides images, which Intel's own header then fails on, unless it is told to have them.
 _NO_IMAGES = frozenset({"pvc"})
-#: ocloc has their matrix instructions, but does not say so by the extension's macro, as drivers do.
-_MATRIX_UNITS = frozenset({"dg2-g10", "pvc"})
-_MATRICES = "-Dcl_intel_subgroup_matrix_multiply_accumulate=1"
 _INTEL_FEATURES = "-cl-ext=+__opencl_c_images,+__opencl_c_read_write_images"
 
 
@@ -147,8 +144,6 @@ def _intel_options(machine: Machine, source: Input) -> list[str]:
     if machine.target in _NO_IMAGES:
         standard = _NEWEST
     others = [o for o in source.options if not o.startswith("-cl-std=")]
-    if machine.target in _MATRIX_UNITS and _MATRICES[2:-2].encode() in source.content:
-        others.append(_MATRICES)
     options = ["-options", " ".join((standard, *others, "-gline-tables-only"))]
     return [*options, *(["-internal_options", _INTEL_FEATURES] if standard == _NEWEST else [])]
 
@@ -224,8 +219,6 @@ def _run_amd(machine: Machine, source: Input, folder: Path) -> dict[str, str]:
     file = _write(folder, source)
     standard = [o for o in source.options if o.startswith("-cl-std=")] or ["-cl-std=CL2.0"]
     others = [o for o in source.options if not o.startswith("-cl-std=")]
-    if machine.target in _MATRIX_UNITS and _MATRICES[2:-2].encode() in source.content:
-        others.append(_MATRICES)
     command = [clang, "-x", "cl", *standard, *others, "-O3", "-gline-tables-only", "-target", "amdgcn-amd-amdhsa"]
     command += [f"-mcpu={machine.device}", "-Xclang", "-finclude-default-header", "-nogpulib", "-w"]
     command += ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(LIBCLC), "-S", file.name, "-o", "out.s"]

@@ -9,10 +9,9 @@ from itertools import count, takewhile
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var
-from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Stmt, Store
-from gemmgen.ir.visit import exprs
+from gemmgen.ir.walk import exprs, walk_expr
 
 #: What run-time sizes and leading dimensions are taken to be.
 SIZE = 4096

@@ -13,7 +13,7 @@ from functools import cached_property
 from math import gcd
 
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int
-from gemmgen.ir.expr_visit import walk_expr
+from gemmgen.ir.walk import walk_expr
 
 
 @dataclass(frozen=True, slots=True)

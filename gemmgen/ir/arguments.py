@@ -11,10 +11,10 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import I32, I64
 from gemmgen.ir.expr import Var
-from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import Floats
 from gemmgen.ir.stmt import Let
+from gemmgen.ir.walk import evaluate
 
 Argument = int | float | complex | Floats
 

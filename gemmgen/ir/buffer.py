@@ -84,6 +84,7 @@ class Buffer:
             memory, where all of them write; 1 for none.
         streamed: whether what copies of boxes bring may leave the caches before all else.
         shared: groups of a cluster to whose local memory, at the same place in each, every copy of a box goes.
+        packed: whether it is a copy of A or B that one kernel lays out for another.
     """
 
     name: str
@@ -99,11 +100,7 @@ class Buffer:
     spread: int = 1
     streamed: bool = False
     shared: int = 1
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether it is a matrix that one kernel lays out for another: those are called after the operand."""
-        return self.name.endswith("_packed")
+    packed: bool = False
 
     @property
     def shape(self) -> tuple[Expr, ...]:

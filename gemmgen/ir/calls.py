@@ -11,7 +11,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.target import Target
 
-_OF_SUB_GROUPS = ("lane_id", "broadcast", "shuffle_xor")
+_OF_SUB_GROUPS = ("lane_id", "sub_group_size", "broadcast", "shuffle_xor")
 #: Functions whose arguments are all of the type that comes out.
 _ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest", "tf32_finite_rest")
 
@@ -46,6 +46,9 @@ def call_problems(node: Call, kernel: Kernel, target: Target) -> Iterator[str]:
         fits, what = _OF_OTHERS[name]
         if not fits(args[0].dtype, node.dtype):
             yield f"{show_expr(node)} {what}"
+        return
+    if name == "nan":
+        yield from () if node.dtype.is_float else (f"{show_expr(node)} is {node.dtype}, which has none",)
         return
     if name == "conj" and node.dtype.real is None:
         yield f"{show_expr(node)} is {node.dtype}, not complex"

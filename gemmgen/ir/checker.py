@@ -12,14 +12,12 @@ from gemmgen.ir.calls import call_problems
 from gemmgen.ir.dtypes import I32, DType
 from gemmgen.ir.expr import Call, Expr, Load, Var
 from gemmgen.ir.expr_checks import expr_problems
-from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.scopes import Scope
 from gemmgen.ir.show import headline, show_expr
 from gemmgen.ir.stmt import Stmt
 from gemmgen.ir.target import Target
-
-_OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
+from gemmgen.ir.walk import walk_expr
 
 
 class Checker:

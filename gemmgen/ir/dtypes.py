@@ -77,6 +77,30 @@ STORED: dict[DType, tuple[DType, ...]] = {
 MATRIX_DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in RESULTS}
 #: Element types that any matrix can have, by name.
 ALL_DTYPES: dict[str, DType] = {dtype.name: dtype for results in ((*RESULTS,), *RESULTS.values()) for dtype in results}
+#: Other names of those, as other libraries and languages have them.
+ALIASES: dict[str, str] = {
+    **dict.fromkeys(("double", "fp64", "f64"), F64.name),
+    **dict.fromkeys(("single", "fp32", "f32"), F32.name),
+    **dict.fromkeys(("half", "fp16", "f16"), F16.name),
+    "bf16": BF16.name,
+    **dict.fromkeys(("float8_e4m3", "fp8_e4m3", "fp8_e4m3fn", "e4m3", "e4m3fn"), F8_E4M3.name),
+    **dict.fromkeys(("fp8_e5m2", "e5m2"), F8_E5M2.name),
+    **dict.fromkeys(("s8", "int8_t"), I8.name),
+    **dict.fromkeys(("s32", "i32", "int32_t"), I32.name),
+    **dict.fromkeys(("s64", "i64", "int64_t"), I64.name),
+}
+#: Names that mean one type here and another there -> what to give instead.
+AMBIGUOUS: dict[str, tuple[str, ...]] = {
+    "float": (F32.name, F64.name),
+    "f8": (F64.name, F8_E4M3.name, F8_E5M2.name),
+    **dict.fromkeys(("fp8", "float8"), (F8_E4M3.name, F8_E5M2.name)),
+    "int": (I32.name, I64.name),
+    "i8": (I8.name, I64.name),
+    "complex": (C64.name, C128.name),
+}
+#: What NumPy takes Python's own numbers for.
+_OF_PYTHON: dict[object, str] = {float: F64.name, int: I64.name, complex: C128.name, bool: BOOL.name}
+_LIBRARIES = ("torch.", "numpy.", "np.", "cupy.", "cp.", "ml_dtypes.", "jax.numpy.", "jnp.")
 #: Products of these are summed in another type; others in their own.
 _SUMS: dict[DType, DType] = {F16: F32, BF16: F32, I8: I32, F8_E4M3: F32, F8_E5M2: F32}
 
@@ -84,3 +108,22 @@ _SUMS: dict[DType, DType] = {F16: F32, BF16: F32, I8: I32, F8_E4M3: F32, F8_E5M2
 def accumulator(dtype: DType) -> DType:
     """The type that products of two elements are summed in."""
     return _SUMS.get(dtype, dtype)
+
+
+def type_name(value: object) -> str:
+    """NumPy's name of an element type, however it was given: a `DType`, a name of `ALIASES` or another, a type of
+    NumPy, ml_dtypes or torch, a `numpy.dtype`. What is no type comes back as it is written.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+    elif isinstance(value, type):
+        text = _OF_PYTHON.get(value, value.__name__)
+    else:
+        name: object = getattr(value, "name", None)
+        text = name if isinstance(name, str) else str(value)
+    if getattr(value, "isnative", True) is False:
+        return str(value)  # the other byte order, which nothing here reads
+    for library in _LIBRARIES:
+        text = text.removeprefix(library)
+    known = ALIASES.get(text.lower(), text.lower())
+    return known if known in ALL_DTYPES or known in AMBIGUOUS else text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,8 +77,8 @@ def _look_up(name: str, names: Mapping[str, _Meaning]) -> _Meaning:
 class Evaluator:
     """Translates expressions for the groups of `lanes`."""
 
-    def __init__(self, lanes: Lanes) -> None:
-        self._lanes = lanes
+    def __init__(self, lanes: Lanes, sub_group_size: int | None = None) -> None:
+        self._lanes, self._sub_group_size = lanes, sub_group_size
 
     def index(self, node: Expr, scope: Scope, site: Site) -> IndexCode:
         """An expression that must be an integer."""
@@ -178,6 +179,14 @@ class Evaluator:
             case "lane_id", ():
                 lanes.lanes_of_sub_group()
                 return _per_load(lanes, lanes.lane_id)
+            case "sub_group_size", ():
+                size = self._sub_group_size
+                if size is None:
+                    raise LoweringError(f"`{site.text}`: the kernel requires no sub-group size")
+                return lambda _active: size
+            case "nan", ():
+                not_a_number = literal(math.nan, node.dtype)
+                return lambda _active: not_a_number
             case "fma", (a, b, c):
                 return _fma(node.dtype, *(self.expr(part, scope, site) for part in (a, b, c)))
             case "conj", (value,):

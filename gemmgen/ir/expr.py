@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from gemmgen.ir.dtypes import BOOL, I32, I64, DType
 
@@ -21,7 +21,29 @@ Op = Literal["+", "-", "*", "/", "%", "&", "^", "<", "<=", "==", "!=", "&&", "mi
 COMPARISONS: frozenset[str] = frozenset({"<", "<=", "==", "!=", "&&"})
 
 
-class _Arithmetic:
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a kernel is made of: expressions, statements, and parts of statements such as tiles.
+
+    Each kind declares here what its fields hold, once; all that walks or rewrites a kernel (`ir/walk.py`) follows it.
+
+    Attributes:
+        CHILDREN: fields with expressions or parts: one, a tuple of them, or None for none.
+        BODIES: fields with statements.
+        BINDS: fields with names that are bound: in the node's bodies, or, if it has none, to the end of its block.
+    """
+
+    CHILDREN: ClassVar[tuple[str, ...]] = ()
+    BODIES: ClassVar[tuple[str, ...]] = ()
+    BINDS: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def binds(self) -> tuple[str, ...]:
+        """Those of `BINDS` that this one does bind."""
+        return self.BINDS
+
+
+class _Arithmetic(Node):
     """Python operators on expressions; they fold constants."""
 
     __slots__ = ()
@@ -74,6 +96,8 @@ class Var(_Arithmetic):
 class Bin(_Arithmetic):
     """A binary operation on two operands of one type; of two integers, the wider one's."""
 
+    CHILDREN = ("a", "b")
+
     op: Op
     a: Expr
     b: Expr
@@ -89,6 +113,8 @@ class Bin(_Arithmetic):
 class Select(_Arithmetic):
     """`then` where `condition` holds, else `other`. Only the chosen side is evaluated."""
 
+    CHILDREN = ("condition", "then", "other")
+
     condition: Expr
     then: Expr
     other: Expr
@@ -102,6 +128,8 @@ class Select(_Arithmetic):
 class Load(_Arithmetic):
     """One element of a buffer, by its storage coordinates."""
 
+    CHILDREN = ("index",)
+
     buffer: Buffer
     index: tuple[Expr, ...]
 
@@ -113,6 +141,8 @@ class Load(_Arithmetic):
 @dataclass(frozen=True, slots=True)
 class Call(_Arithmetic):
     """A function of the target, by gemmgen's own name for it: one of `FUNCTIONS` or `functions.MATH`."""
+
+    CHILDREN = ("args",)
 
     function: str
     args: tuple[Expr, ...]
@@ -128,6 +158,8 @@ FUNCTIONS: dict[str, str] = {
     "group_id": "index of the work-group along a dimension (a constant: 0 is the fastest)",
     "local_id": "index of the work-item in its group along a dimension",
     "lane_id": "index of the work-item in its sub-group",
+    "sub_group_size": "lanes of the launch's sub-groups; of the last one of a group there may be fewer",
+    "nan": "not a number",
     "any_in_group": "whether a condition holds for any work-item of the group, all of which come",
     "fma": "a * b + c, rounded once or twice as the device prefers",
     "broadcast": "the value that lane `args[1]` (the same for all lanes) holds",

@@ -37,6 +37,8 @@ ARITY: dict[str, int] = {
     "group_count": 1,
     "local_id": 1,
     "lane_id": 0,
+    "sub_group_size": 0,
+    "nan": 0,
     "any_in_group": 1,
     "fma": 3,
     "broadcast": 2,

@@ -2,7 +2,8 @@
 
 All work-items of all groups are lanes of one array axis; each statement is executed by all active lanes before the next
 one. A device may choose many other orders, so every pair of accesses whose order matters and that no barrier orders is
-reported as a race, whatever the result. The kernels of a program run one after the other.
+reported as a race, whatever the result. The kernels of a program run one after the other; `launches.py` compares those
+that a device may run beside each other.
 
 A barrier with `memory="none"` publishes no writes: it ends no epoch, and accesses on both sides of it still race.
 """
@@ -10,6 +11,7 @@ A barrier with `memory="none"` publishes no writes: it ends no epoch, and access
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import cast
 
@@ -18,16 +20,16 @@ import numpy as np
 from gemmgen.errors import LoweringError
 from gemmgen.ir.alignment import alignment_check
 from gemmgen.ir.arguments import Argument, array, integers, named
-from gemmgen.ir.atoms import CopyAtom
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.cluster_memory import ClusterMemory
-from gemmgen.ir.evaluate import Cell, Evaluator, IndexCode, Scope, literal, require_uniform, require_whole
+from gemmgen.ir.collective import Returned, check_together, element, returned
+from gemmgen.ir.evaluate import Cell, Evaluator, IndexCode, Scope, literal
 from gemmgen.ir.expr import Expr
-from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.flights import Flight
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.lanes import Active, Index, Lanes, Site, Value, agreed
+from gemmgen.ir.lanes import Active, Lanes, Site, Value, agreed
+from gemmgen.ir.launches import Stream
 from gemmgen.ir.matrix_meaning import matrix_step, neighbour
 from gemmgen.ir.mbarrier_meaning import Group, async_group_step, mbarrier_step
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier, MultiplyGroup, RegisterShare, StoreGroup
@@ -50,13 +52,14 @@ from gemmgen.ir.stmt import (
     Multiply,
     Point,
     Prefetch,
+    Return,
     Stmt,
     Store,
 )
 from gemmgen.ir.store_meaning import barrier_step, put_step, store_group_step, store_step
 from gemmgen.ir.tile_memory import BoxedMatrix, RingMemory, TileMemory
 from gemmgen.ir.turns import one_by_one
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import evaluate, walk
 from gemmgen.ir.warp_meaning import load_step
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 from gemmgen.ir.warpgroup_meaning import Multiplications, box_step
@@ -67,33 +70,51 @@ MOST_LANES = 65536
 _Step = Callable[[Active], None]
 
 
-def run(kernel: Kernel, arguments: Mapping[str, Argument], resident: int = 2) -> None:
+def run(
+    kernel: Kernel,
+    arguments: Mapping[str, Argument],
+    resident: int = 2,
+    sub_group_size: int | None = None,
+    stream: Stream | None = None,
+    early: bool = False,
+) -> None:
     """Run a kernel of instructions.
 
     Args:
         arguments: by parameter name: numbers; flat arrays of the buffer's type for global memory, changed
             in place; arrays [rows, columns] for images.
+        sub_group_size: what the kernel is told if it asks; None for what it requires.
         resident: how many groups there are at most of a persistent kernel; of any number the result is the same.
+        stream: the kernels before it, which may still run where it is launched `early`; None if they are complete.
 
     Raises:
         KernelFault: the kernel's behaviour is undefined.
         LoweringError: it still has statements on tiles, or is not a valid kernel.
         ValueError: the arguments do not fit the parameters.
     """
-    _Run(kernel, arguments, resident).run()
+    _Run(kernel, arguments, resident, sub_group_size or kernel.sub_group, stream, early).run()
 
 
 class _Run:
     """One execution: translates the kernel once, then runs it for group after group."""
 
-    def __init__(self, kernel: Kernel, arguments: Mapping[str, Argument], resident: int) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        arguments: Mapping[str, Argument],
+        resident: int,
+        sub_group_size: int | None,
+        stream: Stream | None,
+        early: bool,
+    ) -> None:
         self._kernel = kernel
         self._sizes = named(kernel, integers(kernel, arguments))
         rows, cols = (evaluate(extent, self._sizes) for extent in kernel.grid)
         cols = min(cols, resident * kernel.cluster) if kernel.persistent else cols
         layers = 1 if kernel.layers is None else self._sizes[kernel.layers.name]
         self._lanes = Lanes(kernel, (layers, rows, cols))
-        self._evaluator = Evaluator(self._lanes)
+        self._launch = stream.launch(kernel, self._lanes, early) if stream is not None else None
+        self._evaluator = Evaluator(self._lanes, sub_group_size)
         self._sites: list[Site] = []
         self._group = Group(self._lanes)
         self._multiplications = Multiplications(self._lanes)
@@ -108,7 +129,8 @@ class _Run:
                 self._group.flights.clear()
                 self._group.stores.clear(self._lanes.count)
                 self._multiplications.clear()
-                self._body(self._lanes.everyone)
+                with suppress(Returned):
+                    self._body(self._lanes.everyone)
                 if self._group.stores.busy:
                     raise KernelFault("race", self._kernel.name, "local memory ends while stores of boxes read it")
 
@@ -121,9 +143,10 @@ class _Run:
             scope.cells[var.name] = Cell(literal(value, var.dtype))
         for buffer in self._kernel.matrices:
             data = array(buffer, arguments[buffer.name])
-            plain = GlobalMemory if buffer.box is None else BoxedMatrix
-            kind = ImageMemory if buffer.space is Space.IMAGE else plain
-            memory = scope.memories[buffer.name] = kind(self._lanes, buffer, self._sizes, self._sites, data)
+            known = self._lanes, buffer, self._sizes, self._sites, data
+            kind = GlobalMemory if buffer.box is None else BoxedMatrix
+            memory = ImageMemory(*known) if buffer.space is Space.IMAGE else kind(*known, self._launch)
+            scope.memories[buffer.name] = memory
             self._group.matrices.extend([memory] if isinstance(memory, BoxedMatrix) else [])
         return scope
 
@@ -143,8 +166,8 @@ class _Run:
         site = Site(len(self._sites), stmt)
         self._sites.append(site)
         match stmt:
-            case Comment() | Handover() | RegisterShare():
-                return None
+            case Comment() | RegisterShare() | Return():
+                return returned if isinstance(stmt, Return) else None
             case Alloc(buffer, reuses):
                 return self._alloc(buffer, reuses, scope, site)
             case Let():
@@ -160,7 +183,7 @@ class _Run:
             case Block(body, apart, parts):
                 step = self._block(body, scope.inner())
                 return step if apart is None else one_by_one(self._evaluator.index(apart, scope, site), parts, step)
-            case Barrier() | AsyncGroup() | Mbarrier() | MultiplyGroup() | StoreGroup():
+            case Barrier() | AsyncGroup() | Mbarrier() | MultiplyGroup() | StoreGroup() | Handover():
                 return self._meeting(stmt, scope, site)
             case BoxCopy():
                 return self._box_copy(stmt, scope, site)
@@ -277,9 +300,11 @@ class _Run:
         return loop
 
     def _meeting(
-        self, stmt: Barrier | AsyncGroup | Mbarrier | MultiplyGroup | StoreGroup, scope: Scope, site: Site
-    ) -> _Step:
+        self, stmt: Barrier | AsyncGroup | Mbarrier | MultiplyGroup | StoreGroup | Handover, scope: Scope, site: Site
+    ) -> _Step | None:
         match stmt:
+            case Handover():
+                return None if self._launch is None else partial(self._launch.step, stmt)
             case Barrier():
                 return barrier_step(stmt, self._group, site)
             case AsyncGroup():
@@ -336,17 +361,17 @@ class _Run:
         def move(active: Active) -> None:
             source, target = [c(active) for c in src_index], [c(active) for c in dst_index]
             if together:
-                self._check_together(source if loads else target, active, site)
+                check_together(self._lanes, source if loads else target, active, site)
             check(active)
             aligned(source, target, active)
             # All elements are read before one is written.
             values = [
-                read(self._element(source, stmt.atom, e) if loads else neighbour(source, e), active, site)
+                read(element(self._lanes, source, stmt.atom, e) if loads else neighbour(source, e), active, site)
                 for e in range(stmt.width)
             ]
             for e, value in enumerate(values):
                 value = value if keeps else cast(Value, convert(value, stmt.dst.dtype))
-                index = neighbour(target, e) if loads else self._element(target, stmt.atom, e)
+                index = neighbour(target, e) if loads else element(self._lanes, target, stmt.atom, e)
                 write(index, value, active, site)
 
         return move
@@ -374,23 +399,6 @@ class _Run:
                 self._group.flights.begin(Flight(dst, addresses, values[active.lanes], active.lanes, site))
 
         return move
-
-    def _check_together(self, index: list[Index], active: Active, site: Site) -> None:
-        """A sub-group's instruction: all lanes execute it, with the same coordinates."""
-        require_whole(self._lanes, active, site)
-        for coordinate in index:
-            require_uniform(self._lanes, coordinate, active, site, "a coordinate")
-
-    def _element(self, index: list[Index], atom: CopyAtom, element: int) -> list[Index]:
-        """Where element `element` of each lane lies."""
-        out = list(index)
-        for axis, (step, lane_step) in enumerate(zip(atom.element_step, atom.lane_step, strict=True)):
-            offset: Index = step * element
-            if lane_step:
-                offset = offset + lane_step * self._lanes.lane_id()
-            if lane_step or step * element:
-                out[axis - 2] = out[axis - 2] + offset
-        return out
 
     def _indexes(self, index: tuple[Expr, ...], scope: Scope, site: Site) -> tuple[IndexCode, ...]:
         return tuple(self._evaluator.index(i, scope, site) for i in index)

@@ -1,14 +1,21 @@
-"""A kernel and the program it belongs to."""
+"""A kernel, the program it belongs to, and what either holds and needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.expr import Expr, Var
-from gemmgen.ir.stmt import Body
+from gemmgen.ir.buffer import Buffer, Space
+from gemmgen.ir.dtypes import DType
+from gemmgen.ir.expr import Call, Const, Expr, Load, Var
+from gemmgen.ir.meetings import Handover, Mbarrier, MultiplyGroup, RegisterShare, StoreGroup
+from gemmgen.ir.sizes import EXTENTS, GROUPS
+from gemmgen.ir.stmt import Alloc, Body, BoxCopy, Move, Multiply, Prefetch, Stmt, Store
+from gemmgen.ir.walk import exprs, map_expr, substitute, walk, walk_expr
 from gemmgen.ir.workspace import Workspace
+
+#: Bytes of a private array from which on it lies in memory.
+LARGEST_IN_REGISTERS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,7 @@ class Kernel:
         cluster: how many groups next to each other run together and copy for one another.
         swapped: whether it computes C^T = B^T A^T, and its names are those of that: C^T's rows, and so on.
         large_registers: whether it is compiled for twice as many registers a thread, and half as many threads.
+        compiled_for: lanes of a sub-group that it is compiled for, though any would do; None where compilers choose.
     """
 
     name: str
@@ -45,6 +53,7 @@ class Kernel:
     cluster: int = 1
     swapped: bool = False
     large_registers: bool = False
+    compiled_for: int | None = None
 
     @property
     def scalars(self) -> tuple[Var, ...]:
@@ -62,31 +71,39 @@ class Kernel:
 
     @property
     def launch_params(self) -> tuple[Buffer | Var, ...]:
-        """What its launch depends on: the arguments, and how many layers there are."""
-        return self.params if self.layers is None else (*self.params, self.layers)
+        """What its launch depends on: the arguments, how many layers there are, and groups that a device runs."""
+        params = self.params if self.layers is None else (*self.params, self.layers)
+        return (*params, GROUPS) if self.asks_device and GROUPS not in params else params
+
+    @property
+    def asks_device(self) -> bool:
+        """Whether its grid depends on how many groups the device runs at once."""
+        return any(part == GROUPS for extent in self.grid for part in walk_expr(extent))
 
     @property
     def launcher_params(self) -> tuple[Buffer | Var, ...]:
-        """What a caller gives for a launch."""
-        return self.given if self.layers is None else (*self.given, self.layers)
+        """What a caller gives for a launch; what the device says is no part of it."""
+        given = tuple(p for p in self.given if p != GROUPS)
+        return given if self.layers is None else (*given, self.layers)
 
     @property
     def lays_out(self) -> bool:
         """Whether all that it does is to lay out A and B for the kernel that multiplies them."""
         written = [p for p in self.matrices if p.writable]
-        return bool(written) and all(p.is_packed for p in written)
+        return bool(written) and all(p.packed for p in written)
 
     @property
     def extents(self) -> tuple[Var, ...]:
-        """Of those, the integers that must not be zero for anything to be there to do."""
-        named = ("m", "n", "rows", "cols", "batch_count")
-        return tuple(p for p in self.launch_params if isinstance(p, Var) and p.name in named)
+        """Of those, the integers that must not be zero (`EXTENTS`)."""
+        return tuple(p for p in self.launch_params if isinstance(p, Var) and p.name in EXTENTS)
 
 
 #: How parameters follow each other; others come after them.
 _ORDER = (
     *("rows", "cols", "m", "n", "k", "alpha", "a", "a_list", "lda", "stride_a", "b", "b_list", "ldb", "stride_b"),
     *("a_packed", "b_packed", "workspace", "beta", "c", "c_list", "ldc", "stride_c"),
+    *(f"{matrix}_{what}" for matrix in "ab" for what in ("scale", "shift", "scale_k", "shift_k", "factor")),
+    *("bias", "row_bias", "scale", "row_scale", "residual", "ldr", "stride_r"),
 )
 
 
@@ -117,17 +134,93 @@ class Program:
     Attributes:
         kernels: in the order in which they run.
         workspaces: the global memory that one passes on to another.
+        before: how many of the kernels run before the main one.
     """
 
     kernels: tuple[Kernel, ...]
     workspaces: tuple[Workspace, ...] = ()
+    before: int = 0
 
     @property
     def main(self) -> Kernel:
-        """The one that the product is computed by: the others' names begin with its name."""
-        return min(self.kernels, key=lambda kernel: len(kernel.name))
+        """The kernel that computes the product."""
+        return self.kernels[self.before]
 
     @property
     def name(self) -> str:
         """What the file and its launcher go by."""
         return self.main.name
+
+
+# --- what a kernel holds and needs -----------------------------------------------------------------
+
+
+def idle_without(kernel: Kernel, size: Var) -> bool:
+    """Whether a kernel has no groups where a size is zero, though it may have some where others are not."""
+    return any(map_expr(extent, substitute({size: Const(0)})) == Const(0) for extent in kernel.grid)
+
+
+def local_bytes(kernel: Kernel) -> int:
+    """Local memory of a group, in bytes."""
+    local = [s for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.LOCAL]
+    own, reused = (sum(s.buffer.bytes for s in local if s.reuses is reuses) for reuses in (False, True))
+    return max(own, reused)
+
+
+def memory_bytes(kernel: Kernel) -> int:
+    """Private arrays of a work-item that no registers hold, in bytes."""
+    private = {s.buffer for s in walk(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.PRIVATE}
+    return sum(buffer.bytes for buffer in private if buffer.bytes > LARGEST_IN_REGISTERS)
+
+
+def expressions(kernel: Kernel) -> Iterator[Expr]:
+    """Every expression of a kernel, those inside others too."""
+    return (node for stmt in walk(kernel.body) for root in exprs(stmt) for node in walk_expr(root))
+
+
+def addressed(kernel: Kernel) -> frozenset[str]:
+    """The matrices that it reads or writes by addresses of its own, not by boxes."""
+    found = {node.buffer for node in expressions(kernel) if isinstance(node, Load)}
+    for stmt in walk(kernel.body):
+        found |= {stmt.src, stmt.dst} if isinstance(stmt, Move) else {stmt.buffer} if isinstance(stmt, Store) else set()
+    return frozenset(buffer.name for buffer in found if buffer.space is Space.GLOBAL)
+
+
+def awaits_others(kernel: Kernel) -> bool:
+    """Whether a kernel waits for those before it, and so may be launched before they are complete."""
+    return any(isinstance(stmt, Handover) and stmt.verb == "await" for stmt in walk(kernel.body))
+
+
+def uses_calls(kernel: Kernel, functions: Collection[str]) -> bool:
+    """Whether any of these functions is called."""
+    return any(isinstance(node, Call) and node.function in functions for node in expressions(kernel))
+
+
+def conversions(kernel: Kernel) -> set[tuple[DType, DType, int]]:
+    """Every change of type in a kernel of instructions: from what, to what, and how many elements at a time; those in
+    the meaning of matrix instructions, too.
+    """
+    moves = {(s.src.dtype, s.dst.dtype, s.width) for s in walk(kernel.body) if isinstance(s, Move)}
+    nodes = expressions(kernel)
+    calls = {(n.args[0].dtype, n.dtype, 1) for n in nodes if isinstance(n, Call) and n.function == "convert"}
+    factors = {(s.atom.dtype, s.atom.sums, 1) for s in walk(kernel.body) if isinstance(s, Multiply)}
+    return {change for change in moves | calls | factors if change[0] != change[1]}
+
+
+#: Features of a target -> the statements that need them, whatever their instruction is.
+_FEATURES: dict[str, frozenset[type[Stmt]]] = {
+    "mbarrier": frozenset({Mbarrier}),
+    "dependent_launch": frozenset({Handover}),
+    "tensor_maps": frozenset({BoxCopy, StoreGroup}),
+    "wgmma": frozenset({MultiplyGroup, RegisterShare}),
+    "cache_prefetch": frozenset({Prefetch}),
+}
+
+
+def uses_features(kernel: Kernel) -> frozenset[str]:
+    """The features of a target that the kernel's instructions need."""
+    needs = frozenset({"sub_groups"} if kernel.sub_group else ())
+    needs |= {p.dtype.needs for p in kernel.params if p.dtype.needs is not None}
+    kinds = {type(stmt) for stmt in walk(kernel.body)}
+    needs |= {feature for feature, of in _FEATURES.items() if kinds & of}
+    return needs.union(*(s.atom.needs for s in walk(kernel.body) if isinstance(s, Move | Multiply)))

@@ -7,9 +7,8 @@ from dataclasses import fields
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Load
-from gemmgen.ir.expr_visit import walk_expr
-from gemmgen.ir.stmt import Alloc, Block, Body, For, If, Registers, Stmt, Tile
-from gemmgen.ir.visit import exprs, walk
+from gemmgen.ir.stmt import Alloc, Body, Registers, Stmt, Tile
+from gemmgen.ir.walk import bodies, exprs, walk, walk_expr
 
 
 def live(body: Body, but: Collection[str] = ()) -> list[Buffer]:
@@ -24,17 +23,8 @@ def live(body: Body, but: Collection[str] = ()) -> list[Buffer]:
     most: list[Buffer] = []
     for i, stmt in enumerate(body):
         around = [buffer for buffer, first, last in own if first <= i <= last]
-        most = max(most, around, *([*around, *live(inner, but)] for inner in _bodies(stmt)), key=_bytes)
+        most = max(most, around, *([*around, *live(inner, but)] for inner in bodies(stmt)), key=_bytes)
     return most
-
-
-def _bodies(stmt: Stmt) -> tuple[Body, ...]:
-    match stmt:
-        case For() | Block():
-            return (stmt.body,)
-        case If(_, then, orelse):
-            return (then, orelse)
-    return ()
 
 
 def _named(stmt: Stmt) -> set[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.expr import Const, Expr, Var
+from gemmgen.ir.expr import Const, Expr, Node, Var
 
 MbarrierVerb = Literal["init", "arrive", "arrive_copies", "expect", "wait"]
 #: Of a meeting: those who arrive go on, and wait for the others later.
@@ -19,7 +19,7 @@ RANK = Var("rank")
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(Node):
     """All work-items of the group meet, or the `role_items` of a role, or those of each sub-group by themselves, or all
     of a cluster's `groups`; `memory` says whose writes become visible, `part` whether they arrive and go on, or wait.
     """
@@ -32,7 +32,7 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True)
-class AsyncGroup:
+class AsyncGroup(Node):
     """Bookkeeping of a work-item's own asynchronous copies.
 
     Attributes:
@@ -45,7 +45,7 @@ class AsyncGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Mbarrier:
+class Mbarrier(Node):
     """A step with an array of barriers in local memory that work-items arrive at and wait for apart.
 
     A phase of a barrier is over when every work-item of the group has arrived, or as many as `arrivals` says, and when
@@ -65,6 +65,8 @@ class Mbarrier:
         rank: of `arrive`, at whose barrier, as the groups of the cluster are numbered; None for the own one.
     """
 
+    CHILDREN = ("index", "parity", "rank")
+
     verb: MbarrierVerb
     name: str
     count: int
@@ -76,7 +78,7 @@ class Mbarrier:
 
 
 @dataclass(frozen=True, slots=True)
-class MultiplyGroup:
+class MultiplyGroup(Node):
     """Bookkeeping of a warpgroup's own matrix instructions, which go on while it does.
 
     Attributes:
@@ -94,7 +96,7 @@ class MultiplyGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreGroup:
+class StoreGroup(Node):
     """Bookkeeping of a work-item's own stores of boxes, which go on while it does.
 
     Attributes:
@@ -127,7 +129,7 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterShare:
+class RegisterShare(Node):
     """From here on each work-item of this role has so many registers, `more` than it was launched with, or fewer."""
 
     registers: int
@@ -135,7 +137,7 @@ class RegisterShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(Node):
     """Where one kernel of a program meets the next, which begins while it ends.
 
     Attributes:

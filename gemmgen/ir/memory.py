@@ -11,11 +11,12 @@ import numpy as np
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.lanes import Active, Bools, Floats, Index, Ints, Lanes, Site, Value
+from gemmgen.ir.launches import Launch
 from gemmgen.ir.numeric import numpy_dtype, poison
 from gemmgen.ir.races import Accesses, Conflict
+from gemmgen.ir.walk import evaluate
 
 
 class Memory(Protocol):
@@ -245,15 +246,23 @@ class ViewMemory(Strided):
 
 
 class GlobalMemory(_Shared):
-    """A flat array of the host. No barrier orders accesses to it: nothing in the IR publishes global memory."""
+    """A flat array of the host. No barrier orders accesses to it: nothing in the IR publishes global memory. Other
+    kernels of the stream may touch it, too: `launch` says so.
+    """
 
     _ADVICE = "and no barrier orders global memory"
 
     def __init__(
-        self, lanes: Lanes, buffer: Buffer, sizes: dict[str, int], sites: Sequence[Site], data: Floats
+        self,
+        lanes: Lanes,
+        buffer: Buffer,
+        sizes: dict[str, int],
+        sites: Sequence[Site],
+        data: Floats,
+        launch: Launch | None = None,
     ) -> None:
         super().__init__(lanes, buffer, sizes, sites)
-        self._data, self._size = data, min(len(data), buffer.reach)
+        self._data, self._size, self._launch = data, min(len(data), buffer.reach), launch
         lanes.on_load(self._begin)
         # What nobody may write to cannot be raced for.
         self._accesses = Accesses(len(data)) if buffer.writable else None
@@ -262,9 +271,15 @@ class GlobalMemory(_Shared):
         """Where the groups that run next find it."""
         self.start = 0
 
+    def _touch(self, address: Index, lanes: Ints, writes: bool, site: Site) -> None:
+        """Tell the launch, in which other kernels may run meanwhile."""
+        if self._launch is not None:
+            self._launch.touch(self._name, self._data, np.broadcast_to(address, lanes.shape), lanes, writes, site)
+
     def read(self, index: Sequence[Index], active: Active, site: Site) -> Value:
         """Loads of the active lanes."""
         address = self._locate(index, active, site)
+        self._touch(address, active.lanes, False, site)
         if self._accesses is None:
             return active.spread(self._data[address]) if isinstance(address, np.ndarray) else self._data[address]
         addresses = np.broadcast_to(address, active.lanes.shape)
@@ -278,6 +293,7 @@ class GlobalMemory(_Shared):
         if self._accesses is None:
             raise LoweringError(f"`{site.text}` writes to {self._name}, which is read only")
         addresses = np.broadcast_to(self._locate(index, active, site), active.lanes.shape)
+        self._touch(addresses, active.lanes, True, site)
         conflict = self._accesses.write(addresses, self._lanes.first + active.lanes, site.number)
         if conflict is not None:
             self._clash(conflict, "writes", index, active, site)
@@ -288,6 +304,7 @@ class GlobalMemory(_Shared):
         if self._accesses is None:
             raise LoweringError(f"`{site.text}` adds to {self._name}, which is read only")
         addresses = np.broadcast_to(self._locate(index, active, site), active.lanes.shape)
+        self._touch(addresses, active.lanes, True, site)
         conflict = self._accesses.read(addresses, self._lanes.first + active.lanes, site.number)
         if conflict is not None:
             self._clash(conflict, "adds to", index, active, site)

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from gemmgen.ir.dtypes import BF16, FLOAT8, DType
+from gemmgen.ir.dtypes import ALL_DTYPES, BF16, FLOAT8, DType, type_name
 
 _OF_ML_DTYPES = frozenset(map(str, (BF16, *FLOAT8)))
 
@@ -19,6 +19,17 @@ def numpy_dtype(dtype: DType | str) -> np.dtype[np.generic]:
 
         return cast("np.dtype[np.generic]", np.dtype(getattr(ml_dtypes, str(dtype))))
     return np.dtype(str(dtype))
+
+
+def element_type(value: object) -> np.dtype[np.generic]:
+    """NumPy's type of what `dtypes.type_name` understands, and of whatever else NumPy makes a type of.
+
+    Raises: TypeError.
+    """
+    name = type_name(value)
+    if name in ALL_DTYPES:
+        return numpy_dtype(name)
+    return value if isinstance(value, np.dtype) else np.dtype(name)
 
 
 def numpy_name(dtype: DType | str) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gemmgen.ir.expr import Call, Const, Expr, Select, Var, as_int
-from gemmgen.ir.expr_visit import map_expr
 from gemmgen.ir.flights import Flight
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.lanes import place_of
 from gemmgen.ir.meetings import AsyncGroup, Mbarrier
 from gemmgen.ir.stmt import Body, For, If, Let, Stmt
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import map_expr, walk
 
 
 class Phases:

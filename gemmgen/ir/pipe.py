@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gemmgen.ir.expr import Var
+from gemmgen.ir.expr import Node, Var
 from gemmgen.ir.meetings import Roles
 
 PipeVerb = Literal["acquire", "commit", "wait", "release"]
@@ -43,7 +43,7 @@ class Pipe:
 
 
 @dataclass(frozen=True, slots=True)
-class PipeOp:
+class PipeOp(Node):
     """One of the four verbs on a pipe."""
 
     verb: PipeVerb

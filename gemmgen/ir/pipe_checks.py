@@ -10,7 +10,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.pipe import Pipe, PipeOp, PipeVerb
 from gemmgen.ir.show import headline
 from gemmgen.ir.stmt import Block, Body, Copy, For, If, Mma, Stage, Stmt, Tile, TileMma
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import bodies, walk
 
 #: The last verb on each pipe, by the pipe's name; `release` (a free slot) where there was none.
 _State = dict[str, PipeVerb]
@@ -41,13 +41,9 @@ def _check_body(body: Body, pipes: _Pipes, last: _State) -> None:
         match stmt:
             case PipeOp(verb, pipe):
                 _step(stmt, verb, pipe, last)
-            case For():
-                _check_block(stmt, stmt.body, pipes, last)
-            case If(_, then, orelse):
-                _check_block(stmt, then, pipes, last)
-                _check_block(stmt, orelse, pipes, last)
-            case Block(inner):
-                _check_block(stmt, inner, pipes, last)
+            case For() | If() | Block():
+                for inner in bodies(stmt):
+                    _check_block(stmt, inner, pipes, last)
             case _:
                 _check_fill(stmt, pipes, last)
                 for pipe in _reads(stmt):

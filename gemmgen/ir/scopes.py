@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, Load, Var
-from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Body, For, If, Let
+from gemmgen.ir.walk import walk_expr
 
 #: Calls whose value differs between the work-items of a group.
 _VARYING = frozenset({"local_id", "lane_id", "shuffle_xor", "broadcast"})

@@ -39,6 +39,7 @@ from gemmgen.ir.stmt import (
     Point,
     Prefetch,
     Registers,
+    Return,
     Stage,
     Stmt,
     Store,
@@ -201,7 +202,7 @@ def _lines(body: Body, indent: str) -> Iterator[str]:
                     yield f"{indent}else:"
                     yield from _lines(orelse, indent + _INDENT)
             case Block(inner, apart, parts):
-                yield f"{indent}block{'' if apart is None else f', {parts} parts by {apart.name} apart'}:"
+                yield f"{indent}block{'' if apart is None else f', {parts} parts by {show_expr(apart)} apart'}:"
                 yield from _block(inner, indent + _INDENT)
             case Fill() | Copy() | Stage() | Mma() | TileMma() | Sum() | Update() | PipeOp():
                 yield indent + _on_tiles(stmt)
@@ -225,7 +226,9 @@ def _for(stmt: For) -> str:
     return f"for {stmt.var.name} in {bounds}{step}{note}:"
 
 
-def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Advance | Prefetch | Comment) -> str:
+def _on_elements(
+    stmt: Alloc | Let | Store | Instruction | Meeting | Point | Advance | Prefetch | Return | Comment,
+) -> str:
     match stmt:
         case BoxCopy():
             dst, src = show_index(stmt.dst, stmt.dst_index), show_index(stmt.src, stmt.src_index)
@@ -256,6 +259,8 @@ def _on_elements(stmt: Alloc | Let | Store | Instruction | Meeting | Point | Adv
             return f"prefetch {show_index(buffer, index)}{', to be written' if writes else ''}"
         case Advance(view, by):
             return f"advance {view.name} by {show_expr(by)}"
+        case Return():
+            return "return"
         case Comment(text):
             return f"# {text}"
     return _on_meeting(stmt)

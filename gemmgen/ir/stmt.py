@@ -11,7 +11,7 @@ from typing import Literal
 
 from gemmgen.ir.atoms import CopyAtom, Fragment, MmaAtom
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.expr import Const, Expr, Var
+from gemmgen.ir.expr import Const, Expr, Node, Var
 from gemmgen.ir.matrix import MatrixAtom
 from gemmgen.ir.meetings import Mbarrier, Meeting
 from gemmgen.ir.pipe import Pipe, PipeOp
@@ -21,7 +21,7 @@ from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(Node):
     """A rectangle of a buffer.
 
     Attributes:
@@ -31,6 +31,8 @@ class Tile:
         transposed: whether the buffer stores columns as its slow axis.
         pipe: the pipe whose slots are the buffer's first coordinate, if any.
     """
+
+    CHILDREN = ("origin",)
 
     buffer: Buffer
     origin: tuple[Expr, ...]
@@ -46,7 +48,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Registers:
+class Registers(Node):
     """A tile in registers: the private array and how the tile lies over lanes.
 
     Attributes:
@@ -55,6 +57,8 @@ class Registers:
         slot: index of the slot, where the array is the ring of a pipe.
         pipe: that pipe.
     """
+
+    CHILDREN = ("slot",)
 
     buffer: Buffer
     fragment: Fragment
@@ -71,15 +75,17 @@ class Registers:
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class Fill(Node):
     """Set every element of a register tile."""
+
+    CHILDREN = ("dst", "value")
 
     dst: Registers
     value: Const
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(Node):
     """Bring a tile of memory into registers; elements past the matrix become zero along K.
 
     Attributes:
@@ -88,6 +94,8 @@ class Copy:
         prologue: what each element is made into.
         of: where `src`, a tile of local memory, comes from, which its prologue may ask for.
     """
+
+    CHILDREN = ("dst", "src", "of")
 
     dst: Registers
     src: Tile
@@ -99,7 +107,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Node):
     """Bring a tile of global memory into local memory, by all work-items of the group together.
 
     Attributes:
@@ -111,6 +119,8 @@ class Stage:
         prologue: what each element is made into, on the half of the way that ends in local memory.
         tells: the mbarrier that box copies are counted by.
     """
+
+    CHILDREN = ("dst", "src", "tells")
 
     dst: Tile
     src: Tile
@@ -124,12 +134,14 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Mma:
+class Mma(Node):
     """acc += a[:, a_k : a_k + depth] @ b[b_k : b_k + depth, :].
 
     Attributes:
         conj: whether the elements of a, and those of b, are conjugated before they are multiplied.
     """
+
+    CHILDREN = ("acc", "a", "b", "a_k", "b_k")
 
     acc: Registers
     a: Registers
@@ -142,10 +154,12 @@ class Mma:
 
 
 @dataclass(frozen=True, slots=True)
-class TileMma:
+class TileMma(Node):
     """acc += a @ b, both tiles of local memory in lines of boxes, or a in registers, by warpgroups that share out the
     rows of a.
     """
+
+    CHILDREN = ("acc", "a", "b")
 
     acc: Registers
     a: Tile | Registers
@@ -154,12 +168,14 @@ class TileMma:
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(Node):
     """dst = the sum of `planes` tiles, which lie behind one another in the source's first coordinate, in that order.
 
     Attributes:
         width: elements that one instruction of `atom` moves.
     """
+
+    CHILDREN = ("dst", "src")
 
     dst: Registers
     src: Tile
@@ -169,7 +185,7 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class Update(Node):
     """c = alpha * acc + beta * c, for the elements inside the matrix; beta = 0 never reads c.
 
     Attributes:
@@ -181,6 +197,8 @@ class Update:
         via: the slots of local memory, [slot][line][element], from which boxes of c are stored; None where work-items
             store. The instruction then only reads c, and what is stored is worked out in the accumulators.
     """
+
+    CHILDREN = ("dst", "acc", "alpha", "beta", "first", "last")
 
     dst: Tile
     acc: Registers
@@ -198,28 +216,35 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Alloc:
+class Alloc(Node):
     """Declare a local or private buffer, visible to the end of the block.
 
     Attributes:
         reuses: whether it lies where the local memory declared before it lies, which nobody may use any more.
     """
 
+    BINDS = ("buffer",)
+
     buffer: Buffer
     reuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Let:
+class Let(Node):
     """Bind a name to a value, to the end of the block."""
+
+    CHILDREN = ("value",)
+    BINDS = ("var",)
 
     var: Var
     value: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Store(Node):
     """Set one element."""
+
+    CHILDREN = ("index", "value")
 
     buffer: Buffer
     index: tuple[Expr, ...]
@@ -227,7 +252,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Move(Node):
     """`width` elements by one instruction, between memory and registers or between memories.
 
     Both indexes name the first element; in registers and local memory the elements are neighbours.
@@ -239,6 +264,8 @@ class Move:
         from_element: the element of the buffer that `byte_place` counts from; None for the first.
         ahead: whether it may read what nothing was written to, because nobody uses it then.
     """
+
+    CHILDREN = ("dst_index", "src_index", "valid", "byte_place", "from_element")
 
     dst: Buffer
     dst_index: tuple[Expr, ...]
@@ -253,11 +280,13 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class BoxCopy:
+class BoxCopy(Node):
     """Begins the copy of a box of a matrix (`Buffer.box`) to lines of local memory, or from there, by one work-item.
     Elements outside the matrix become zero, or are not stored. Both indexes name the first element; `tells` is the
     mbarrier that counts the bytes which come, None where they go, which `StoreGroup` waits for.
     """
+
+    CHILDREN = ("dst_index", "src_index", "tells")
 
     dst: Buffer
     dst_index: tuple[Expr, ...]
@@ -276,10 +305,12 @@ def in_bytes(move: Move) -> tuple[Expr, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Multiply:
+class Multiply(Node):
     """acc += a * b, by one instruction of the sub-group; each index names the first register, of eight neighbours or of
     the instruction's fragment. Of a warpgroup's, a and b are views of tiles.
     """
+
+    CHILDREN = ("acc_index", "a_index", "b_index")
 
     acc: Buffer
     acc_index: tuple[Expr, ...]
@@ -291,34 +322,45 @@ class Multiply:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Point(Node):
     """Let a view begin at an element of local memory, or a pointer at one of a matrix; coordinates count from there.
 
     Attributes:
         which: of an array of pointers, the one that is set; None for a view, which it declares.
     """
 
+    CHILDREN = ("index", "which")
+    BINDS = ("view",)
+
     view: Buffer
     buffer: Buffer
     index: tuple[Expr, ...]
     which: Expr | None = None
 
+    @property
+    def binds(self) -> tuple[str, ...]:
+        return self.BINDS if self.which is None else ()  # an array of pointers is declared already
+
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(Node):
     """Move where a view begins by a number of elements; or for all of the kernel, where a matrix does."""
+
+    CHILDREN = ("by",)
 
     view: Buffer
     by: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Prefetch:
+class Prefetch(Node):
     """Ask for the line of a cache that an element lies in.
 
     Attributes:
         writes: whether it will be written, too.
     """
+
+    CHILDREN = ("index",)
 
     buffer: Buffer
     index: tuple[Expr, ...]
@@ -326,7 +368,7 @@ class Prefetch:
 
 
 @dataclass(frozen=True, slots=True)
-class For:
+class For(Node):
     """for (var = start; var < stop; var += step) body.
 
     Attributes:
@@ -337,6 +379,10 @@ class For:
         vector: whether its rounds, which must not depend on one another, are the elements of vectors: each statement
             is one instruction for all of them.
     """
+
+    CHILDREN = ("start", "stop")
+    BODIES = ("body",)
+    BINDS = ("var",)
 
     var: Var
     start: Expr
@@ -350,13 +396,16 @@ class For:
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(Node):
     """Run `then` where the condition holds, else `orelse`.
 
     Attributes:
         roles: whether the two sides are roles: other warps of the same group run each, at the same time, and wait for
             each other by mbarriers alone.
     """
+
+    CHILDREN = ("condition",)
+    BODIES = ("then", "orelse")
 
     condition: Expr
     then: tuple[Stmt, ...]
@@ -365,22 +414,30 @@ class If:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Block(Node):
     """A scope of its own: what is declared in it ends with it.
 
     Attributes:
-        apart: parts of a group that go through it each by itself, numbered by this name from 0 on: in it they may wait
+        apart: parts of a group that go through it each by itself, numbered by this from 0 on: in it they may wait
             for each other. None where all go together.
         parts: how many those are.
     """
 
+    CHILDREN = ("apart",)
+    BODIES = ("body",)
+
     body: tuple[Stmt, ...]
-    apart: Var | None = None
+    apart: Expr | None = None
     parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Comment:
+class Return(Node):
+    """End the kernel, for all work-items of the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comment(Node):
     """A line for the reader of the emitted source."""
 
     text: str
@@ -388,5 +445,6 @@ class Comment:
 
 TileStmt = Fill | Copy | Stage | Mma | TileMma | Sum | Update | PipeOp
 Instruction = Move | BoxCopy | Multiply
-Stmt = TileStmt | Instruction | Alloc | Let | Store | For | If | Block | Meeting | Point | Advance | Prefetch | Comment
+Control = For | If | Block | Return
+Stmt = TileStmt | Instruction | Alloc | Let | Store | Control | Meeting | Point | Advance | Prefetch | Comment
 Body = tuple[Stmt, ...]

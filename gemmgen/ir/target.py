@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gemmgen.ir.dtypes import DType
 
+#: How much of a register file tiles can fill: addresses, counters and loads under way take the rest.
+FILLED = 0.75
+#: The same where fewer lanes are to be had for nothing.
+FILLED_BY_WIDEST = 0.5
 #: Bytes of an element of block reads.
 BLOCK_ELEMENT = 4
 
@@ -14,6 +18,7 @@ FEATURES: dict[str, str] = {
     "sub_groups": "work-items of a sub-group exchange registers (broadcast, shuffle)",
     "intel_sub_groups": "they do so by the intel_sub_group_* names (cl_intel_subgroups)",
     "required_sub_group_size": "a kernel can fix its sub-group size",
+    "free_sub_group_size": "a kernel can't, and compilers choose one",
     "block_read": "a sub-group reads neighbouring elements of a buffer by one instruction",
     "image_block_read": "the same from a 2D image",
     "async_copy": "copies from global to local memory that pass no register and are waited for later (cp.async)",
@@ -50,9 +55,15 @@ class Target:
         local_bytes: local memory of a group, in bytes.
         register_bytes: registers of a work-item, in bytes, in a kernel without sub-groups.
         sub_group_register_bytes: registers of a whole sub-group, in bytes (its lanes share them).
+        narrow_sub_group: lanes that a kernel without sub-group functions is compiled for where wider sub-groups would
+            spill; None where compilers see that themselves.
+        large_register_bytes: the same in programs that are built for more registers and fewer threads, on Intel's GPUs;
+            0 where there is no such build option.
+        unrolled_steps: steps along K that read local memory and are unrolled together: of more, compilers of Intel's
+            GPUs begin with all reads, and spill. 0 where compilers keep within the registers.
         private_bytes: arrays that a work-item may have beside registers, in bytes, on targets with `cached_private`.
         cores: how many work-items of a CPU run at a time; multiprocessors of a GPU of NVIDIA, a large one of its kind
-            where no device is there.
+            where no device is there; compute units of another GPU, 1 where that is not known.
         maker: of a CPU, in a word, where that is known to matter and its name says it.
         cache_bytes: of a core's own cache, or all of them, as a device says; 0 where it says nothing.
         vector_bytes: the widest vector that a work-item computes on, in bytes, on targets with `vectors`.
@@ -65,6 +76,9 @@ class Target:
     local_bytes: int = 65536
     register_bytes: int = 1024
     sub_group_register_bytes: int = 4096
+    narrow_sub_group: int | None = None
+    large_register_bytes: int = 0
+    unrolled_steps: int = 0
     private_bytes: int = 0
     vector_bytes: int = 0
     cores: int = 1
@@ -75,11 +89,15 @@ class Target:
         """Whether sub-groups read neighbouring elements of a type by one instruction."""
         return "block_read" in self.features and dtype.is_float and dtype.size == BLOCK_ELEMENT
 
+    def fits(self, register_bytes: int, lanes: int, filled: float = FILLED) -> bool:
+        """Whether the registers of a sub-group hold so many bytes of each of its lanes, with room for the rest."""
+        return lanes * register_bytes <= self.sub_group_register_bytes * filled
+
 
 _INTEL = frozenset(FEATURES) - {
     *("async_copy", "mma", "mbarrier", "reused_local_memory", "atomic_add", "atomic_vectors", "dependent_launch"),
     *("vectors", "cached_private", "wgmma", "tensor_maps", "tall_f64", "fp8"),
-    *("funnel_shifts", "cache_prefetch"),
+    *("funnel_shifts", "cache_prefetch", "free_sub_group_size"),
 }
 #: For kernels by block reads: a device is picked that has them.
 BLOCK_FEATURES = frozenset({"sub_groups", "block_read", "required_sub_group_size"})
@@ -121,16 +139,26 @@ def _nvidia(name: str, shared_bytes: int, cores: int) -> Target:
 #: The targets that can be named; a device's own limits replace them at run time. Those of a language whose vectors
 #: need alignment lack `unaligned_vectors`.
 TARGETS: dict[str, Target] = {
-    "intel": Target("intel", _INTEL, (8, 16, 32), max_group=1024),
-    # 128 registers of 64 bytes a thread, 128 KiB of local memory, no sub-groups of 8, no images (Intel, "oneAPI GPU
-    # Optimization Guide", Intel Xe GPU Architecture: Xe-HPC).
+    # Gen8 to Xe-HPG: 128 registers of 32 bytes a thread; Xe-HPG has 256 of them by a build option, which others ignore.
+    "intel": Target("intel", _INTEL, (8, 16, 32), large_register_bytes=8192, unrolled_steps=2),
+    # Xe-HPC, and Xe2 with less local memory: 128 registers of 64 bytes a thread or, by that option, 256; no sub-groups
+    # of 8, no images on Xe-HPC (Intel, "oneAPI GPU Optimization Guide", Intel Xe GPU Architecture: Xe-HPC).
     "xe_hpc": Target(
-        "xe_hpc", _INTEL - {"image_block_read"}, (16, 32), local_bytes=131072, sub_group_register_bytes=8192
+        "xe_hpc",
+        _INTEL - {"image_block_read"},
+        (16, 32),
+        local_bytes=131072,
+        sub_group_register_bytes=8192,
+        narrow_sub_group=16,
+        large_register_bytes=16384,
+        unrolled_steps=2,
     ),
     "khr": Target(
-        "khr", frozenset({"sub_groups", "unaligned_vectors", "address_lists", "fp64", "fp16"}), (8, 16, 32, 64)
+        "khr",
+        frozenset({"sub_groups", "free_sub_group_size", "unaligned_vectors", "address_lists", "fp64", "fp16"}),
+        (8, 16, 32, 64),
     ),
-    "sycl": Target("sycl", _SYCL, (8, 16, 32)),
+    "sycl": Target("sycl", _SYCL, (8, 16, 32), unrolled_steps=2),
     # OpenCL C converts float16 where it has no arithmetic on it; float64 is an option.
     "portable": Target("portable", frozenset({"unaligned_vectors", "address_lists", "fp16"})),
     # 32 registers of 64 bytes, as of AVX-512; with half of that (AVX2) tiles are to be half as large.
@@ -149,3 +177,17 @@ TARGETS: dict[str, Target] = {
     "sm_90a": _nvidia("sm_90a", 232448, 132),
     "sm_100": _nvidia("sm_100", 232448, 148),
 }
+
+
+def with_intel_registers(target: Target) -> Target:
+    """A GPU with the registers of Intel's, if it is one: those without sub-groups of 8 have wide ones (Xe-HPC, Xe2)."""
+    if "block_read" not in target.features:
+        return target
+    kind = TARGETS["intel" if 8 in target.sub_group_sizes else "xe_hpc"]
+    return replace(
+        target,
+        sub_group_register_bytes=kind.sub_group_register_bytes,
+        narrow_sub_group=kind.narrow_sub_group,
+        large_register_bytes=kind.large_register_bytes,
+        unrolled_steps=kind.unrolled_steps,
+    )

@@ -181,12 +181,13 @@ class BoxedMatrix(GlobalMemory):
         (count, high, wide), number = self._shape, place[0]
         return (number * self.strides[0], high, wide) if 0 <= number < count else (0, 0, 0)
 
-    def box(self, place: Sequence[int], rows: int, cols: int) -> Floats:
-        """The elements of a box that begins there, row by row."""
+    def box(self, place: Sequence[int], rows: int, cols: int, lane: int, site: Site) -> Floats:
+        """The elements of a box that begins there, row by row, which a lane asks for."""
         (begin, high, wide), pitch, (row, col) = self._matrix(place), self.strides[-2], place[-2:]
         out = np.zeros((rows, cols), self._dtype)
         inside = max(0, min(rows, high - row)), max(0, min(cols, wide - col))
         at = begin + (row + np.arange(inside[0]))[:, None] * pitch + col + np.arange(inside[1])
+        self._touch(at.reshape(-1), np.full(at.size, lane, np.int64), False, site)
         out[: inside[0], : inside[1]] = self._data[at]
         return out
 
@@ -203,6 +204,7 @@ class BoxedMatrix(GlobalMemory):
         addresses = begin + (rows[some][:, None] * pitch + cols[part]).reshape(-1)
         if len(addresses) and addresses.max() >= self._size:
             raise KernelFault("out-of-bounds", site.text, f"the store of a box ends past the elements of {self._name}")
+        self._touch(addresses, np.full(len(addresses), lane, np.int64), True, site)
         lanes = np.full(len(addresses), self._lanes.first + lane, np.int64)
         conflict = self._accesses.write(addresses, lanes, site.number)
         if conflict is not None:

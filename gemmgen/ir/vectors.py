@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, as_int, mod
-from gemmgen.ir.expr_visit import map_expr, substitute, walk_expr
 from gemmgen.ir.functions import MATH
 from gemmgen.ir.stmt import For, Store
+from gemmgen.ir.walk import map_expr, substitute, walk_expr
 
 
 def loop_problem(loop: For) -> str | None:

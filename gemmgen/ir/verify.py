@@ -11,6 +11,7 @@ from gemmgen.ir.meeting_checks import box_copy_problems, meeting_problems
 from gemmgen.ir.pipe import PipeOp
 from gemmgen.ir.scopes import Scope as _Scope
 from gemmgen.ir.show import show_expr
+from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_K, ELEMENT_LINE, ELEMENT_ROW, Step, element, old
 from gemmgen.ir.stmt import (
     Advance,
@@ -30,6 +31,7 @@ from gemmgen.ir.stmt import (
     Point,
     Prefetch,
     Registers,
+    Return,
     Stage,
     Stmt,
     Store,
@@ -40,11 +42,9 @@ from gemmgen.ir.stmt import (
 )
 from gemmgen.ir.target import Target
 from gemmgen.ir.vectors import loop_problem
-from gemmgen.ir.visit import exprs
+from gemmgen.ir.walk import exprs
 from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.ir.warpgroup_matrix import WarpgroupAtom
-
-_OF_SUB_GROUPS = frozenset({"lane_id", "broadcast", "shuffle_xor"})
 
 
 def verify(kernel: Kernel, target: Target) -> None:
@@ -67,7 +67,10 @@ class _Verifier(Checker):
             self._require(
                 param.space in (Space.GLOBAL, Space.IMAGE), f"{param.space.value} buffer {param.name} is a parameter"
             )
-        self._integers(self._kernel.grid, scope)
+        launch = scope.inner()
+        if self._kernel.asks_device:
+            launch.variables[GROUPS.name] = GROUPS.dtype
+        self._integers(self._kernel.grid, launch)
         self._body(self._kernel.body, scope)
         # Shapes and facts may speak of what is named where all go, and of how many products there are.
         scope.name(self._kernel)
@@ -122,8 +125,10 @@ class _Verifier(Checker):
                 self._require(pipe.stages % pipe.batch == 0, f"pipe {pipe.name} is handed over in uneven batches")
             case Point() | Advance() | Prefetch():
                 self._place(stmt, scope)
-            case Comment(text):
-                self._require("\n" not in text, "a comment of more than one line")
+            case Return() | Comment():
+                together = not scope.divergent or isinstance(stmt, Comment)
+                self._require(together, "some of a group's work-items may return without the others")
+                self._require("\n" not in getattr(stmt, "text", ""), "a comment of more than one line")
             case _:
                 self._hold(meeting_problems(stmt, scope, self._target))
 

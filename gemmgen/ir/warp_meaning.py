@@ -13,11 +13,11 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import Fragment
 from gemmgen.ir.dtypes import F32, DType
 from gemmgen.ir.evaluate import IndexCode, require_whole
-from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.lanes import Active, Index, Ints, Lanes, Site, Value
 from gemmgen.ir.memory import Memory
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.stmt import Move
+from gemmgen.ir.walk import evaluate
 from gemmgen.ir.warp_matrix import ACROSS, LANES, LINE_BYTES, LINES, TURNED_BYTES, WarpAtom
 
 #: What an element of a warp's operand is, as a number.

@@ -312,7 +312,7 @@ def box_step(
         places = [np.broadcast_to(active.pick(code(active)), active.lanes.shape) for code in src_index]
         flights = []
         for i, lane in enumerate(map(int, active.lanes)):
-            values = matrix.box([int(place[i]) for place in places], rows, cols).reshape(-1)
+            values = matrix.box([int(place[i]) for place in places], rows, cols, lane, site).reshape(-1)
             for to in group.lanes.of_cluster(lane, stmt.src.shared):
                 addresses = tile.begin_box(int(begin[i]) * tile.item + offsets, to, site)
                 flights.append(Flight(tile, addresses, values, np.full(len(addresses), to, np.int64), site))

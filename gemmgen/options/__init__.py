@@ -1,10 +1,11 @@
 """From what a user writes (`--tile 32x2`, `--set a.width=4`, TOML) to a schedule, with every problem at once."""
 
 from gemmgen.options.documents import Document, read_document, schedule_from_toml, schedule_to_toml
-from gemmgen.options.schedules import FIELDS, build_schedule, parse_value, suggest
+from gemmgen.options.schedules import DEFAULT_METHOD, FIELDS, build_schedule, parse_value
 from gemmgen.options.specs import build_spec
 
 __all__ = [
+    "DEFAULT_METHOD",
     "FIELDS",
     "Document",
     "build_schedule",
@@ -13,5 +14,4 @@ __all__ = [
     "read_document",
     "schedule_from_toml",
     "schedule_to_toml",
-    "suggest",
 ]

@@ -6,10 +6,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from gemmgen.errors import ScheduleError, SpecError
+from gemmgen.errors import ScheduleError, SpecError, suggest
 from gemmgen.methods import METHODS, Value, change, defaults, flatten
 from gemmgen.names import name_problem
-from gemmgen.options.schedules import FIELDS, changed, suggest
+from gemmgen.options.schedules import FIELDS, changed
 from gemmgen.options.specs import build_spec
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec

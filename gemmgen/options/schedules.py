@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Literal, get_args
 
-from gemmgen.errors import ScheduleError
+from gemmgen.errors import ScheduleError, suggest
 from gemmgen.methods import METHODS, Flat, Pair, Value, change, defaults, flatten, text_of
 from gemmgen.names import name_problem
 from gemmgen.schedule import Atom, Memory, Schedule
@@ -56,7 +55,7 @@ FIELDS: dict[str, Field] = {
     "slices": Field("int", "4", 32),
     "split": Field("int", "8", 1024),
     "joined": Field("int", "2", 8),
-    "stream": Field("int", "132", 4096, least=0),
+    "stream": Field("bool", "true"),
     "atomic": Field("bool", "true"),
     "raster": Field("int", "8", 1024, least=0),
     "prefetch": Field("bool", "true"),
@@ -91,15 +90,6 @@ FIELDS: dict[str, Field] = {
 # --- values ---------------------------------------------------------------------------------------
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """` did you mean ...?` for the nearest of the known words, or all of them where none is near."""
-    words = list(known)
-    near = get_close_matches(word, words, 3, 0.5)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    return f"give one of {', '.join(words)}"
-
-
 def parse_value(key: str, raw: object, problems: list[str]) -> Value:
     """The value of one field, from text or from TOML; None, with a problem noted, if it has no such value."""
     field = FIELDS[key]
@@ -121,7 +111,7 @@ def parse_value(key: str, raw: object, problems: list[str]) -> Value:
                 return text
             problems.append(f"{key} = {raw!r}: {suggest(text, words)}")
         case "bool":
-            problems.append(f"{key} = {raw!r} is not true or false")
+            problems.append(f"{key} = {raw!r} is neither true nor false: give one of them, or the flag --set {key}")
         case kind:
             limits = f"from {field.least} to {field.most}" + (", or none" if kind == "lanes" else "")
             problems.append(f"{key} = {raw!r} is not like {field.like}: give whole numbers {limits}")
@@ -169,8 +159,8 @@ def build_schedule(
     Fields that are not given follow from those that are, by the rules of the method; of `base`, a preset or
     a file, those follow that it leaves to its method.
 
-    `sets` are of the form `key=value`, with the keys of `FIELDS`; without a `base`, the defaults of
-    `method` are where to start.
+    `sets` are of the form `key=value`, with the keys of `FIELDS`, or `key` for a flag; without a `base`, the
+    defaults of `method` are where to start.
 
     Raises: ScheduleError with every problem.
     """
@@ -188,6 +178,10 @@ def build_schedule(
             name = value.strip()
         elif equals:
             given.append((key, value))
+        elif key in FIELDS and FIELDS[key].kind == "bool":
+            given.append((key, True))  # a flag
+        elif key in FIELDS:
+            problems.append(f"--set {key} says no value: give one, --set {key}={FIELDS[key].like.split()[0]}, say")
         else:
             problems.append(f"--set {text!r} is not like key=value, for example stages=2 or a.width=4")
     if name is not None and (problem := name_problem(name)):

@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, as_int
-from gemmgen.ir.expr_visit import map_expr, substitute, walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, Let, Move, Stmt, Store, in_bytes
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.walk import map_body, map_expr, substitute, walk_expr
 from gemmgen.passes.loops import loop
 from gemmgen.passes.positions import K_BEGIN
 

@@ -18,11 +18,10 @@ from dataclasses import dataclass, field, replace
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import BOOL, I32
 from gemmgen.ir.expr import Const, Expr, Load, Var, as_int, compare, minimum, select
-from gemmgen.ir.expr_visit import map_expr, substitute
 from gemmgen.ir.meetings import Barrier, Mbarrier, MbarrierVerb
 from gemmgen.ir.pipe import Pipe
 from gemmgen.ir.stmt import Advance, Alloc, Body, Comment, Copy, For, If, Let, Point, Stmt, Store
-from gemmgen.ir.visit import map_body, map_body_exprs
+from gemmgen.ir.walk import map_body, map_body_exprs, map_expr, substitute
 from gemmgen.passes.boxes import boxes_of
 from gemmgen.passes.positions import LOCAL_INDEX, SLICE
 from gemmgen.passes.slots import Across, Parts, across_in, in_slot, split, whole_or_part

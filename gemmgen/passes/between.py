@@ -5,6 +5,7 @@ from __future__ import annotations
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I64
 from gemmgen.ir.expr import Const, Expr, Var, ceil_div
+from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Body, Let
 from gemmgen.ir.target import Target
 from gemmgen.passes.positions import Positions
@@ -15,13 +16,20 @@ from gemmgen.spec import GemmSpec
 class Between(Positions):
     """Sizes and positions of one kernel, and the memory between it and others."""
 
-    #: Whether it is of C^T = B^T A^T: what its names call rows are C's columns.
+    #: Whether it is of C^T = B^T A^T, while other kernels of the product are of C.
     swapped = False
 
-    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
+    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target, transposed: bool = False) -> None:
         super().__init__(spec, schedule, target)
+        #: Whether the product as it was asked for is the transpose of the spec's.
+        self.transposed = transposed
         #: The type of everything in registers; elements are converted as they are loaded and stored.
         self.sums = spec.accumulator
+
+    @property
+    def rows_are_columns(self) -> bool:
+        """Whether its rows are columns of the C that was asked for, by which an epilogue's operands go."""
+        return self.swapped != self.transposed
 
     def is_turned(self, name: str) -> bool:
         """Whether packing changes the order of a matrix."""
@@ -43,7 +51,8 @@ class Between(Positions):
         slow, fast = self.packed_axes(name)
         contracted = int((name == "a") != self.is_transposed(name))
         layout = Layout.pitched(self.whole(slow), self.whole(fast), self._pitch(f"{name}_packed"))
-        return Buffer(f"{name}_packed", self.spec.made(name), Space.GLOBAL, layout, writable, contracted)
+        dtype = self.spec.made(name)
+        return Buffer(f"{name}_packed", dtype, Space.GLOBAL, layout, writable, contracted, packed=True)
 
     def workspaces(self) -> tuple[tuple[Buffer, Expr], ...]:
         """Memory that kernels pass on to others, and the elements that each product has there."""
@@ -53,7 +62,7 @@ class Between(Positions):
             out.append((matrix, matrix.shape[0] * matrix.shape[1]))
         if self.schedule.stream:
             shares = self.workspace(writable=True)
-            out.append((shares, Const(shares.elements)))
+            out.append((shares, shares.shape[0] * shares.layout.strides[0]))
         elif self.schedule.planes > 1 and not self.schedule.atomic:
             sums = self.workspace(writable=True)
             out.append((sums, sums.shape[0] * (self._of_c[0] * self._lines["workspace"])))
@@ -64,7 +73,9 @@ class Between(Positions):
         have parts of two blocks, two planes each, as large as a block.
         """
         if self.schedule.stream:
-            layout = Layout.packed(2 * self.schedule.stream, *self.schedule.block_tile)
+            high, wide = self.schedule.block_tile
+            shape = GROUPS * 2, Const(high), Const(wide)
+            layout = Layout(shape, (Const(high * wide), Const(wide), Const(1)))
             return Buffer("workspace", self.sums, Space.GLOBAL, layout, writable=writable)
         pitch, (rows, cols) = self._pitch("workspace"), self._of_c
         layout = Layout((Const(self.schedule.planes), rows, cols), (rows * pitch, pitch, Const(1)))

@@ -16,10 +16,9 @@ from dataclasses import replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, as_int, both, compare, convert, is_const, number
-from gemmgen.ir.expr_visit import substitute, walk_expr
 from gemmgen.ir.meetings import Barrier, StoreGroup
 from gemmgen.ir.stmt import Alloc, Body, BoxCopy, Comment, If, Let, Move, Store, Update
-from gemmgen.ir.visit import map_body_exprs
+from gemmgen.ir.walk import map_body_exprs, substitute, walk_expr
 from gemmgen.ir.warpgroup_matrix import BOX_ROWS, PART_BYTES, WIDE, put_atom, put_columns
 from gemmgen.passes.epilogue import applied
 from gemmgen.passes.loops import loop

@@ -15,7 +15,7 @@ from gemmgen.ir.meeting_checks import box_bytes
 from gemmgen.ir.meetings import Mbarrier
 from gemmgen.ir.stmt import Body, Stage, Stmt, Tile
 from gemmgen.ir.target import Target
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.walk import map_body
 from gemmgen.passes.warpgroup_checks import ALIGNMENT, MOST_LINES, role_problems
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -75,6 +75,8 @@ def box_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         turned = name == "a"
         if not operand.async_copy:
             yield f"boxes are copied past the registers, but {name}.async_copy is not set: set it"
+        if operand.width != 1:
+            yield f"{name}.width = {operand.width} is for work-items that copy, but a box is one copy: use 1"
         if operand.pad:
             yield f"{name}.pad = {operand.pad}, but a box has no gaps between its lines: use 0"
         if operand.transposed != turned:

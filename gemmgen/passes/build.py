@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, Spread
+from gemmgen.ir.atoms import BROADCAST_FMA, FMA, FMA_SNAKE, VECTOR, Spread
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.expr import Const, Expr, Var, all_of, both, number
 from gemmgen.ir.kernel import Kernel, Program
@@ -19,15 +19,18 @@ from gemmgen.passes import epilogue, prologue
 from gemmgen.passes.along_k import AlongK
 from gemmgen.passes.columns import Columns
 from gemmgen.passes.dpas import build_dpas
+from gemmgen.passes.expand import COL as J
+from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, instead_of_nan, part_of
-from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan, update_comment
+from gemmgen.passes.plan import MOST_UNROLLED, UNROLLED_FROM_LOCAL, Path, Plan
 from gemmgen.passes.positions import (
     BATCH_COUNT,
     COL,
     COL0,
     K0,
     KK,
+    LOCAL_COL,
     PART,
     ROW,
     ROW0,
@@ -37,8 +40,11 @@ from gemmgen.passes.positions import (
 from gemmgen.passes.put_down import by_local_memory
 from gemmgen.passes.shares import build_shares, whole_or_share
 from gemmgen.passes.stream import BLOCK, SEGMENT, SEGMENTS
+from gemmgen.passes.sub_group_size import unless_in_sub_groups_of
+from gemmgen.passes.swap import of_transpose
 from gemmgen.passes.sweep import build_sweep
 from gemmgen.passes.total import build_scale, build_start, build_total
+from gemmgen.passes.validate import is_transposed
 from gemmgen.passes.warpgroups import build_warpgroups
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -49,28 +55,34 @@ FED = 25
 
 def build(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
     """The kernels of a validated request, in statements on tiles."""
+    if is_transposed(spec, schedule, target):
+        return of_transpose(_program(spec.transposed(), schedule, target, transposed=True))
+    return _program(spec, schedule, target)
+
+
+def _program(spec: GemmSpec, schedule: Schedule, target: Target, transposed: bool = False) -> Program:
     if spec.alpha == 0:
         scale = build_scale(Plan(spec, Schedule(), target))
         return Program((replace(scale, name=slug(schedule)),))
     if schedule.atom == "dpas":
-        return build_dpas(spec, schedule, target)
+        return build_dpas(spec, schedule, target, transposed)
     if schedule.by_warpgroups:
-        return build_warpgroups(spec, schedule, target)
+        return build_warpgroups(spec, schedule, target, transposed)
     if schedule.vector > 1:
-        return build_sweep((AlongK if schedule.along_k else Columns)(spec, schedule, target))
-    gemm = _Gemm(spec, schedule, target)
-    before = (build_pack(gemm),) if gemm.packed else ()
+        return build_sweep((AlongK if schedule.along_k else Columns)(spec, schedule, target, transposed))
+    gemm = _Gemm(spec, schedule, target, transposed)
+    before: tuple[Kernel, ...] = (build_pack(gemm),) if gemm.packed else ()
     count = BATCH_COUNT if spec.batched else Const(1)
-    between = tuple(Workspace(x.name, x.dtype, size * count, x.reach) for x, size in gemm.workspaces())
+    between = tuple(Workspace(x.name, x.dtype, size * count, gemm.reach(x)) for x, size in gemm.workspaces())
     if schedule.stream:
-        return Program((*before, gemm.kernel(), build_shares(gemm)), between)
+        return Program((*before, gemm.kernel(), build_shares(gemm)), between, len(before))
     if schedule.split == 1:
-        return Program((*before, gemm.kernel()), between)
+        return Program((*before, gemm.kernel()), between, len(before))
     if schedule.atomic:
         # Parts are added to C as it is where all of it stays.
-        start = () if spec.beta == 1 else (build_start(gemm),)
-        return Program((*before, *start, gemm.kernel()), between)
-    return Program((*before, gemm.kernel(), build_total(gemm)), between)
+        before = (*before, *(() if spec.beta == 1 else (build_start(gemm),)))
+        return Program((*before, gemm.kernel()), between, len(before))
+    return Program((*before, gemm.kernel(), build_total(gemm)), between, len(before))
 
 
 class _Gemm(Plan):
@@ -135,11 +147,26 @@ class _Gemm(Plan):
         rounds = self.slice_depth // self.depth
         by_warp = self.warp_atom is not None
         unroll = pipe is not None or self.a.per_block or by_warp or self.slice_depth <= MOST_UNROLLED
-        at_once = 0
-        if pipe is None and self.a.staged is not None and self.b.staged is not None and rounds > UNROLLED_FROM_LOCAL:
-            unroll, at_once = False, UNROLLED_FROM_LOCAL
+        at_once, most = 0, self._unrolled_steps(rounds)
+        if rounds > most and not by_warp and not (pipe is not None and pipe.across):
+            unroll, at_once = False, most
         steps = For(KK, Const(0), Const(self.slice_depth), self.depth, body, unroll, exact=True, at_once=at_once)
         return (*allocs, steps) if pipe is not None and not pipe.across else (steps,)
+
+    def _unrolled_steps(self, rounds: int) -> int:
+        """How many steps within one of K are unrolled together, out of so many."""
+        staged = [path for path in (self.a, self.b) if path.staged is not None]
+        ahead = self.schedule.register_stages > 1
+        if ahead and self.schedule.prefetch and not self.all_packed:
+            # Gen9's compiler would not unroll them at all beside the guards of copies: registers by a variable's value.
+            return rounds
+        if staged and (few := self.target.unrolled_steps):
+            # Where lines of a tile go along K, compilers read several steps at once.
+            along_k = any(p.staged is not None and p.staged.transposed == (p.name == "b") for p in staged)
+            if along_k or ahead:
+                return few
+            return 2 * few if rounds <= UNROLLED_FROM_LOCAL else UNROLLED_FROM_LOCAL
+        return UNROLLED_FROM_LOCAL if len(staged) == 2 and not ahead else rounds
 
     @property
     def _added(self) -> If | None:
@@ -188,7 +215,7 @@ class _Gemm(Plan):
             say = (Comment(f"Whole steps of {step} along K{edge}."),)
         elif not self.exact_k:
             say = (Comment("Along K; copies bring zeros for what lies past it."),)
-        along_k = (main, *self._rest()) if has_rest else (main,)
+        along_k = (*self._whole_and_edge(main), *(self._rest() if has_rest else ()))
         if self._added is not None:
             along_k = (*along_k, *instead_of_nan(self.acc, _OfHeads(self).product()))
         if self.schedule.stream:
@@ -205,13 +232,28 @@ class _Gemm(Plan):
             out += self.released()
         return (*out, *self._store())
 
+    def _whole_and_edge(self, main: For) -> Body:
+        """The main loop; twice where registers are filled by vectors from a matrix that may end within one: once for
+        groups that are inside as a whole, whose loads ask nothing.
+        """
+        inside: list[Expr] = []
+        for axis, (path, origin) in enumerate(((self.a, ROW0), (self.b, COL0))):
+            size, block = (self.m, self.n)[axis], self.schedule.block_tile[axis]
+            known = (self.spec.m, self.spec.n)[axis] or self.spec.multiple_of[axis]
+            ends_within = path.transposed == (path.name == "a") and path.atom == VECTOR and path.width > 1
+            if path.staged is None and ends_within and known % block:
+                inside.append(origin + block <= size)
+        if not inside:
+            return (main,)
+        return (If(all_of(inside), (main,), (Comment("At the edge of C, each load asks whether it is inside."), main)),)
+
     def _store(self) -> Body:
         """C, from the accumulators or from the sum over slices."""
         vector = self.vector(self.schedule.c_width, self.spec.result)
         zero = number(0, self.sums)
         tile = Tile(self.c, (ROW0, COL0) if self.spec.c_order == "row" else (COL0, ROW0), *self.schedule.block_tile)
         tile = replace(tile, transposed=self.spec.c_order == "col")
-        comment, beta = Comment(update_comment(self.spec)), self.beta
+        comment, beta = Comment(self.update_comment()), self.beta
         if self.schedule.atomic:
             comment, beta = Comment("This part's share is added to C."), zero
             vector = self.adding(self.schedule.c_width)
@@ -242,6 +284,7 @@ class _Gemm(Plan):
         else:
             target = replace(self.target, features=self.target.features - {"block_read"})
             short = _Gemm(self.spec, replace(s, k_step=lanes, a=replace(s.a, width=1), b_step=0), target)
+        short.units = self.units  # what is packed has lines as long as the main loop's steps make them
         if s.k_step == lanes:
             return (If(self._has_rest(), (say, *short._step(self.k_stop))),)
         rest = For(K0, self.k_stop, self.k_end, lanes, short._step(K0), exact=self.exact_k)
@@ -292,14 +335,16 @@ class _Gemm(Plan):
         names: Body = self.positions()
         if s.stream:
             of_each, names = depending(names, BLOCK)
-            awaited = self.awaited(*(x for x, _ in self.workspaces() if x.is_packed))
+            awaited = self.awaited(*(x for x, _ in self.workspaces() if x.packed))
             say = Comment("Whole blocks first, then an equal piece of all that is left.")
             body = (*awaited, For(SEGMENT, Const(0), SEGMENTS, 1, (say, *of_each, *body)), *self.released())
+        share = (*((PART,) if self.result != self.c else ()), *self._own_element())
+        unless = unless_in_sub_groups_of(s.sub_group, self.target, self.result, share, s.tile, self.sums)
         early = self.released() if self.result != self.c and self._waits_for_memory else ()
         return Kernel(
             name=self.name,
             params=self._params(),
-            body=(*names, *early, *to_product, *self._allocs(), *body),
+            body=(*names, *early, *to_product, *unless, *self._allocs(), *body),
             group=s.all_work_items,
             grid=self.grid(),
             sub_group=s.sub_group if self.warp_atom is None else self.warp_atom.lanes,
@@ -307,6 +352,12 @@ class _Gemm(Plan):
             promises=self.promises(),
             layers=BATCH_COUNT if self.spec.batched else None,
         )
+
+    def _own_element(self) -> tuple[Expr, Expr]:
+        """The place in C of row `i` and column `j` of a work-item's tile, by its place in the group, not its lane."""
+        row = _position(ROW, ROW0, self.rows) + self.rows.step(I)
+        col = COL0 + LOCAL_COL * self.cols.run + self.cols.step(J)
+        return (row, col) if self.result != self.c or self.spec.c_order == "row" else (col, row)
 
     def _params(self) -> tuple[Buffer | Var, ...]:
         order: list[Expr | Buffer] = [self.m, self.n, self.k, self.alpha]

@@ -28,8 +28,16 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
     if used > limit:
         yield (
             f"registers {used:,} B per work-item > {limit:,} B on this target "
-            f"(C alone takes {s.tile[0] * s.tile[1] * spec.accumulator.size:,} B): use a smaller tile"
+            f"(C alone takes {s.tile[0] * s.tile[1] * spec.accumulator.size:,} B): {_smaller(spec, s, limit)}"
         )
+
+
+def _smaller(spec: GemmSpec, s: Schedule, limit: int) -> str:
+    """A tile whose registers are there: that one with its longer side halved as often as it takes."""
+    rows, cols = s.tile
+    while rows * cols > 1 and register_bytes(spec, replace(s, tile=(rows, cols))) > limit:
+        rows, cols = (rows // 2, cols) if rows >= cols else (rows, cols // 2)
+    return f"use a smaller tile, such as {rows}x{cols}"
 
 
 def sub_group_registers(s: Schedule, target: Target) -> int:

@@ -123,7 +123,7 @@ class Columns(Sweep):
             return ()
         cols = self.schedule.tile[1]
         width = min(cols, LINE_BYTES // self.copy.dtype.size)
-        say = Comment(f"B's line of {ahead} steps later.")
+        say = Comment(f"{self.title('b')}'s line of {ahead} steps later.")
         return say, *loop(J, -(-cols // width), (Prefetch(self.copy, (PANEL, step + ahead, J * width)),))
 
     def _ask_for_c(self) -> Body:
@@ -140,7 +140,7 @@ class Columns(Sweep):
         row = ROW0 + K0 // PREFETCH_STEPS
         row = row if self.whole_rows else minimum(row, self.m - 1)
         when = both(compare("==", K0 % PREFETCH_STEPS, 0), compare("<", K0, rows * PREFETCH_STEPS))
-        say = Comment(f"C's rows, one in {PREFETCH_STEPS} steps, before they are written.")
+        say = Comment(f"{self.title('c')}'s rows, one in {PREFETCH_STEPS} steps, before they are written.")
         return say, If(when, (Let(C_ROW, row), *loop(J, -(-cols // width), (ask,))))
 
     # --- a step of K --------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import DEPTH as P
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.loops import loop
-from gemmgen.passes.plan import Plan, update_comment
+from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import COL, COL0, K0, ROW, ROW0, call
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -49,19 +49,20 @@ GROUP = 256
 CHUNKS, ELEMENT, TILE, INSIDE = Var("chunks"), Var("element"), Var("tile"), Var("inside")
 
 
-def build_dpas(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
+def build_dpas(spec: GemmSpec, schedule: Schedule, target: Target, transposed: bool = False) -> Program:
     """The kernels of a validated request."""
-    plan = _Dpas(spec, schedule, target)
+    plan = _Dpas(spec, schedule, target, transposed)
     packs = plan.pack("a"), plan.pack("b")
     between = (plan.tiles_of("a"), plan.tiles_of("b"))
-    return Program((*packs, plan.kernel()), tuple(Workspace(x.name, x.dtype, x.shape[0]) for x in between))
+    workspaces = tuple(Workspace(x.name, x.dtype, x.shape[0]) for x in between)
+    return Program((*packs, plan.kernel()), workspaces, len(packs))
 
 
 class _Dpas(Plan):
     """The kernels and the memory between them."""
 
-    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
-        super().__init__(spec, schedule, target)
+    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target, transposed: bool = False) -> None:
+        super().__init__(spec, schedule, target, transposed)
         self.lanes = schedule.sub_group or 1
         self.atom = MatrixAtom(spec.dtype, self.lanes)
 
@@ -94,7 +95,7 @@ class _Dpas(Plan):
         dtype = dtype or self.spec.dtype
         total = self._tiles(name) * (self._tile_elements(name) * self.spec.dtype.size // dtype.size)
         layout = Layout((total,), (Const(1),))
-        return Buffer(f"{name}_packed", dtype, Space.GLOBAL, layout, writable=writable)
+        return Buffer(f"{name}_packed", dtype, Space.GLOBAL, layout, writable=writable, packed=True)
 
     # --- packing ----------------------------------------------------------------------------------
 
@@ -173,7 +174,7 @@ class _Dpas(Plan):
             Comment(f"Steps of {s.k_step} along K; both operands are packed in that order, with zeros past K."),
             *self._begin(),
             *self.unless_zero((For(K0, Const(0), self.k, s.k_step, self._step()),)),
-            Comment(update_comment(self.spec)),
+            Comment(self.update_comment()),
             Update(tile, self.acc, self.alpha, self.beta, SCALAR, steps=epilogue.steps(self)),
         )
         words_of = (self.tiles_of("a", self._words("a")), self.tiles_of("b", self._words("b")))

@@ -9,9 +9,9 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import I64
 from gemmgen.ir.expr import Const, Expr, Load, Select, Var, convert
-from gemmgen.ir.expr_visit import map_expr, map_index, substitute, walk_expr
 from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, Step, element, old, places_by_type
 from gemmgen.ir.stmt import Body, Comment, If, Let, Stmt, Store, Update
+from gemmgen.ir.walk import map_expr, map_index, substitute, walk_expr
 from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import FIRST_ROW
 
@@ -24,7 +24,7 @@ def operands(plan: Plan) -> tuple[Buffer, ...]:
 def _operand(plan: Plan, name: str) -> Buffer:
     operand, dtype, one = OPERANDS[name], plan.spec.result, Const(1)
     if operand.axes != "mn":
-        extent = plan.n if (operand.axes == "n") != plan.swapped else plan.m
+        extent = plan.n if (operand.axes == "n") != plan.rows_are_columns else plan.m
         return Buffer(name, dtype, Space.GLOBAL, Layout((extent,), (one,)), writable=False)
     step = Var(f"stride_{operand.letter}", I64) if plan.spec.batched else None
     layout = Layout(plan.c.shape, (Var(f"ld{operand.letter}"), one))
@@ -51,7 +51,7 @@ def steps(plan: Plan, flipped: bool = False) -> tuple[Step, ...]:
         flipped: whether they are applied to a tile whose rows are the plan's columns.
     """
     sums, turned = plan.sums, (plan.spec.c_order == "col") != flipped
-    row, col = (ELEMENT_COL, ELEMENT_ROW) if plan.swapped != flipped else (ELEMENT_ROW, ELEMENT_COL)
+    row, col = (ELEMENT_COL, ELEMENT_ROW) if plan.rows_are_columns != flipped else (ELEMENT_ROW, ELEMENT_COL)
     places = {"n": (col,), "m": (row,), "mn": (ELEMENT_ROW, ELEMENT_COL)[:: -1 if turned else 1]}
     values: dict[Var, Expr] = {
         Var("acc", sums): element(sums),

@@ -11,7 +11,6 @@ from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import IMAGE_BLOCK_READ, MmaAtom, Spread, aligned
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, both, compare, convert, is_const, number, select
-from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -31,7 +30,7 @@ from gemmgen.ir.stmt import (
     TileMma,
     Update,
 )
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.walk import map_body, walk, walk_expr
 from gemmgen.ir.warp_matrix import WarpAtom
 from gemmgen.passes.box_stores import update_by_boxes
 from gemmgen.passes.epilogue import applied, finished, once_whole
@@ -155,9 +154,9 @@ class _Expander:
         if update.atom.adds:
             return self._add(update, names, row)
         if update.width > 1:
-            return self._update_vectors(update, names, row)
+            return self._update_columns(update) if dst.transposed else self._update_vectors(update, names, row)
         dealt, place = _dealt(dst.buffer, place)
-        element = (*dealt, *_new_element(update, Load(dst.buffer, place), COL, row, col))
+        element = (*dealt, *_new_element(update, Load(dst.buffer, place), update.acc.at(ROW, COL), row, col))
         return loop(ROW, fragment.rows.values, (*names, *loop(COL, fragment.cols.values, element)))
 
     def _add(self, update: Update, names: Body, line: Expr) -> Body:
@@ -177,8 +176,8 @@ class _Expander:
         may lie in any, but where the sums are if they are such vectors already.
         """
         c, acc, width = update.dst.buffer, update.acc, update.width
-        first, each = (acc.at(ROW, COL * width + e) for e in (0, ELEMENT))
-        if is_const(update.alpha, 1.0) and acc.fragment.cols.values == width:
+        first, each = (self._sum_of_vector(update, e) for e in (Const(0), ELEMENT))
+        if is_const(update.alpha, 1.0) and acc.fragment.cols.values == width and not update.dst.transposed:
             return acc.buffer, first, each, ()
         values = Buffer(f"{c.name}_values", acc.buffer.dtype, Space.PRIVATE, Layout.packed(width))
         sum_ = Load(acc.buffer, each)
@@ -201,7 +200,8 @@ class _Expander:
             columns = loop(COL, spread.values // width, self._update_vector(update, at))
             return loop(ROW, update.acc.fragment.rows.values, (*names, *dealt, *columns))
         place = (*planes, line, start + ELEMENT)
-        single = _new_element(update, Load(dst.buffer, place), COL * width + ELEMENT, line, start + ELEMENT)
+        sum_ = self._sum_of_vector(update, ELEMENT)
+        single = _new_element(update, Load(dst.buffer, place), sum_, line, start + ELEMENT)
         column = If(
             _fits(update, start),
             self._update_vector(update, (*planes, line, start)),
@@ -227,9 +227,29 @@ class _Expander:
         if update.steps:
             line, at = place[-2], place[-1] + ELEMENT
             own, before = Load(values, each), Load(c, (*place[:-1], at))
-            names, value = applied(update, own, before, line, at)
+            names, value = applied(update, own, before, *((at, line) if update.dst.transposed else (line, at)))
             body = (*body, *loop(ELEMENT, width, (*names, Store(values, each, value))))
         return (*body, Move(c, place, values, first, update.atom, width))
+
+    @staticmethod
+    def _sum_of_vector(update: Update, element: Expr) -> tuple[Expr, ...]:
+        """Where the sum of an element of a vector of C is."""
+        acc, width = update.acc, update.width
+        return acc.at(ROW * width + element, COL) if update.dst.transposed else acc.at(ROW, COL * width + element)
+
+    def _update_columns(self, update: Update) -> Body:
+        """C column by column, by vectors of neighbours in a column, where they are inside and may stand there."""
+        fragment, dst, width = update.acc.fragment, update.dst, update.width
+        start = self._named(dst.origin[-1], fragment.rows) + fragment.rows.chunk_step(ROW, width)
+        line = self._named(dst.origin[-2], fragment.cols) + fragment.cols.step(COL)
+        planes = dst.origin[:-2]
+        place = (*planes, line, start + ELEMENT)
+        sum_ = self._sum_of_vector(update, ELEMENT)
+        single = _new_element(update, Load(dst.buffer, place), sum_, start + ELEMENT, line)
+        vector = self._update_vector(update, (*planes, line, start))
+        one = If(_fits(update, start), vector, loop(ELEMENT, width, single))
+        column = If(line < dst.buffer.shape[-2], loop(ROW, fragment.rows.values // width, (one,)))
+        return loop(COL, fragment.cols.values, (column,))
 
     def _sum(self, total: Sum) -> Body:
         """Element by element of a vector, plane after plane."""
@@ -320,18 +340,18 @@ def _dealt(buffer: Buffer, place: tuple[Expr, ...]) -> tuple[Body, tuple[Expr, .
     return (Let(line, place[-2]),), (line // share, *place[1:-2], line % share, place[-1])
 
 
-def _new_element(update: Update, old: Load, column: Expr, row: Expr, col: Expr) -> Body:
-    """Stores an element of C, the one at (row, col), where the old one is."""
-    value = _blend(update, convert(old, update.acc.buffer.dtype), column)
+def _new_element(update: Update, old: Load, place: tuple[Expr, ...], row: Expr, col: Expr) -> Body:
+    """Stores an element of C, the one at (row, col), where the old one is; its sum is in a place of the registers."""
+    value = _blend(update, convert(old, update.acc.buffer.dtype), place)
     store = Store(old.buffer, old.index, convert(value, old.dtype))
     if not update.steps:
         return (store,)
     return once_whole(update, finished(update, store, value, row, col), (store,))
 
 
-def _blend(update: Update, old: Expr, column: Expr) -> Expr:
+def _blend(update: Update, old: Expr, place: tuple[Expr, ...]) -> Expr:
     """alpha * acc + beta * old for one element; factors of zero and one leave nothing behind."""
-    value: Expr = Load(update.acc.buffer, update.acc.at(ROW, column))
+    value: Expr = Load(update.acc.buffer, place)
     dtype = update.acc.buffer.dtype
     if not is_const(update.alpha, 1.0):
         value = Bin("*", update.alpha, value)

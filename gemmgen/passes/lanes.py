@@ -5,10 +5,10 @@ from __future__ import annotations
 from gemmgen.ir.atoms import VECTOR_FMA_ALONG_K, MmaAtom
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Var, all_of, compare, is_const, minimum, number, select
-from gemmgen.ir.expr_visit import map_expr, substitute
 from gemmgen.ir.steps import ELEMENT_COL, ELEMENT_ROW, element, old
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, For, If, Mma, Move, Store, Update
 from gemmgen.ir.vectors import value_problem
+from gemmgen.ir.walk import map_expr, substitute
 from gemmgen.passes.epilogue import applied, once_whole
 
 ROW, COL, DEPTH, ELEMENT = Var("i"), Var("j"), Var("p"), Var("e")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gemmgen.ir.expr import Const, Var
-from gemmgen.ir.expr_visit import substitute
 from gemmgen.ir.stmt import Body, For
-from gemmgen.ir.visit import map_body_exprs
+from gemmgen.ir.walk import map_body_exprs, substitute
 
 
 def loop(var: Var, count: int, body: Body) -> Body:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Layout
 from gemmgen.ir.expr import Expr, Load
-from gemmgen.ir.expr_visit import map_expr
 from gemmgen.ir.steps import Step
+from gemmgen.ir.walk import map_expr
 from gemmgen.passes.positions import BATCH, BATCH_COUNT
 
 

@@ -10,10 +10,6 @@ from gemmgen.spec import Order
 
 WIDTHS = (1, 2, 4, 8, 16)
 BLOCK_WIDTHS = (1, 2, 4, 8)
-COLUMN_MAJOR_B = (
-    "b is column-major, so a block read would bring a column to one lane: "
-    "transpose it first (gemmgen emit --kernel transpose), or use --method slm or naive"
-)
 
 
 def operand_problems(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
@@ -32,30 +28,27 @@ def operand_problems(name: str, o: Operand, order: Order, s: Schedule, target: T
         yield from _direct(name, o, order, s)
     if o.share:
         yield from _shared(name, order, s)
-    if o.packed and (o.memory == "image" or o.block or o.share):
-        yield f"{name}.packed lays a matrix out for single work-items, not for blocks and shuffles: leave it out"
+    if o.packed and o.memory == "image":
+        yield f"{name}.packed makes a buffer of a matrix, but {name}.memory is 'image': {_from_buffers(s, name)}"
     if o.memory != "local" and (o.transposed or o.pad):
         yield f"{name}.transposed and {name}.pad shape local memory, but {name}.memory is {o.memory!r}: drop them"
 
 
 def _image(name: str, o: Operand, order: Order, s: Schedule, target: Target) -> Iterator[str]:
     if "image_block_read" not in target.features:
-        (rows, cols), (high, wide) = s.tile, s.group
-        reads = f"read a buffer by blocks, by --method simd --tile {rows}x{cols} --group {high}x{wide}"
-        remedy = reads if "block_read" in target.features else "use memory 'global'"
+        remedy = _from_buffers(s) if "block_read" in target.features else "use memory 'global'"
         yield f"{name}.memory = 'image', but target {target.name!r} has no image block reads: {remedy}"
     if not o.block:
         yield f"{name}.memory = 'image' is read by blocks only: set {name}.block = true"
     if name == "a" and not o.share:
         yield "a.memory = 'image' brings each lane other elements of A: set a.share = true"
-    rows = s.k_step if (name == "b") == (order == "row") else s.tile[0]
-    if name == "a" and order == "col":
-        rows = s.k_step
+    if name == "b" and order == "col":
+        yield f"b is column-major, so a block read would bring a column to one lane: {_from_buffers(s, name)}"
+        return
+    rows = s.tile[0] if name == "a" and order == "row" else s.k_step
     if rows % o.width:
         yield f"{name}.width = {o.width} rows a read do not divide {rows}: use one of {divisors(rows, BLOCK_WIDTHS)}"
-    if name == "b" and order == "col":
-        yield COLUMN_MAJOR_B
-    if name == "b" and order == "row" and s.run[1] != 1:
+    if name == "b" and s.run[1] != 1:
         yield f"run {s.run[1]} columns, but block reads give each lane every {s.sub_group}th: use run of 1 column"
 
 
@@ -65,7 +58,10 @@ def _block(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
         return
     if name == "b":
         if order == "col":
-            yield COLUMN_MAJOR_B
+            yield (
+                "b is column-major, so a block read would bring a column to one lane: set b.packed = true, so that a "
+                "kernel before transposes it"
+            )
         elif s.run[1] != 1:
             yield f"run {s.run[1]} columns, but block reads give each lane every {s.sub_group}th: use run of 1 column"
         elif s.tile[1] % o.width:
@@ -76,13 +72,20 @@ def _block(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
     extent = s.k_step if order == "row" else s.tile[0]
     lanes = s.sub_group or 1
     if extent % (lanes * o.width):
-        what = "k_step" if order == "row" else "the tile's rows"
-        yield f"a.width = {o.width} segments of {lanes} do not divide {what} = {extent}: use a.width = 1"
+        what, remedy = "the tile's rows", f"a tile of {nearest(extent, lanes * o.width)} rows"
+        if order == "row":
+            what, remedy = "k_step", f"k_step {nearest(extent, lanes * o.width)}"
+        narrower = "a.width = 1, or " if o.width > 1 and extent % lanes == 0 else ""
+        if o.width > 1 or not o.share:  # else that lanes share A says so
+            yield (f"a.width = {o.width} segments of {lanes} do not divide {what} = {extent}: use {narrower}{remedy}")
 
 
 def _local(name: str, o: Operand, order: Order, s: Schedule) -> Iterator[str]:
     rows, cols = (s.block_tile[0], s.k_step) if name == "a" else (s.k_step, s.block_tile[1])
     fast = cols if order == "row" else rows
+    slow = cols if s.staged(name, order).transposed else rows
+    if o.pad and s.stages == 1 and slow == 1:
+        yield f"{name}.pad = {o.pad} sets lines of the local tile apart, but it has one: use 0"
     if fast % o.width:
         yield divide(f"{name}.width", o.width, "the tile's fast axis", fast, WIDTHS)
     if o.share:
@@ -116,18 +119,31 @@ def _shared(name: str, order: Order, s: Schedule) -> Iterator[str]:
             f"run of {s.run[0]} rows, but a sub-group that shares A owns its {s.tile[0]} rows together: "
             f"use a run of {s.tile[0]}"
         )
-    if order == "row" and s.k_step % lanes:
-        yield f"k_step = {s.k_step} is not a multiple of the sub-group's {lanes} lanes that share A: use k_step {lanes}"
+    if order == "row" and s.k_step % lanes and not (s.a.memory == "global" and s.a.block and s.a.width > 1):
+        remedy = f"use k_step {nearest(s.k_step, lanes)}"
+        yield f"k_step = {s.k_step} is not a multiple of the sub-group's {lanes} lanes that share A: {remedy}"
     if order == "col" and s.tile[0] % lanes:
         yield (
             f"A is column-major, so lanes share its rows, but the tile's {s.tile[0]} rows are no multiple of {lanes}: "
-            f"use {lanes} rows, or a.share = false"
+            + (_from_buffers(s, name) if s.a.memory == "image" else "set a.packed = true, or use such a tile")
         )
+
+
+def _from_buffers(s: Schedule, packed: str = "") -> str:
+    """The remedy where images won't do; `packed` is the matrix that a kernel before lays out by rows."""
+    (rows, cols), (high, wide) = s.tile, s.group
+    before = f" --set {packed}.packed=true" if packed else ""
+    return f"read buffers by blocks, by --method simd --tile {rows}x{cols} --group {high}x{wide}{before}"
 
 
 def divisors(number: int, among: tuple[int, ...] | None = None) -> str:
     """The divisors of a number, all or those among some, for messages."""
     return ", ".join(str(d) for d in (among or range(1, number + 1)) if number % d == 0)
+
+
+def nearest(number: int, unit: int) -> int:
+    """The multiple of a unit next to a number, for messages; not 0."""
+    return max(1, round(number / unit)) * unit
 
 
 def divide(what: str, value: int, whole: str, number: int, among: tuple[int, ...] | None = None) -> str:

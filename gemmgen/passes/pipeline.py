@@ -18,12 +18,11 @@ from dataclasses import replace
 from functools import partial
 
 from gemmgen.ir.expr import Const, Expr, Var, as_int
-from gemmgen.ir.expr_visit import substitute
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import AsyncGroup, Barrier, Handover, Mbarrier
 from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.stmt import Body, Copy, For, If, Let, Mma, Registers, Stage, Stmt
-from gemmgen.ir.visit import map_body, map_body_exprs
+from gemmgen.ir.walk import map_body, map_body_exprs, substitute
 from gemmgen.passes.batches import lower_batches
 from gemmgen.passes.ring_roles import ring_of_roles, share_out
 from gemmgen.passes.roles import part_ways, role_pipe

@@ -32,7 +32,7 @@ from gemmgen.passes.boxes import boxed
 from gemmgen.passes.positions import BATCH, BATCH_COUNT, LANE, SUM_COL, SUM_ROW, WARP_COL
 from gemmgen.passes.stream import BEFORE
 from gemmgen.schedule import Operand, Schedule
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import MATRICES, GemmSpec
 
 #: Unroll the steps through a block of K up to this many; beyond it the code outgrows instruction caches.
 MOST_UNROLLED = 16
@@ -72,8 +72,8 @@ class Path:
 class Plan(Between):
     """Where everything of one kernel is: sizes, positions, memory, and the operands' way into registers."""
 
-    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
-        super().__init__(spec, schedule, target)
+    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target, transposed: bool = False) -> None:
+        super().__init__(spec, schedule, target, transposed)
         self.alpha: Expr = Var("alpha", self.sums) if spec.alpha is None else number(spec.alpha, self.sums)
         self.beta: Expr = Var("beta", self.sums) if spec.beta is None else number(spec.beta, self.sums)
         sync: Sync = "mbarrier" if schedule.mbarrier else "async_group" if schedule.asynchronous else "barrier"
@@ -116,7 +116,22 @@ class Plan(Between):
             return end
         return select(compare("==", self.alpha, number(0, self.sums)), begin, end)
 
+    def title(self, name: str) -> str:
+        """What comments call A (`a`), B or C: as the product was asked for."""
+        return dict(zip("abc", MATRICES[self.transposed], strict=True))[name]
+
+    def update_comment(self) -> str:
+        """What the kernel says of C."""
+        spec = self.spec
+        reads = ", which reads C." if spec.names_c else "; C is not read where beta is zero."
+        return spec.formula(matrices=MATRICES[self.transposed]) + spec.then() + (reads if spec.beta is None else ".")
+
     # --- memory -----------------------------------------------------------------------------------
+
+    def reach(self, matrix: Buffer) -> int:
+        """How many elements of a matrix places count; block reads from buffers count bytes."""
+        bytewise = matrix.packed and self.schedule.by_blocks and self.target.reads_blocks(matrix.dtype)
+        return matrix.reach // matrix.dtype.size if bytewise and not self.spec.is_wide else matrix.reach
 
     def matrix(self, name: str, rows: Expr, cols: Expr, order: str, contracted: str = "") -> Buffer:
         """A parameter, in storage order; `contracted` names the logical axis that is summed over."""
@@ -294,7 +309,7 @@ class Plan(Between):
         """The parameters that say where matrices are."""
         out: list[Buffer | Expr | None] = []
         for matrix in matrices:
-            alone = matrix.space is Space.IMAGE or matrix.is_packed
+            alone = matrix.space is Space.IMAGE or matrix.packed
             lists = [self.addresses(matrix)] if self.spec.listed and not alone and matrix.name in "abc" else []
             out += [matrix] if alone else [matrix, *lists, matrix.layout.strides[-2], matrix.step]
         return tuple(p for p in out if isinstance(p, Buffer | Var))
@@ -375,9 +390,3 @@ class Plan(Between):
         sizes = [(self.named_whole(axis), self.units[axis]) for axis in ("mnk" if self.packed else "")]
         promised += [(x, unit) for x, unit in (*sizes, *self.units_between()) if isinstance(x, Var)]
         return tuple(compare("==", var % width, 0) for var, unit in promised for width in WIDTHS if unit % width == 0)
-
-
-def update_comment(spec: GemmSpec) -> str:
-    """What the kernel says of C."""
-    reads = ", which reads C." if spec.names_c else "; C is not read where beta is zero."
-    return spec.formula() + spec.then() + (reads if spec.beta is None else ".")

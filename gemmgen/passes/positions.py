@@ -7,10 +7,11 @@ from functools import cached_property
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, all_of, ceil_div, div, minimum, select
-from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.meetings import RANK
+from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Body, Let, Stmt
 from gemmgen.ir.target import Target
+from gemmgen.ir.walk import walk_expr
 from gemmgen.ir.warp_matrix import LINES, warp_atom
 from gemmgen.ir.warpgroup_matrix import warpgroup_atom
 from gemmgen.passes import stream
@@ -120,7 +121,7 @@ class Positions:
     @property
     def in_parts(self) -> bool:
         """Whether a group sums a part of K at a time."""
-        return self.schedule.split > 1 or self.schedule.stream > 0
+        return self.schedule.split > 1 or self.schedule.stream
 
     @cached_property
     def k_stop(self) -> Expr:
@@ -183,7 +184,9 @@ class Positions:
         for axis, origin in ((0, ROW0), (1, COL0)):
             size, block = (self.m, self.n)[axis], s.block_tile[axis]
             known = (self.spec.m, self.spec.n)[axis] or self.spec.multiple_of[axis]
-            if (axis == 1 or self.spec.a_order == "col") and known % block:
+            # What is packed has whole blocks.
+            reads_block = axis == 1 or self.spec.a_order == "col"
+            if reads_block and "ab"[axis] not in self.packed and known % block:
                 axes.append(origin + block <= size)
         return tuple(axes)
 
@@ -244,16 +247,14 @@ class Positions:
         """Groups along rows and columns."""
         down, across = (ceil_div(size, block) for size, block in zip((self.m, self.n), self._unit, strict=True))
         if self.schedule.stream:
-            # None where C is empty.
-            groups = Const(self.schedule.stream)
-            return Const(1), minimum(groups, down * across * groups)
+            return Const(1), GROUPS
         each = Const(self.schedule.planes * self.clustered)
         across = across * BATCH_COUNT if self.batch_in_line else across
         return (Const(1), down * across * each) if self.in_line else (down, across)
 
     def dealing(self, blocks: Expr) -> Body:
         """What is dealt out to groups that have parts of blocks."""
-        return stream.dealing(self.schedule.stream, blocks, self.k, self.schedule.round_depth)
+        return stream.dealing(blocks, self.k, self.schedule.round_depth)
 
     def _in_line(self) -> Body:
         """The block of a group by its number: all blocks of a part, then the next part's.
@@ -275,8 +276,8 @@ class Positions:
             number = WAVE * count + number
         block: Body = (Let(BLOCK, number),)
         if self.schedule.stream:
-            sizes = (*sizes, *self.dealing(DOWN * ACROSS))
-            block = stream.segments(self.schedule.stream, number)
+            sizes = (*sizes, Let(GROUPS, count), *self.dealing(DOWN * ACROSS))
+            block = stream.segments(number)
         if self.schedule.planes > 1:
             block = Let(PART, number // (DOWN * ACROSS)), Let(BLOCK, number % (DOWN * ACROSS))
         if self.batch_in_line:
@@ -358,7 +359,7 @@ class Positions:
     def facts(self) -> tuple[Expr, ...]:
         """What divisibility promises: the last group's tile ends inside the matrix."""
         facts: list[Expr] = [Const(self.schedule.planes - 1) - PART] if self.schedule.planes > 1 else []
-        facts += [Const(2 * self.schedule.stream - 1) - stream.SHARE] if self.schedule.stream else []
+        facts += [GROUPS * 2 - 1 - stream.SHARE] if self.schedule.stream else []
         for axis, group in enumerate((BLOCK_ROW, BLOCK_COL) if self.clustered > 1 else self._block):
             size = (self.m, self.n)[axis]
             known = (self.spec.m, self.spec.n)[axis]

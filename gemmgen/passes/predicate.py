@@ -28,15 +28,13 @@ from gemmgen.ir.expr import (
     select,
     wrap,
 )
-from gemmgen.ir.expr_visit import map_expr, walk_expr
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import LARGEST_IN_REGISTERS, Kernel
 from gemmgen.ir.stmt import Block, Body, For, If, Let, Move, Point, Stmt, Store
+from gemmgen.ir.walk import map_expr, walk_expr
 from gemmgen.passes.expand import ELEMENT
 from gemmgen.passes.loops import loop
 
 MATRIX_SPACES = (Space.GLOBAL, Space.IMAGE)
-#: Bytes of a private array from which on it lies in memory.
-LARGEST_IN_REGISTERS = 8192
 
 
 def predicate(kernel: Kernel) -> Kernel:

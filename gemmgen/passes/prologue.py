@@ -10,9 +10,9 @@ from gemmgen.epilogue import OPERANDS
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Const, Expr, Load, Var, compare, convert, minimum, number, select
-from gemmgen.ir.expr_visit import map_expr, substitute, walk_expr
 from gemmgen.ir.steps import ELEMENT_K, ELEMENT_LINE, Step, element, places_by_type
 from gemmgen.ir.stmt import Alloc, Body, Let, Move, Stage, Store
+from gemmgen.ir.walk import map_expr, substitute, walk_expr
 from gemmgen.passes.loops import loop
 from gemmgen.passes.plan import Plan
 from gemmgen.schedule import Schedule
@@ -174,4 +174,5 @@ def prologue_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:
                 f"that a kernel before applies it, or use a schedule without async_copy"
             )
         elif operand.block or operand.share:
-            yield f"prologue_{name} is applied by single work-items, not in block reads: use --method slm, or naive"
+            before = "" if operand.memory == "image" else f"set {name}.packed, so that a kernel before applies it, or "
+            yield f"prologue_{name} is applied by single work-items, not in block reads: {before}use --method slm"

@@ -9,7 +9,7 @@ from gemmgen.ir.buffer import Space
 from gemmgen.ir.meetings import Barrier, Handover
 from gemmgen.ir.pipe import Pipe
 from gemmgen.ir.stmt import Alloc, Body, For, If, Let, Stmt
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.walk import map_body, walk
 from gemmgen.passes.batches import copy_batches, lower_batches, made_ready
 from gemmgen.passes.roles import behind_names, parted
 from gemmgen.passes.slots import pipe_of, split

@@ -22,11 +22,10 @@ from dataclasses import replace
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Const, Expr, Var, both, ceil_div, compare
-from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.meetings import Barrier, Handover, Mbarrier, MbarrierVerb, MultiplyGroup, RegisterShare, Roles
 from gemmgen.ir.pipe import Pipe
 from gemmgen.ir.stmt import Alloc, Body, Comment, Copy, For, If, Let, Stage, Stmt, TileMma
-from gemmgen.ir.visit import exprs, map_body, walk
+from gemmgen.ir.walk import exprs, map_body, walk, walk_expr
 from gemmgen.passes.positions import LOCAL_INDEX, LOCAL_ROW
 from gemmgen.passes.slots import Parts, in_slot, pipe_of, split
 from gemmgen.passes.store_turns import in_turns, turns_ready

@@ -8,9 +8,10 @@ from gemmgen.ir.atoms import Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, all_of, both, ceil_div, compare, number
 from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Alloc, Body, Comment, For, If, Let, Registers, Store, Tile, Update
 from gemmgen.passes import epilogue, stream
-from gemmgen.passes.plan import Plan, update_comment
+from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import ACROSS, BLOCK, COL, COL0, DOWN, LOCAL_COL, LOCAL_ROW, ROW, ROW0, call
 
 #: The groups that have the first batch of a block and its last one, and those between.
@@ -44,7 +45,7 @@ def build_shares(plan: Plan) -> Kernel:
     sum_at = total.at(Const(0), Const(0))
     add = Store(total.buffer, sum_at, Bin("+", Load(total.buffer, sum_at), share(GROUP, 0)))
     work: Body = (
-        Comment(f"The groups' shares, one after the other. {update_comment(plan.spec)}"),
+        Comment(f"The groups' shares, one after the other. {plan.update_comment()}"),
         Alloc(total.buffer),
         Store(total.buffer, sum_at, share(FIRST_GROUP, 1)),
         For(GROUP, FIRST_GROUP + 1, LAST_GROUP + 1, 1, (add,), exact=True),
@@ -61,13 +62,13 @@ def build_shares(plan: Plan) -> Kernel:
         *plan.walk(),
         Let(ROW, ROW0 + LOCAL_ROW),
         Let(COL, COL0 + LOCAL_COL),
-        Let(FIRST_GROUP, stream.group_of(s.stream, begin)),
-        Let(LAST_GROUP, stream.group_of(s.stream, begin + stream.BATCHES - 1)),
+        Let(FIRST_GROUP, stream.group_of(begin)),
+        Let(LAST_GROUP, stream.group_of(begin + stream.BATCHES - 1)),
         *plan.awaited(shares),
         If(all_of((FIRST_GROUP < LAST_GROUP, plan.m > ROW, plan.n > COL)), work),
     )
-    listed = (plan.m, plan.n, plan.k, shares, plan.beta, *plan.per_matrix(c), *epilogue.parameters(plan))
-    left = stream.left_blocks(s.stream, down * across)
+    listed = (plan.m, plan.n, plan.k, GROUPS, shares, plan.beta, *plan.per_matrix(c), *epilogue.parameters(plan))
+    left = stream.left_blocks(down * across)
     return Kernel(
         name=f"{plan.name}_total",
         params=tuple(p for p in listed if isinstance(p, Buffer | Var)),

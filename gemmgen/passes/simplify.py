@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer, Space
 from gemmgen.ir.expr import Bin, Call, Const, Expr, Load, Select, Var, both, convert
-from gemmgen.ir.expr_visit import substitute, walk_expr
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import (
     Alloc,
@@ -26,7 +25,7 @@ from gemmgen.ir.stmt import (
     Stmt,
     Store,
 )
-from gemmgen.ir.visit import exprs, map_body, map_body_exprs, walk
+from gemmgen.ir.walk import bound, exprs, map_bodies, map_body, map_body_exprs, substitute, walk, walk_expr
 
 
 def simplify(kernel: Kernel) -> Kernel:
@@ -63,9 +62,7 @@ def _fold(stmt: Stmt) -> Body:
 
 def _declared(body: Body) -> frozenset[str]:
     """The names that a block declares, at any depth."""
-    names = {s.buffer.name for s in walk(body) if isinstance(s, Alloc)}
-    names |= {s.var.name for s in walk(body) if isinstance(s, Let | For)}
-    return frozenset(names)
+    return frozenset(name.name for stmt in walk(body) for name in bound(stmt))
 
 
 def _splice(body: Body, outer: frozenset[str]) -> Body:
@@ -77,19 +74,14 @@ def _splice(body: Body, outer: frozenset[str]) -> Body:
                 visible = outer | _declared(tuple(out)) | _declared(body[i + 1 :])
                 spliced = _splice(inner, outer)
                 out += spliced if not _declared_here(spliced) & visible else (Block(spliced),)
-            case For() | Block():
-                out.append(replace(stmt, body=_splice(stmt.body, outer)))
-            case If(_, then, orelse):
-                out.append(replace(stmt, then=_splice(then, outer), orelse=_splice(orelse, outer)))
             case _:
-                out.append(stmt)
+                out.append(map_bodies(stmt, lambda inner: _splice(inner, outer)))
     return tuple(out)
 
 
 def _declared_here(body: Body) -> frozenset[str]:
     """The names that a block declares to its end."""
-    views = frozenset(s.view.name for s in body if isinstance(s, Point) and s.which is None)
-    return views | {s.buffer.name if isinstance(s, Alloc) else s.var.name for s in body if isinstance(s, Alloc | Let)}
+    return frozenset(name.name for stmt in body if not stmt.BODIES for name in bound(stmt))
 
 
 # --- arrays ---------------------------------------------------------------------------------------
@@ -175,12 +167,8 @@ def _bind(body: Body) -> Body:
                 if _writes(rest)[buffer] == 1 and not moved and any(_bound(s, buffer) for s in rest):
                     return (*out, *_bind(_with_name(rest, buffer)))
                 out.append(stmt)
-            case For() | Block():
-                out.append(replace(stmt, body=_bind(stmt.body)))
-            case If(_, then, orelse):
-                out.append(replace(stmt, then=_bind(then), orelse=_bind(orelse)))
             case _:
-                out.append(stmt)
+                out.append(map_bodies(stmt, _bind))
     return tuple(out)
 
 
@@ -272,10 +260,6 @@ def _drop_comments(body: Body) -> Body:
         match stmt:
             case Comment() if following is None or isinstance(following, Comment):
                 continue
-            case For() | Block():
-                out.append(replace(stmt, body=_drop_comments(stmt.body)))
-            case If(_, then, orelse):
-                out.append(replace(stmt, then=_drop_comments(then), orelse=_drop_comments(orelse)))
             case _:
-                out.append(stmt)
+                out.append(map_bodies(stmt, _drop_comments))
     return tuple(out)

@@ -9,10 +9,9 @@ from functools import partial
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import SCALAR, aligned
 from gemmgen.ir.expr import Const, Expr, all_of, as_int
-from gemmgen.ir.expr_visit import substitute
 from gemmgen.ir.pipe import Pipe, PipeOp, PipeVerb
 from gemmgen.ir.stmt import Body, Copy, For, If, Mma, Registers, Stage, Stmt, Tile, TileMma
-from gemmgen.ir.visit import map_body, map_body_exprs, walk
+from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk
 
 #: Elements that go through registers one by one: few at once, as most registers are taken.
 SINGLY_AT_ONCE = 4
@@ -92,13 +91,13 @@ def whole_or_part(body: Body, whole: Expr) -> If:
     where lines begin anywhere, those go through registers. What was packed lies in whole tiles, and is copied by
     vectors in either.
     """
-    stages = [s for s in walk(body) if isinstance(s, Stage) and not s.src.buffer.is_packed]
+    stages = [s for s in walk(body) if isinstance(s, Stage) and not s.src.buffer.packed]
     alone = by_elements(body)
     lines = dict.fromkeys(c for s in stages if (c := aligned(s.atom, s.width, s.src.buffer)) is not None)
 
     def narrow(stmt: Stmt) -> Body:
         match stmt:
-            case Stage() if stmt.src.buffer.is_packed:
+            case Stage() if stmt.src.buffer.packed:
                 pass
             case Stage() if stmt.atom.moves(1, stmt.src.buffer.dtype.size):
                 return (replace(stmt, width=1),)

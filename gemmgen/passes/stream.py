@@ -1,4 +1,4 @@
-"""Blocks of C dealt out evenly to a fixed number of groups (stream-K).
+"""Blocks of C dealt out evenly to as many groups as a device runs at once (stream-K).
 
 As long as there are blocks for all groups, each computes whole ones. Of those that are left, between one and two for
 each, all batches of K stand in one line, block after block, and every group has an equal piece of it: a part of a
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from gemmgen.ir.dtypes import I32
 from gemmgen.ir.expr import Call, Const, Expr, Var, as_int, ceil_div, compare, div, minimum, select
+from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.stmt import Body, Let
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -38,45 +39,45 @@ def _at_least(least: int, value: Expr) -> Expr:
     return Call("max", (Const(least), value), I32) if known is None else Const(max(least, known))
 
 
-def dealing(groups: int, blocks: Expr, k: Expr, depth: int) -> Body:
+def dealing(blocks: Expr, k: Expr, depth: int) -> Body:
     """Names for what is dealt out. Without K a block has a batch all the same, so that somebody stores it."""
     return (
         Let(BLOCKS, blocks),
         Let(BATCHES, _at_least(1, ceil_div(k, depth))),
-        Let(WHOLES, BLOCKS - left_blocks(groups, BLOCKS)),
+        Let(WHOLES, BLOCKS - left_blocks(BLOCKS)),
         Let(DEALT, (BLOCKS - WHOLES) * BATCHES),
     )
 
 
-def left_blocks(groups: int, blocks: Expr) -> Expr:
+def left_blocks(blocks: Expr) -> Expr:
     """How many blocks are dealt out in batches, of so many: what makes between one and two for each group."""
-    return minimum(blocks, blocks % groups + groups)
+    return minimum(blocks, blocks % GROUPS + GROUPS)
 
 
-def begin_of(groups: int, group: Expr) -> Expr:
+def begin_of(group: Expr) -> Expr:
     """Where a group's piece of the line begins: the first ones have a batch more."""
-    return group * (DEALT // groups) + minimum(group, DEALT % groups)
+    return group * (DEALT // GROUPS) + minimum(group, DEALT % GROUPS)
 
 
-def group_of(groups: int, batch: Expr) -> Expr:
+def group_of(batch: Expr) -> Expr:
     """Whose piece a batch belongs to."""
-    each, longer = DEALT // groups, DEALT % groups
+    each, longer = DEALT // GROUPS, DEALT % GROUPS
     early = longer * (each + 1)
     return select(batch < early, div(batch, each + 1), longer + div(batch - early, _at_least(1, each)))
 
 
-def segments(groups: int, number: Expr) -> Body:
+def segments(number: Expr) -> Body:
     """Names for what a group has to do, and of each part of it the block and the batches."""
     of_block = (BLOCK - WHOLES) * BATCHES
     is_own = SEGMENT < OWN
     return (
         Let(GROUP, number),
-        Let(OWN, WHOLES // groups),
-        Let(FIRST, begin_of(groups, GROUP)),
-        Let(LAST, begin_of(groups, GROUP + 1)),
+        Let(OWN, WHOLES // GROUPS),
+        Let(FIRST, begin_of(GROUP)),
+        Let(LAST, begin_of(GROUP + 1)),
         # Of a piece of none, too: it ends where a block does.
         Let(SEGMENTS, OWN + div(LAST + BATCHES - 1, BATCHES) - div(FIRST, BATCHES)),
-        Let(BLOCK, select(is_own, SEGMENT * groups + GROUP, WHOLES + div(FIRST, BATCHES) + SEGMENT - OWN)),
+        Let(BLOCK, select(is_own, SEGMENT * GROUPS + GROUP, WHOLES + div(FIRST, BATCHES) + SEGMENT - OWN)),
         Let(BEGIN, select(is_own, Const(0), _at_least(0, FIRST - of_block))),
         Let(END, select(is_own, BATCHES, minimum(BATCHES, LAST - of_block))),
         Let(BEFORE, select(is_own, SEGMENT * BATCHES, OWN * BATCHES + of_block + BEGIN - FIRST)),
@@ -87,13 +88,13 @@ def segments(groups: int, number: Expr) -> Body:
 def stream_problems(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """What is wrong with a schedule that deals blocks out evenly, each with a remedy."""
     if not s.mbarrier:
-        yield f"stream = {s.stream} goes on with a ring that mbarriers hand over, but mbarrier = 0: use 4, say"
+        yield "stream needs tiles handed over by mbarriers, but mbarrier = 0: use mbarrier 4 with stages 16, say"
     for key, given, plain in (("split", s.split, 1), ("slices", s.slices, 1)):
         if given > 1:
-            yield f"stream = {s.stream} deals out K already, but {key} = {given}: use {key} {plain}"
+            yield f"stream deals out K already, but {key} = {given}: use {key} {plain}"
     if s.by_warps:
-        yield f"stream = {s.stream} is for atom fma, not {s.atom}: use 0"
+        yield f"stream is for atom fma, not {s.atom}: leave it out"
     if spec.batched:
-        yield f"stream = {s.stream} deals out one product, not a batch: use 0"
+        yield "stream deals out one product, not a batch: leave it out"
     if s.block_tile[1] > MOST_ITEMS:
         yield f"a block's {s.block_tile[1]} columns > {MOST_ITEMS}, which are added up by a group: use a smaller tile"

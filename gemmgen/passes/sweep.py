@@ -30,7 +30,7 @@ from gemmgen.ir.workspace import Workspace
 from gemmgen.passes import epilogue
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.loops import loop
-from gemmgen.passes.plan import Plan, update_comment
+from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import (
     ACROSS,
     BATCH,
@@ -176,7 +176,7 @@ class Sweep(Plan):
         block, s = self.copy, self.schedule
         if block is None:
             return ()
-        say = Comment(f"A block of B, up to {s.k_block} deep, in the order that it is read in.")
+        say = Comment(f"A block of {self.title('b')}, up to {s.k_block} deep, in the order that it is read in.")
         by_rows = self.spec.b_order == "row"
         if by_rows and not s.along_k:
             place, at = (K_BLOCK + K0, COL0 + J * s.vector), (PANEL, K0, J * s.vector)
@@ -197,18 +197,22 @@ class Sweep(Plan):
         tile = self.tile(start, stop, beta)
         down = For(ROW0, ROW_BEGIN, ROW_END, rows, tile, exact=self.whole_rows)
         if self.schedule.m_block == 1:
-            return Comment("Some rows of A pass all panels of B."), replace(down, body=self._panels(tile))
+            return Comment(f"Some rows of {self.title('a')} pass all panels of {self.title('b')}."), replace(
+                down, body=self._panels(tile)
+            )
         if many := self.schedule.m_block * rows:
             some = self._panels((replace(down, start=M_BLOCK, stop=M_STOP),))
             end = Let(M_STOP, minimum(ROW_END, M_BLOCK + many))
-            comment = Comment("Some rows of A after the others, which stay in the cache while B's panels pass.")
+            a, b = map(self.title, "ab")
+            comment = Comment(f"Some rows of {a} after the others, which stay in the cache while {b}'s panels pass.")
             return comment, For(M_BLOCK, ROW_BEGIN, ROW_END, many, (end, *some))
         if not self.begins_earlier:
             return self._panels((down,))
         fits = compare("<=", Const(cols), self.n)
         shifted = select(fits, minimum(OWN_COL, self.n - cols), OWN_COL)
         main = self.k_main(start, stop)
-        say = Comment("The last tile of a line begins earlier, so that its vectors of B end inside.")
+        vectors = f"its vectors of {self.title('b')}"
+        say = Comment(f"The last tile of a line begins earlier, so that {vectors} end inside.")
         return (For(OWN_COL, COL_BEGIN, COL_END, cols, (say, Let(COL0, shifted), *main, down)),)
 
     def _panels(self, body: Body) -> Body:
@@ -249,7 +253,7 @@ class Sweep(Plan):
         rows, cols = self.schedule.tile
         by_columns = self.spec.c_order == "col"
         tile = Tile(self.c, (COL0, ROW0) if by_columns else (ROW0, COL0), rows, cols, by_columns)
-        comment = update_comment(self.spec)
+        comment = self.update_comment()
         steps, depth = epilogue.steps(self), self.schedule.k_block
         if self.schedule.split > 1:
             tile = Tile(self.workspace(writable=True), (PART, ROW0, COL0), rows, cols)

@@ -10,7 +10,7 @@ from gemmgen.ir.expr import Bin, Const, Expr, Load, Var, both, ceil_div, compare
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, Fill, If, Let, Registers, Store, Sum, Tile, Update
 from gemmgen.passes import epilogue
-from gemmgen.passes.plan import Plan, update_comment
+from gemmgen.passes.plan import Plan
 from gemmgen.passes.positions import ACROSS, BATCH, BATCH_COUNT, COL, ROW, call
 
 #: Work-items of a group, side by side along a row; fewer where each has many parts to add up, so that more of a device
@@ -38,7 +38,7 @@ def build_start(plan: Plan) -> Kernel:
 
 def build_scale(plan: Plan) -> Kernel:
     """beta * C, where nothing is added, and the epilogue."""
-    comment = Comment(update_comment(plan.spec))
+    comment = Comment(plan.update_comment())
     if not plan.spec.epilogue:
         return _elementwise(plan, "", (comment, _scale(plan)))
     nothing = _single(plan, "total")

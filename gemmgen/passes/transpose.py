@@ -17,7 +17,10 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.stmt import Alloc, Body, Comment, Let, Move, Stmt, Store
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
+from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.loops import loop
+from gemmgen.passes.positions import call
+from gemmgen.passes.sub_group_size import unless_in_sub_groups_of
 from gemmgen.passes.types import lacking
 from gemmgen.spec import GemmSpec
 
@@ -37,6 +40,7 @@ def build_transpose(spec: GemmSpec, block: int, target: Target, name: str | None
         Let(LANE, Call("lane_id", (), I32)),
         Let(ROW0, Call("group_id", (Const(1),), I32) * block),
         Let(COL0, Call("group_id", (Const(0),), I32) * block),
+        *unless_in_sub_groups_of(block, target, b, (COL0 + I, ROW0 + call("local_id", 0)), (block, 1), dtype),
         Alloc(tile),
         Comment("Each lane reads a column of the block."),
         *loop(INDEX, block, (read,)),

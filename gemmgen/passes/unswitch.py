@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gemmgen.ir.expr import Expr, Var, all_of
-from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.kernel import Kernel
-from gemmgen.ir.stmt import Block, Body, Comment, For, If, Let, Move, Stmt
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.stmt import Block, Body, Comment, For, If, Move, Stmt
+from gemmgen.ir.walk import bound, map_body, walk, walk_expr
 
 
 def unswitch(kernel: Kernel) -> Kernel:
@@ -36,7 +35,7 @@ def _versions(stmt: Stmt) -> Body:
 
 def _guards(loop: For) -> Iterator[Expr]:
     """The conditions of collective loads that are the same in each round."""
-    inside = {s.var for s in walk((loop,)) if isinstance(s, For | Let)}
+    inside = {name for stmt in walk((loop,)) for name in bound(stmt)}
     for stmt in walk(loop.body):
         if isinstance(stmt, If) and _is_collective(stmt.then) and not inside & _names(stmt.condition):
             yield stmt.condition

@@ -16,7 +16,7 @@ from gemmgen.passes.prologue import prologue_problems
 from gemmgen.passes.stream import stream_problems
 from gemmgen.passes.types import alignment_problems, type_problems
 from gemmgen.passes.vectors import vector_problems, without_vectors
-from gemmgen.passes.warpgroup_checks import warpgroup_problems, without_roles
+from gemmgen.passes.warpgroup_checks import STREAMED, warpgroup_problems
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -24,7 +24,24 @@ WARP = 32
 
 
 def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
-    """Raises: ScheduleError."""
+    """Raises: ScheduleError, with what is against the product as it is asked for."""
+    problems = problems_as_asked(spec, schedule, target)
+    if problems and not is_transposed(spec, schedule, target):
+        raise ScheduleError(problems)
+
+
+def is_transposed(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
+    """Whether a column-major C = A B is computed as the row-major C^T = B^T A^T: where the schedule takes that, and not
+    the product as it is asked for. The rows of its tiles are then columns of C.
+    """
+    if spec.c_order == "row" or spec.alpha == 0 or not problems_as_asked(spec, schedule, target):
+        return False
+    return not problems_as_asked(spec.transposed(), schedule, target)
+
+
+@lru_cache(maxsize=1024)
+def problems_as_asked(spec: GemmSpec, schedule: Schedule, target: Target) -> tuple[str, ...]:
+    """What is against a product as it is asked for, not as that of the transposes."""
     problems = [*_positive(schedule), *_joined(schedule), *_listed(spec, target)]
     if schedule.name is not None and (problem := name_problem(schedule.name)) is not None:
         problems.append(problem)
@@ -36,7 +53,7 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += vector_problems(spec, schedule, target)
     elif not problems:
         problems += without_vectors(schedule)
-        problems += () if schedule.boxes else without_roles(schedule)
+        problems += _without_warpgroups(schedule)
         problems += _shape(schedule, target)
         problems += _stores(spec, schedule)
         problems += _large(schedule)
@@ -57,18 +74,13 @@ def validate(spec: GemmSpec, schedule: Schedule, target: Target) -> None:
         problems += warp_problems(spec, schedule, target) if schedule.by_warps else ()
     if not problems and schedule.atom != "dpas" and not schedule.by_warpgroups and schedule.vector == 1:
         problems += capacity_problems(spec, schedule, target)
-    if problems:
-        raise ScheduleError(problems)
+    return tuple(problems)
 
 
 @lru_cache(maxsize=1024)
 def is_possible(spec: GemmSpec, schedule: Schedule, target: Target) -> bool:
     """The same for those who have others to choose from."""
-    try:
-        validate(spec, schedule, target)
-    except ScheduleError:
-        return False
-    return True
+    return not problems_as_asked(spec, schedule, target) or is_transposed(spec, schedule, target)
 
 
 def _listed(spec: GemmSpec, target: Target) -> Iterator[str]:
@@ -85,6 +97,28 @@ def _joined(s: Schedule) -> Iterator[str]:
 def _large(s: Schedule) -> Iterator[str]:
     if s.large_registers:
         yield f"large_registers is for atom dpas, not {s.atom}: leave it out"
+
+
+def _without_warpgroups(s: Schedule) -> Iterator[str]:
+    """What only warpgroups that multiply have, and what only roles have, in a schedule that lacks them."""
+    of_warpgroups = (
+        ("persistent", s.persistent),
+        ("cluster", s.cluster != (1, 1)),
+        ("c_stages", s.c_stages),
+        ("c_turns", s.c_turns),
+    )
+    of_roles = (
+        ("producers", s.producers),
+        ("registers", s.registers != (0, 0)),
+        ("late", s.late),
+        *zip(STREAMED, (s.a.streamed, s.b.streamed), strict=True),
+    )
+    for key, given in of_warpgroups:
+        if given:
+            yield f"{key} means something to atom wgmma alone, whose warpgroups multiply: leave it out"
+    for key, given in of_roles:
+        if given and not s.boxes:
+            yield f"{key} means something to atom wgmma and to boxes alone, whose work-items have roles: leave it out"
 
 
 def _positive(s: Schedule) -> Iterator[str]:
@@ -107,7 +141,7 @@ def _positive(s: Schedule) -> Iterator[str]:
         ("m_block", s.m_block),
         ("b_prefetch", s.b_prefetch),
         ("producers", s.producers),
-        ("stream", s.stream),
+        ("c_stages", s.c_stages),
     ):
         if value < 0:
             yield f"{name} = {value} < 0: give 0 or more"
@@ -133,9 +167,11 @@ def _stores(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     """Vectors of C."""
     if s.c_width not in WIDTHS:
         yield f"c_width = {s.c_width} is not one of {', '.join(map(str, WIDTHS))}"
-    elif s.c_width > 1 and spec.c_order == "col":
+    elif s.c_width > 1 and spec.c_order == "col" and (s.asynchronous or s.by_warps or s.split > 1 or s.slices > 1):
         yield f"c_width = {s.c_width} stores neighbouring columns, but C is column-major: use c_width 1"
-    elif s.run[1] % s.c_width:
+    elif spec.c_order == "col" and s.run[0] % s.c_width:
+        yield divide("c_width", s.c_width, "the run's rows", s.run[0], WIDTHS)
+    elif spec.c_order == "row" and s.run[1] % s.c_width:
         yield divide("c_width", s.c_width, "the run's columns", s.run[1], WIDTHS)
 
 
@@ -284,7 +320,10 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         yield f"across alternates two slots of registers, but k_step = {s.k_step} is odd: use an even one"
     if s.snake and s.a.share:
         yield "snake orders multiply-adds with both operands in registers, but a.share is set: drop one of them"
+    if s.snake and 1 in s.tile:
+        rows, cols = s.tile
+        yield f"snake turns at the end of each row, but tile {rows}x{cols} has a single row or column: leave it out"
     if s.register_stages > 2:
-        yield f"register_stages = {s.register_stages} > 2: one step ahead is all that registers serve"
-    if s.barrier and s.method == "slm":
+        yield f"register_stages = {s.register_stages} > 2: one step ahead is all that registers serve, use 2"
+    if s.barrier and "local" in (s.a.memory, s.b.memory):
         yield "barrier keeps groups in step that have no other barrier; local memory has its own: drop it"

@@ -15,6 +15,8 @@ from gemmgen.spec import GemmSpec
 PREFETCH_STEPS = 64
 #: Elements that a vector can have.
 WIDTHS = (2, 4, 8, 16)
+#: A depth of a block of K that will do, for messages.
+BLOCK = 256
 #: Fields that only such schedules have.
 OWN = ("vector", "along_k", "sweep", "even", "k_block", "m_block", "b_prefetch", "c_prefetch")
 #: Fields that may be as they like there, beside the tile.
@@ -71,7 +73,10 @@ def vector_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str
         if key not in FREE and key != "group" and value != plain[key]:
             yield f"{key} = {text_of(value)} means nothing to a work-item with vectors: leave it out"
     if s.along_k and spec.a_order == "col":
-        yield "A is column-major, but along_k takes neighbours along K: leave along_k out, or pass a copy of A by rows"
+        yield (
+            "A is column-major, but along_k takes neighbours along K: use a schedule whose vectors lie along N, such "
+            "as --preset cpu_6x64_copied, or pass a copy of A by rows"
+        )
     yield from _loop(spec, s, target)
     yield from _private(spec, s, target)
     yield from _registers(spec, s, target)
@@ -97,22 +102,23 @@ def _private(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
         yield f"b.memory = {s.b.memory!r} is shared by a group, but a work-item with vectors is alone: use 'private'"
         return
     if s.b.memory == "global":
+        copied = "set b.memory = 'private', which turns it" + ("" if s.k_block else f", and k_block = {BLOCK}")
         if s.m_block and not s.along_k:
             yield (
                 f"m_block = {s.m_block} is for a copy of B, which serves many rows: set b.memory = 'private', or use "
                 f"sweep {s.m_block}x{s.sweep[1]}, whose work-items have so many rows"
             )
         if s.along_k and spec.b_order == "row":
-            yield "B is row-major, but along_k takes neighbours along K: set b.memory = 'private', which turns it"
+            yield f"B is row-major, but along_k takes neighbours along K: {copied}"
         elif spec.b_order == "col" and not s.along_k:
-            yield "B is column-major, but vectors are of neighbouring columns: set b.memory = 'private', which turns it"
+            yield f"B is column-major, but vectors are of neighbouring columns: {copied}"
         return
     if "cached_private" not in target.features:
         yield f"b.memory = 'private', but target {target.name!r} has no caches for it: use --target cpu, or 'global'"
     if not s.k_block:
-        yield "b.memory = 'private' copies a block of B, but k_block = 0 leaves open how deep: use k_block 256, say"
+        yield f"b.memory = 'private' copies blocks of B, but k_block = 0 gives no depth: use k_block {BLOCK}, say"
     elif s.along_k and s.k_block % s.vector:
-        yield f"k_block = {s.k_block} cuts columns of B into no whole vectors of {s.vector}: use a multiple of it"
+        yield f"k_block = {s.k_block} is no multiple of vector = {s.vector}, as along_k needs: use one"
     elif (used := block_bytes(spec, s)) > target.private_bytes:
         yield (
             f"the block of B, {s.k_block} x {s.sweep[1] * s.tile[1]}, takes {used:,} B > {target.private_bytes:,} B of "

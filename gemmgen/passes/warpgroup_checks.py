@@ -86,6 +86,18 @@ def warpgroup_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[
     for key, value in flatten(s).items():
         if value != plain[key] and key not in CHOSEN and not _shapes_packed(key, s):
             yield f"{key} means nothing to atom {s.atom}: leave it out"
+    if s.c_stages and s.c_width not in (1, plain["c_width"]):
+        yield (
+            f"c_width = {s.c_width} is for work-items that store C, but c_stages = {s.c_stages} stores boxes: use "
+            "c_width 1, or c_stages 0"
+        )
+    (high, wide), whole = s.group, LANES // 4
+    if (wide % 4 or high % whole) and not s.swapped:
+        yield (
+            f"group {high}x{wide} is not made of warpgroups of {whole}x4: use group 64x4, say, two above one another, "
+            f"{whole}x8, two beside one another, or 4x{whole}, by which operands are swapped"
+        )
+        return
     yield from _tiles(spec, s, atom)
     yield from role_problems(s, target)
     yield from _room(spec, s, atom, target)
@@ -108,8 +120,9 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if by_boxes and s.atom == "wgmma_3xtf32":
         packed = " ".join(f"--set {name}.packed=true" for name in by_boxes)
         yield f"atom {s.atom} multiplies what a kernel before takes apart: let it ({packed})"
-    if by_boxes and spec.ld_multiple * spec.dtype.size % ALIGNMENT:
-        unit = ALIGNMENT // spec.dtype.size
+    size = min((spec.element(name).size for name in by_boxes), default=ALIGNMENT)
+    if spec.ld_multiple * size % ALIGNMENT:
+        unit = ALIGNMENT // size
         packed = " ".join(f"--set {name}.packed=true" for name in by_boxes)
         yield (
             f"atom {s.atom} copies lines that begin on multiples of {ALIGNMENT} bytes, but leading dimensions are "
@@ -118,31 +131,9 @@ def _operands(spec: GemmSpec, s: Schedule) -> Iterator[str]:
         )
 
 
-def without_roles(s: Schedule) -> Iterator[str]:
-    """What only roles have, in a schedule that has none."""
-    for key, given in (
-        ("producers", s.producers),
-        ("registers", s.registers != (0, 0)),
-        ("persistent", s.persistent),
-        ("cluster", s.cluster != (1, 1)),
-        ("late", s.late),
-        ("c_stages", s.c_stages),
-        *zip(STREAMED, (s.a.streamed, s.b.streamed), strict=True),
-        ("c_turns", s.c_turns),
-    ):
-        if given:
-            yield f"{key} means something to atom wgmma alone, whose work-items have roles: leave it out"
-
-
 def _tiles(spec: GemmSpec, s: Schedule, atom: WarpgroupAtom) -> Iterator[str]:
     """What a block is made of."""
-    (high, wide), whole = s.group, LANES // 4
-    if (wide % 4 or high % whole) and not s.swapped:
-        yield (
-            f"group {high}x{wide} is not made of warpgroups of {whole}x4: use group 64x4, say, two above one another, "
-            f"{whole}x8, two beside one another, or 4x{whole}, by which operands are swapped"
-        )
-        return
+    high, wide = s.group
     if atom.dtype.size != TURNED_BYTES:
         yield from _along_k(spec, s)
     yield from _shares(spec, s) if s.joined > 1 else ()
@@ -357,7 +348,8 @@ def _slot(spec: GemmSpec, s: Schedule) -> tuple[int, int]:
 def _fewer(s: Schedule, over: int, stage: int, c: tuple[int, int]) -> str:
     """What takes so many bytes less, of stages so large, and of so many slots for boxes of C, so large."""
     slots, slot = c
-    enough = s.stages - -(-over // stage), slots - -(-over // slot)
+    # A group of less than a warpgroup has no slots, and is refused for that as well.
+    enough = s.stages - -(-over // stage), slots - -(-over // slot) if slot else 0
     ways = [f"{enough[1]} c_stages instead of {s.c_stages}"] * (enough[1] > 0)
     ways += [f"{enough[0]} stages instead of {s.stages}"] * (enough[0] > 1)
     return ", or ".join([*ways, "a smaller tile"])

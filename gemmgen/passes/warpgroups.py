@@ -36,7 +36,7 @@ from gemmgen.passes.in_registers import fill, registers_of_a
 from gemmgen.passes.of_batch import of_batch, reading_of_batch, which
 from gemmgen.passes.pack import build_pack
 from gemmgen.passes.parts import add_part, part_of
-from gemmgen.passes.plan import WIDTHS, update_comment
+from gemmgen.passes.plan import WIDTHS
 from gemmgen.passes.positions import (
     BATCH,
     BATCH_COUNT,
@@ -62,24 +62,24 @@ from gemmgen.spec import GemmSpec
 K_LAST = Var("k_last")
 
 
-def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target) -> Program:
+def build_warpgroups(spec: GemmSpec, schedule: Schedule, target: Target, transposed: bool = False) -> Program:
     """The kernel of a validated request, with one before that lays out A or B anew, and one behind that adds up where K
     is split.
     """
-    plan = _Warpgroups(spec, schedule, target)
-    product = _Swapped(spec, schedule, target) if schedule.swapped else plan
+    plan = _Warpgroups(spec, schedule, target, transposed)
+    product = _Swapped(spec, schedule, target, transposed) if schedule.swapped else plan
     before = (build_pack(plan),) if plan.packed else ()
     after = () if schedule.planes == 1 else (build_total(plan, early=True),)
     count = BATCH_COUNT if spec.batched else Const(1)
     between = tuple(Workspace(x.name, x.dtype, size * count, x.reach) for x, size in plan.workspaces())
-    return Program((*before, product.kernel(), *after), between)
+    return Program((*before, product.kernel(), *after), between, len(before))
 
 
 class _Warpgroups(WarpgroupPositions):
     """The statements of the kernel."""
 
-    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
-        super().__init__(spec, schedule, target)
+    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target, transposed: bool = False) -> None:
+        super().__init__(spec, schedule, target, transposed)
         high, wide = schedule.group
         storing = high * wide // LANES if schedule.c_turns else 0
         roles = Roles(high * wide, high, schedule.registers, self.clustered // schedule.joined, storing)
@@ -236,13 +236,13 @@ class _Warpgroups(WarpgroupPositions):
             PipeOp("release", pipe),
             *added,
         )
-        said: Body = (Comment("C^T = B^T * A^T: columns of C are the rows of the sums."),) if self.swapped else ()
+        said = "C^T = B^T * A^T: columns of C are the rows of the sums."
         return (
             *((Alloc(self.held_a.buffer),) if self.atom.held else ()),
             Alloc(self.acc.buffer),
             Fill(self.acc, zero),
             *fresh,
-            *said,
+            *((Comment(said),) if self.rows_are_columns else ()),
             For(K0, self.k_start, K_LAST if self.asks_alpha else self.k_stop, s.k_step, step, exact=self.exact_k),
             *self._last_left(),
             *self._store(),
@@ -298,7 +298,7 @@ class _Warpgroups(WarpgroupPositions):
         vector = self.vector(s.c_width, self.spec.result if whole else self.sums)
         steps = tuple(map(reading_of_batch, epilogue.steps(self, self.flipped)))
         store = Update(tile, self.acc, self.alpha, self.beta, *vector, steps)
-        comment = Comment(update_comment(self.spec))
+        comment = Comment(self.update_comment())
         if not whole:
             store = replace(store, beta=number(0, self.sums), steps=())
             comment = Comment("This part's share of C.")
@@ -374,8 +374,8 @@ class _Swapped(_Warpgroups):
 
     swapped = True
 
-    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target) -> None:
-        super().__init__(*turned(spec, schedule), target)
+    def __init__(self, spec: GemmSpec, schedule: Schedule, target: Target, transposed: bool = False) -> None:
+        super().__init__(*turned(spec, schedule), target, transposed)
         self._name = slug(schedule)
 
     @property

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from gemmgen.errors import ScheduleError
-from gemmgen.options import read_document, suggest
-from gemmgen.schedule import Schedule
+from gemmgen.errors import ScheduleError, suggest
+from gemmgen.options import read_document
+from gemmgen.schedule import Atom, Operand, Schedule
 from gemmgen.spec import GemmSpec
 
+#: What lists them.
+LISTING = "gemmgen presets"
 #: By where they come from; within one, larger tiles first and a ladder from the ground up.
 _ORDER = (
     "naive",
@@ -36,7 +38,7 @@ _ORDER = (
     "block_read_4x1_1x8",
     "lds_8x8_16x16_k1",
     "lds_8x8_16x16_k8",
-    "lds_8x8_16x16_k8_double",
+    "lds_8x8_16x16_k16_double",
     "sg16_block_16x1",
     "sg16_block_16x1_split4",
     "sg16_block_16x2",
@@ -70,6 +72,9 @@ _ORDER = (
     "mbarrier_8x8_2x16_atomic8",
 )
 
+#: Names that presets had before.
+RENAMED = {"lds_8x8_16x16_k8_double": "lds_8x8_16x16_k16_double"}
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -96,8 +101,68 @@ def names() -> tuple[str, ...]:
 @cache
 def load(name: str) -> Preset:
     """The preset of that name. Raises: ScheduleError, which suggests the nearest ones."""
+    if name in RENAMED:
+        raise ScheduleError(f"preset {name!r} is called {RENAMED[name]!r} now, for what it does: use that name")
     if name not in names():
-        raise ScheduleError(f"preset {name!r} does not exist: {suggest(name, names())}")
+        raise ScheduleError(f"preset {name!r} does not exist: {suggest(name, names(), LISTING)}")
     text = files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
     document = read_document(text, f"preset {name}")
     return Preset(name, document.summary, document.spec, replace(document.schedule, name=name))
+
+
+@cache
+def varied(
+    name: str,
+    parts: int = 1,
+    packed: tuple[bool, bool] = (False, False),
+    stream: bool = False,
+    joined: int = 1,
+    atom: Atom | None = None,
+) -> Schedule:
+    """A preset's schedule as a product asks for it, named as a preset would be.
+
+    Packed operands leave C's lines free to begin anywhere, and parts of K are no C: neither is stored by boxes, nor by
+    groups that stay.
+
+    Args:
+        parts: of K, of which a cluster adds up `joined`.
+        stream: whether blocks are dealt out evenly to the groups that the device runs at once.
+        packed: whether a kernel before lays out A, and B.
+        atom: an instruction in the place of the preset's, of elements of the same size.
+
+    Raises: ScheduleError where there is no such preset.
+    """
+    plain = load(name).schedule
+    boxes = plain.c_stages if parts == 1 and not any(packed) else 0
+    width = plain.c_width if joined == plain.joined else 4 if joined > 1 else 1
+    stays = plain.persistent and boxes > 0
+    # Instructions on elements of two bytes turn what lies across; of all others both operands lie along K.
+    along_k = plain.by_warpgroups and plain.atom != "wgmma"
+    return replace(
+        plain,
+        split=parts,
+        joined=joined,
+        stream=stream,
+        a=_packed(plain.a, False if along_k else None) if packed[0] else replace(plain.a, packed=False),
+        b=_packed(plain.b, True if along_k else None) if packed[1] else replace(plain.b, packed=False),
+        c_stages=boxes,
+        c_width=width,
+        persistent=stays,
+        c_turns=plain.c_turns and stays,
+        atom=atom or plain.atom,
+        name=_varied_name(name.replace(plain.atom, atom or plain.atom), parts, packed, stream, joined),
+    )
+
+
+def _packed(operand: Operand, transposed: bool | None) -> Operand:
+    """An operand that a kernel before lays out."""
+    turned = operand.transposed if transposed is None else transposed
+    return replace(operand, packed=True, pad=0, transposed=turned)
+
+
+def _varied_name(name: str, parts: int, packed: tuple[bool, bool], stream: bool, joined: int) -> str:
+    for suffix in ("_split", "_joined", "_packed"):
+        name = name.partition(suffix)[0]
+    name += (f"_split{parts}" if parts > joined else "") + (f"_joined{joined}" if joined > 1 else "")
+    which = {(True, True): "_packed", (True, False): "_packed_a", (False, True): "_packed_b"}.get(packed, "")
+    return name + which + ("_stream" if stream else "")

@@ -8,6 +8,8 @@ from gemmgen.errors import DeviceError
 
 #: What brings pyopencl and a device at once.
 INSTALL = 'pip install "gemmgen[cpu]"'
+#: What brings CuPy.
+INSTALL_CUDA = 'pip install "gemmgen[cuda]" (CUDA 12: "gemmgen[cuda12]")'
 
 
 def is_named(part: str, name: str) -> bool:
@@ -24,13 +26,13 @@ def require_pyopencl() -> None:
 def require_cupy() -> None:
     """Raises: DeviceError with the command that installs it, or repairs it."""
     if find_spec("cupy") is None:
-        raise DeviceError('CuPy is not installed, so no GPU can be reached: pip install "gemmgen[cuda]"')
+        raise DeviceError(f"CuPy is not installed, so no GPU can be reached: {INSTALL_CUDA}")
     try:
         import cupy  # noqa: F401
     except (ImportError, OSError, RuntimeError) as error:
         raise DeviceError(
             f"CuPy can't be imported ({_first_line(error)}): "
-            'pip uninstall every cupy that pip list shows, then pip install "gemmgen[cuda]"'
+            f"pip uninstall every cupy that pip list shows, then {INSTALL_CUDA}"
         ) from error
 
 

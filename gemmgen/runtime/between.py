@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gemmgen.ir.expr_visit import evaluate
+from gemmgen.ir.walk import evaluate
 from gemmgen.ir.workspace import Workspace
 from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.kept import Kept

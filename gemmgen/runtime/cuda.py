@@ -10,13 +10,14 @@ from typing import Never, Protocol, cast
 import numpy as np
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
+from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.workspace import Workspace
 from gemmgen.runtime import require_cupy
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.cuda_arrays import ALIGNMENT, CupyArray, GpuMatrix, as_matrix, placement_problems
 from gemmgen.runtime.cuda_build import CudaBuilt, Resources, build, grid_problems
-from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, pick, translated
+from gemmgen.runtime.cuda_devices import CudaDeviceInfo, CudaDeviceLike, info_of, multiprocessors, pick, translated
 from gemmgen.runtime.cuda_launch import launch
 from gemmgen.runtime.cuda_maps import Words, made
 from gemmgen.runtime.cuda_streams import on_device, on_stream, stream_pointer
@@ -54,6 +55,7 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
     def __init__(self, source: Source, device: CudaDeviceLike = None, variants: Variants | None = None) -> None:
         super().__init__(source)
         self._variants = variants
+        self._asks_device = source.asks_device
         self._bound = device is not None
         self._wish = device
         self._info: CudaDeviceInfo | None = None
@@ -125,6 +127,9 @@ class CudaKernel(CallableKernel[CudaEvent, Never, Never, object]):
         others = {name: wrapped[name] for name in operands}
         check = check_listed if spec.listed else check_gemm
         request = check(spec, *matrices, alpha, beta, lambda _: found, self.source.span, others)
+        if self._asks_device:
+            sizes = {**request.sizes, GROUPS.name: multiprocessors(_device(request))}
+            request = replace(request, sizes=sizes)
         return self._between.checked(replace(request, given=c) if spec.listed else request)
 
     def transpose(self, a: Matrix, out: Matrix | None = None, *, stream: object = None) -> Matrix:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import FileIO
 from typing import Protocol, cast
 
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES
 from gemmgen.runtime import require_nvrtc
+from gemmgen.runtime.cache import in_memory, loadable
 from gemmgen.runtime.cuda_devices import CudaDeviceInfo, target_of, translated
 from gemmgen.runtime.cuda_launch import blocks_at_once
 from gemmgen.runtime.cuda_specific import binary, needs_specific
@@ -65,11 +67,13 @@ class Resources:
 @dataclass(frozen=True, slots=True)
 class CudaBuilt:
     """The kernels of a source on one GPU, each with the shared memory that its launch asks for; of persistent ones, by
-    their names, how many blocks the GPU runs at once.
+    their names, how many blocks the GPU runs at once; and the file of their code, which CuPy opens when it first
+    launches a kernel.
     """
 
     kernels: tuple[tuple[EntryPoint, RawKernel, int], ...]
     at_once: Mapping[str, int]
+    code: FileIO | None = None
 
     def resources(self) -> tuple[Resources, ...]:
         """Of each kernel, in order."""
@@ -90,7 +94,8 @@ def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
     import cupy
 
     with translated(info.name), cupy.cuda.Device(info.number):
-        module = _compile(source, info)
+        code = _specific(source, info)
+        module = _compile(source, info, code)
         kernels, at_once = [], {}
         for entry in source.entry_points:
             kernel = cast(RawKernel, module.get_function(entry.name))
@@ -104,22 +109,29 @@ def build(source: Source, info: CudaDeviceInfo) -> CudaBuilt:
                 at_once[entry.name] = blocks_at_once(
                     kernel.kernel.ptr, threads, dynamic, info.multiprocessors, entry.cluster
                 )
-    return CudaBuilt(tuple(kernels), at_once)
+    return CudaBuilt(tuple(kernels), at_once, code)
 
 
 class _Module(Protocol):
     def get_function(self, name: str) -> object: ...
 
 
-def _compile(source: Source, info: CudaDeviceInfo) -> _Module:
+def _specific(source: Source, info: CudaDeviceInfo) -> FileIO | None:
+    """The code of a source for one architecture alone; None for others, which CuPy compiles."""
     require_nvrtc()
+    if not needs_specific(source):
+        return None
+    try:
+        return in_memory(binary(source, target_of(info).name), source.name)
+    except DeviceError as error:
+        raise DeviceError(build_failure(source, info, str(error))) from error
+
+
+def _compile(source: Source, info: CudaDeviceInfo, code: FileIO | None) -> _Module:
     import cupy
 
-    if needs_specific(source):
-        try:
-            return cast(_Module, cupy.RawModule(path=str(binary(source, target_of(info).name))))
-        except DeviceError as error:
-            raise DeviceError(build_failure(source, info, str(error))) from error
+    if code is not None:
+        return cast(_Module, cupy.RawModule(path=loadable(code)))
     try:
         module = cupy.RawModule(code=source.text, options=tuple(source.build_options), backend="nvrtc")
         module.compile()

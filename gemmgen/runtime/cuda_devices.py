@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeAlias, cast
 
 from gemmgen.errors import DeviceError
@@ -53,6 +54,12 @@ def cuda_devices() -> tuple[CudaDeviceInfo, ...]:
     if count == 0:
         raise DeviceError("there is no GPU of CUDA: check nvidia-smi and CUDA_VISIBLE_DEVICES")
     return tuple(map(info_of, range(count)))
+
+
+@cache
+def multiprocessors(number: int) -> int:
+    """How many a GPU has."""
+    return info_of(number).multiprocessors
 
 
 def info_of(number: int) -> CudaDeviceInfo:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemmgen.errors import DeviceError
+from gemmgen.runtime.kept import once
 
 #: `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
 _EARLY = 6
@@ -38,7 +38,7 @@ class _Config(ctypes.Structure):
     )
 
 
-@cache
+@once
 def driver() -> ctypes.CDLL:
     """The driver's library. Raises: OSError where there is none."""
     return ctypes.CDLL("libcuda.so.1")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.expr import Const
-from gemmgen.ir.expr_visit import evaluate
+from gemmgen.ir.walk import evaluate
 from gemmgen.runtime.cuda_launch import driver
 from gemmgen.source import TensorMap
 

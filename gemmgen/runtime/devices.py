@@ -5,15 +5,17 @@ from __future__ import annotations
 import ctypes
 from array import array
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import pairwise
 
 from gemmgen.errors import DeviceError
-from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target
+from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, Target, with_intel_registers
 from gemmgen.runtime import icd, is_named, limits, require_pyopencl
+from gemmgen.runtime.kept import once
 
 require_pyopencl()
 import pyopencl as cl  # noqa: E402  (after the check, so that its lack is told with a remedy)
+
+from gemmgen.runtime import binding  # noqa: E402
 
 TYPES = ("cpu", "gpu", "accelerator")
 
@@ -105,7 +107,7 @@ def type_of(device: cl.Device) -> str:
     return next((name for name, bit in zip(TYPES, bits, strict=False) if device.type & bit), "accelerator")
 
 
-@cache
+@once
 def reaches_host_memory(device: cl.Device) -> bool:
     """Whether a CPU's kernels can be given the address of any memory of the process (fine-grained system SVM)."""
     try:
@@ -122,6 +124,7 @@ def features_of(device: cl.Device) -> frozenset[str]:
         "intel_sub_groups": intel,
         "sub_groups": intel or "cl_khr_subgroup_shuffle" in extensions,
         "required_sub_group_size": "cl_intel_required_subgroup_size" in extensions,
+        "free_sub_group_size": "cl_intel_required_subgroup_size" not in extensions,
         "block_read": intel,
         "image_block_read": intel and bool(device.image_support),
         "fp64": "cl_khr_fp64" in extensions,
@@ -133,7 +136,7 @@ def features_of(device: cl.Device) -> frozenset[str]:
     return of_cpus.union(name for name, there in has.items() if there)
 
 
-@cache
+@once
 def sub_group_sizes(device: cl.Device) -> tuple[int, ...]:
     """Lanes that a sub-group can have on a device with sub-groups, ascending.
 
@@ -147,18 +150,23 @@ def _probed_sub_group_size(device: cl.Device) -> tuple[int, ...]:
     text = "__kernel void probe(__global int *x) { x[get_global_id(0)] = get_sub_group_local_id(); }"
     try:
         context = cl.Context([device])  # the Intel CPU runtime's programs don't keep it
-        kernel = cl.Kernel(cl.Program(context, text).build(options=["-cl-std=CL3.0"]), "probe")
+        kernel = _probe(context, device, text, "-cl-std=CL3.0")
         size = kernel.get_sub_group_info(device, cl.kernel_sub_group_info.MAX_SUB_GROUP_SIZE_FOR_NDRANGE, [64])
     except cl.Error:
         return ()
     return (size,) if isinstance(size, int) and size > 0 else ()
 
 
+def _probe(context: cl.Context, device: cl.Device, text: str, options: str = "") -> cl.Kernel:
+    """The one kernel of a text."""
+    (kernel,) = binding.kernels(binding.build(binding.program_of(context, text), device, options)).values()
+    return kernel
+
+
 def raw_info(device: cl.Device, query: int) -> tuple[int, ...]:
     """What `clGetDeviceInfo` says to a query of pointer-sized integers (or one smaller one); () if it refuses."""
     try:
-        # A handle of the extension module finds the functions of the loader that it is linked to.
-        get_info = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
+        get_info = binding.library().clGetDeviceInfo
     except (AttributeError, OSError):
         return ()
     handle, size = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t()
@@ -178,7 +186,7 @@ _SIXTEEN = """__kernel void probe(__global const float *x, __global float *y)
 """
 
 
-@cache
+@once
 def vector_bytes(device: cl.Device) -> int:
     """The widest vectors that a CPU computes on, in bytes, by its own word.
 
@@ -196,20 +204,16 @@ def _loads_sixteen(device: cl.Device) -> bool:
     queue, flags = cl.CommandQueue(context), cl.mem_flags
     given, got = array("f", range(16)), bytearray(8 * 4)
     try:
-        kernel = cl.Kernel(cl.Program(context, _SIXTEEN).build(), "probe")
+        kernel = _probe(context, device, _SIXTEEN)
         x = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=given)
         y = cl.Buffer(context, flags.WRITE_ONLY, len(got))
-        kernel(queue, (1,), (1,), x, y)
+        kernel.set_arg(0, x)
+        kernel.set_arg(1, y)
+        cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
         cl.enqueue_copy(queue, got, y)
     except cl.Error:
         return False
     return array("f", bytes(got)).tolist() == [0, 3, 4, 7, 8, 11, 12, 15]
-
-
-def register_bytes(target: Target) -> int:
-    """Registers of a sub-group on a GPU: Intel's without sub-groups of 8 have wide ones (Xe-HPC, its successors)."""
-    is_wide = "block_read" in target.features and 8 not in target.sub_group_sizes
-    return TARGETS["xe_hpc" if is_wide else "intel"].sub_group_register_bytes
 
 
 def target_of(device: cl.Device) -> Target:
@@ -223,7 +227,7 @@ def target_of(device: cl.Device) -> Target:
         local_bytes=device.local_mem_size,
     )
     if type_of(device) == "gpu":
-        return replace(target, sub_group_register_bytes=register_bytes(target))
+        return replace(with_intel_registers(target), cores=max(1, device.max_compute_units))
     if type_of(device) != "cpu":
         return target
     return replace(
@@ -250,13 +254,14 @@ def pick(
     Args:
         platform: its number, or part of its name.
         device: part of its name, or its number among the devices that `platform` and `type` leave.
-        type: `cpu`, `gpu` or `accelerator`.
+        type: `cpu`, `gpu` or `accelerator` (`acc`); `all` and `default` are any.
         requires: features that the kernel uses. Among the devices that are left, one that has them is preferred,
             then a GPU, then one with sub-groups, then the first.
 
     Raises: DeviceError if nothing matches, with the list of what there is.
     """
     everything = devices()
+    type = "accelerator" if type is not None and type.lower() == "acc" else type  # noqa: A001  (OpenCL's own word)
     if type is not None and type.lower() not in (*TYPES, "all", "default"):
         raise DeviceError(f"device type {type!r} does not exist: use one of {', '.join(TYPES)}")
     left = [d for d in everything if _on_platform(d, platform, everything)]

@@ -42,9 +42,11 @@ class HostStage(Stage[Numbers]):
         self._way = way_of(queue.device)
         self._taken: list[tuple[int, int, cl.Buffer | None]] = []
         self._result: tuple[Numbers, View, cl.Buffer | None] | None = None
+        self._lying: list[Numbers] = []  # what kernels read where it is, and so lasts as long as this
 
     def input(self, array: Numbers, view: View) -> tuple[Reachable, View]:
         if self._way == "address" and is_reachable(array, view):
+            self._lying.append(array)
             return address(array, view), view
         begin, end = extent(array, view)
         for taken_begin, taken_end, taken in self._taken:

@@ -20,15 +20,15 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmgen.errors import DeviceError
 from gemmgen.runtime import INSTALL, require_pyopencl
+from gemmgen.runtime.kept import once
 
 if TYPE_CHECKING:
     import pyopencl
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 LIBRARY = "libintelocl.so"
 DISTRIBUTION = "intel-opencl-rt"
 VENDORS = "OCL_ICD_VENDORS"
-
-_lock = threading.Lock()
 
 
 def intel_cpu_library() -> Path | None:
@@ -96,9 +94,13 @@ def visible() -> Iterator[None]:
     if not files:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="gemmgen-icd-") as folder:
-        for name, library in files.items():
-            Path(folder, name).write_text(library + "\n")
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="gemmgen-icd-"))
+            for name, library in files.items():
+                Path(folder, name).write_text(library + "\n")
+        except OSError:  # a full disk: better one platform than none
+            folder = str(intel_cpu_library())
         os.environ[VENDORS] = folder
         try:
             yield
@@ -112,16 +114,21 @@ def platforms() -> list[pyopencl.Platform]:
     Raises: DeviceError if there is none, with the command that brings one.
     """
     require_pyopencl()
+    if not (found := _found()):
+        raise DeviceError(nothing_found())
+    return list(found)
+
+
+@once
+def _found() -> tuple[pyopencl.Platform, ...]:
+    """The loader looks once, when it is first called."""
     import pyopencl as cl
 
-    with _lock, visible():
+    with visible():
         try:
-            found = list(cl.get_platforms())
+            return tuple(cl.get_platforms())
         except cl.Error:  # ocl-icd calls it an error (PLATFORM_NOT_FOUND_KHR) that nothing is installed
-            found = []
-    if not found:
-        raise DeviceError(nothing_found())
-    return found
+            return ()
 
 
 def nothing_found() -> str:

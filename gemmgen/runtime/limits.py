@@ -23,6 +23,15 @@ def maker(name: str) -> str:
     return "intel" if "Intel" in name else ""
 
 
+def instructions() -> str:
+    """The instructions that this machine's CPUs have, as they say: devices of one name may differ in them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+
+
 def processors(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
     """As many as the process may run on (taskset, cpusets), and no more than its cgroup has time for."""
     allowed, quota = len(os.sched_getaffinity(0)), _quota(cgroups)

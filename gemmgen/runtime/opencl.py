@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Never, cast
 
 import numpy as np
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
+from gemmgen.runtime import binding
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Matrix, Place
 from gemmgen.runtime.devices import DeviceInfo, info_of
 from gemmgen.runtime.host import HostStage
-from gemmgen.runtime.kept import Kept
+from gemmgen.runtime.kept import Kept, once
 from gemmgen.runtime.operands import letter
 from gemmgen.runtime.prepared import Arrays, Done, Prepared, Scratch, is_small, kind_of, may_prepare
-from gemmgen.runtime.programs import Built, argument, build, ranges, translated, workspace_bytes
+from gemmgen.runtime.programs import Built, build, enqueue, translated, workspace_bytes
 from gemmgen.runtime.queues import PROFILING, DeviceLike, own_queue, resolve, within_calls
 from gemmgen.runtime.resident import DeviceArray, ResidentStage, common_queue
 from gemmgen.runtime.staging import Stage
 from gemmgen.runtime.views import SpanError
+from gemmgen.runtime.waiting import Pace, under_way
 from gemmgen.source import Source
 
 KEPT = 8  # contexts that a kernel stays built for, and queues that memory is kept for
@@ -38,12 +40,11 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
 
     def __init__(self, source: Source, device: DeviceLike = None) -> None:
         super().__init__(source)
-        self._wish = device
-        self._queue: cl.CommandQueue | None = None
-        self._built: dict[tuple[cl.Context, cl.Device], Built] = {}
+        self._own_queue = once(lambda: resolve(device, source.requires))
+        self._built: Kept[tuple[cl.Context, cl.Device], Built] = Kept(KEPT)
         self._prepared: Kept[Hashable, Prepared | None]
         self._scratch: Kept[cl.CommandQueue, Scratch]
-        self._lock = threading.Lock()
+        self._paces: Kept[tuple[int, ...], Pace]
         self.release()
 
     @classmethod
@@ -65,9 +66,7 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         """Where calls with NumPy arrays run, but for small products, which may run within the call: name it for those
         that must wait for what was queued there. It measures device time.
         """
-        if self._queue is None:
-            self._queue = resolve(self._wish, self.source.requires)
-        return self._queue
+        return self._own_queue()
 
     @property
     def device(self) -> DeviceInfo:
@@ -136,11 +135,11 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         if not request.output[2].span:
             return [0.0] * iterations
         events: list[cl.Event] = []
-        with translated(queue.device), self._stage(request, queue, ()) as stage:
+        with under_way(), translated(queue.device), self._stage(request, queue, ()) as stage:
             values, _ = self._place(request, stage)
             for _ in range(iterations):
                 events = self._launch(built, stage, values)
-                events[-1].wait()
+                self._wait(request, events[-1])
                 seconds.append(sum(e.profile.end - e.profile.start for e in events) * 1e-9)
             if events:
                 stage.finish(events[-1])
@@ -200,23 +199,33 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
             return None
         built = self._kernels(queue)
         with translated(queue.device):
+            within = None
             if is_free and is_small(self.source, request) and queue == own_queue(queue.device):
-                queue = within_calls(queue.device) or queue
-            return Prepared(self.source, built, queue, request, self._scratch.get(queue, Scratch))
+                within = within_calls(queue.device)
+            queue = within or queue
+            scratch = self._scratch.get(queue, Scratch)
+            return Prepared(self.source, built, queue, request, scratch, within is not None)
 
     def release(self) -> None:
         """Give back what is kept for calls to come: their launches, and the memory between a program's kernels."""
-        self._prepared, self._scratch = Kept(CALLS), Kept(KEPT)
+        self._prepared, self._scratch, self._paces = Kept(CALLS), Kept(KEPT), Kept(CALLS)
 
     def _run(self, request: Request, place: Place[cl.CommandQueue, cl.Event, Never]) -> tuple[object, cl.Event | None]:
         queue = self._queue_for(request, place.queue)
         built = self._kernels(queue)
-        with translated(queue.device), self._stage(request, queue, place.wait_for) as stage:
+        with under_way(), translated(queue.device), self._stage(request, queue, place.wait_for) as stage:
             _, output, view = request.output
             if not view.span:
                 return stage.empty(view) if output is None else output, stage.nothing_to_do()
             values, result = self._place(request, stage)
-            return result, stage.finish(self._launch(built, stage, values)[-1])
+            event = self._launch(built, stage, values)[-1]
+            if not request.on_device:
+                self._wait(request, event)
+            return result, stage.finish(event)
+
+    def _wait(self, request: Request, event: cl.Event) -> None:
+        """Until a call's last kernel is through."""
+        self._paces.get(tuple(request.sizes.values()), Pace).wait(event.wait, partial(binding.wait_for, event))
 
     def _queue_for(self, request: Request, queue: cl.CommandQueue | None) -> cl.CommandQueue:
         if not request.on_device:
@@ -231,12 +240,8 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
     def _kernels(self, queue: cl.CommandQueue) -> Built:
         with translated(queue.device):
             key = queue.context, queue.device
-        with self._lock:
-            if key not in self._built:
-                while len(self._built) >= KEPT:
-                    self._built.pop(next(iter(self._built)))
-                self._built[key] = build(self.source, *key)
-            return self._built[key]
+        with under_way():
+            return self._built.get(key, lambda: build(self.source, *key))
 
     @staticmethod
     def _stage(request: Request, queue: cl.CommandQueue, wait_for: Sequence[cl.Event]) -> Stage[object]:
@@ -271,10 +276,9 @@ class CompiledKernel(CallableKernel[cl.Event, cl.CommandQueue, cl.Event, Never])
         sizes = {name: value for name, value in values.items() if isinstance(value, int)}
         for number, groups in self.source.launches(sizes):
             entry, kernel = built.kernels[number]
-            args = [argument(entry, arg.name, arg.kind, arg.dtype, values) for arg in entry.arguments]
             wait_for = [*stage.wait_for, *events[-1:]]
             with built.lock:
-                events.append(kernel(stage.queue, *ranges(entry, groups), *args, wait_for=wait_for))
+                events.append(enqueue(stage.queue, entry, kernel, groups, values, wait_for))
         return events
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -71,7 +72,10 @@ def _vector(
     if is_number:
         pass  # which is one element as well
     elif len(value.shape) != 1:
-        remedy = f"pass {name}.ravel()" if value.shape else "pass an array with an element for " + OPERANDS[name].each
+        elements = math.prod(value.shape)
+        fits = value.shape and wanted in (None, elements)
+        remedy = f"pass {name}.ravel()" if fits else f"pass an array with an element for {OPERANDS[name].each.lower()}"
+        remedy += "" if fits or wanted is None else f", {wanted} in one dimension"
         problems.append(f"{name} has shape {shape(value)}, not one dimension: {remedy}")
     elif wanted is not None and value.shape[0] != wanted:
         each = OPERANDS[name].each

@@ -12,18 +12,20 @@ import sys
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias, cast
 
 import numpy as np
 import pyopencl as cl
 
-from gemmgen.runtime import host
+from gemmgen.runtime import binding, host
 from gemmgen.runtime.arrays import Request
 from gemmgen.runtime.host import Numbers, address
 from gemmgen.runtime.operands import letter
-from gemmgen.runtime.programs import Built, argument, ranges, translation, workspace_bytes
+from gemmgen.runtime.programs import Built, argument, kernels_of, ranges, translation, workspace_bytes
 from gemmgen.runtime.resident import DeviceArray, ResidentStage
 from gemmgen.runtime.views import new_array
+from gemmgen.runtime.waiting import Pace, is_main_thread, leave, under_way
 from gemmgen.source import Source
 
 #: By name: a, b, c, which may be None, and what the epilogue takes.
@@ -33,6 +35,7 @@ _NUMBERS = (int, float, complex, type(None))
 #: Multiply-adds that take no longer than to wake another thread, and those of a single work-item, whose vectors do many
 #: at a time, and which no other thread could help with. Python stands still for as long: 0.05 ms.
 FEW, FEW_FOR_ONE = 2**16, 2**20
+_STATUS, _COMPLETE = cl.event_info.COMMAND_EXECUTION_STATUS, cl.command_execution_status.COMPLETE
 #: What a call was given, its result and its event; None where the arrays' places ask for a closer look.
 Done: TypeAlias = "tuple[object, cl.Event] | None"
 
@@ -126,10 +129,18 @@ class Prepared:
     Args:
         request: one that `may_prepare`, whose arrays are forgotten.
         scratch: the queue's memory between kernels.
+        is_within: whether the queue's kernels run in the thread that calls, so that they are through when it
+            comes back.
     """
 
     def __init__(
-        self, source: Source, built: Built, queue: cl.CommandQueue, request: Request, scratch: Scratch
+        self,
+        source: Source,
+        built: Built,
+        queue: cl.CommandQueue,
+        request: Request,
+        scratch: Scratch,
+        is_within: bool,
     ) -> None:
         self._queue, self._device, self._scratch, self._on_device = queue, queue.device, scratch, request.on_device
         self._views = {name: view for name, (_, view) in request.inputs.items()} | {"c": request.output[2]}
@@ -138,10 +149,11 @@ class Prepared:
             values |= {f"ld{letter(name)}": view.ld, f"stride_{letter(name)}": view.stride}
         self._between = workspace_bytes(source, request.sizes, queue.device)
         sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+        self._is_within, self._pace = is_within, Pace()
         self._launches: list[_Launch] = []
+        kernels = kernels_of(source, built.program)
         for number, groups in source.launches(sizes):
-            entry = source.entry_points[number]
-            kernel = cl.Kernel(built.program, entry.name)
+            entry, kernel = source.entry_points[number], kernels[number]
             for index, arg in enumerate(entry.arguments):
                 if arg.kind != "buffer":
                     kernel.set_arg(index, argument(entry, arg.name, arg.kind, arg.dtype, values))
@@ -151,7 +163,12 @@ class Prepared:
     def run(self, arrays: Arrays, wait_for: Sequence[cl.Event]) -> Done:
         """Compute it. Raises: DeviceError."""
         try:  # not `translated`, which takes longer to enter than all else here
-            return self._on_buffers(arrays, wait_for) if self._on_device else self._on_memory(arrays, wait_for)
+            if self._on_device:
+                return self._on_buffers(arrays, wait_for)
+            if self._is_within or is_main_thread():
+                return self._on_memory(arrays, wait_for)
+            with under_way():
+                return self._on_memory(arrays, wait_for)
         except cl.Error as error:
             raise translation(error, self._device) from error
 
@@ -167,8 +184,13 @@ class Prepared:
             if not x.flags.aligned or np.may_share_memory(c, x):
                 return None
             places[name] = address(x, self._views[name])
-        event = self._enqueue(places, wait_for)
-        event.wait()
+        try:
+            event = self._enqueue(places, wait_for)
+            if not (self._is_within and event.get_info(_STATUS) == _COMPLETE):
+                self._pace.wait(event.wait, partial(binding.wait_for, event))
+        except KeyboardInterrupt:
+            leave(partial(binding.finish, self._queue), (given, c))
+            raise
         return c, event
 
     def _on_buffers(self, arrays: Arrays, wait_for: Sequence[cl.Event]) -> Done:

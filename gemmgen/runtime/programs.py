@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 import pyopencl as cl
+from pyopencl.characterize import has_src_build_cache
 
 from gemmgen.errors import DeviceError, LoweringError, ScheduleError
-from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.target import FEATURES
+from gemmgen.ir.walk import evaluate
+from gemmgen.runtime import binding, limits
+from gemmgen.runtime.binding import Program
+from gemmgen.runtime.cache import DiskCache, digest
 from gemmgen.runtime.devices import features_of, sub_group_sizes, type_of
 from gemmgen.source import EntryPoint, Source
 
@@ -28,34 +32,69 @@ Range: TypeAlias = tuple[int, int, int]
 ERROR_LINE = re.compile(r"^(?=.*error).*?(\d+):\d+: ", re.MULTILINE)
 LOG_LINES = 40
 
+_cache = DiskCache("opencl")
+
 
 @dataclass(frozen=True, slots=True)
 class Built:
     """The kernels of a source on one device. A kernel holds its arguments, so `lock` guards setting and launching."""
 
-    program: cl.Program
+    program: Program
     kernels: tuple[tuple[EntryPoint, cl.Kernel], ...]
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @classmethod
+    def of(cls, source: Source, program: Program) -> Built:
+        """Of a program that is built."""
+        return cls(program, tuple(zip(source.entry_points, kernels_of(source, program), strict=True)))
+
 
 def build(source: Source, context: cl.Context, device: cl.Device) -> Built:
-    """Compile for a device (pyopencl keeps the binary on disk).
+    """Compile for a device, or take what is kept on disk.
 
     Raises: DeviceError or ScheduleError with everything that the device lacks; DeviceError with the compiler's log.
     """
     check_device(source, device)
-    with translated(device), warnings.catch_warnings():
-        warnings.simplefilter("ignore", cl.CompilerWarning)  # the Intel CPU compiler always has something to say
-        try:
-            program = cl.Program(context, source.text).build(options=_options(source, device), devices=[device])
-            kernels = tuple((entry, cl.Kernel(program, entry.name)) for entry in source.entry_points)
-        except cl.RuntimeError as error:
-            if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
-                raise
-            raise DeviceError(build_failure(source, device, str(error))) from error
-    for entry, kernel in kernels:
+    options = " ".join((*_options(source, device), os.environ.get("PYOPENCL_BUILD_OPTIONS", ""))).strip()
+    with translated(device):
+        built = Built.of(source, _program(source, options, context, device))
+    for entry, kernel in built.kernels:
         check_sub_group(entry, kernel, device)
-    return Built(program, kernels)
+    return built
+
+
+def _program(source: Source, options: str, context: cl.Context, device: cl.Device) -> Program:
+    """A program that is built: by its binary on disk, where there is one that the device takes."""
+    keeps = not (cl._PYOPENCL_NO_CACHE or has_src_build_cache(device))
+    question = _question(source.text, options, device)
+    binary = _cache.read(source.name, question) if keeps else None
+    if binary is not None:
+        with suppress(cl.Error):  # what another driver of the same name and version has made
+            return binding.build(binding.program_from(context, device, binary), device, options)
+    program = binding.program_of(context, source.text)
+    try:
+        binding.build(program, device, options)
+    except cl.RuntimeError as error:
+        if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
+            raise
+        raise DeviceError(build_failure(source, device, binding.log(program, device))) from error
+    if keeps:
+        (made,) = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
+        _cache.write(source.name, question, made)
+    return program
+
+
+def kernels_of(source: Source, program: Program) -> list[cl.Kernel]:
+    """New kernels, with arguments of their own, in the order of the entry points."""
+    made = binding.kernels(program)
+    return [made[entry.name] for entry in source.entry_points]
+
+
+def _question(text: str, options: str, device: cl.Device) -> bytes:
+    """All that a binary depends on."""
+    platform = device.platform
+    told = platform.name, platform.vendor, platform.version, device.name, device.version, device.driver_version
+    return digest(text, options, *told, limits.instructions() if type_of(device) == "cpu" else "")
 
 
 def argument(entry: EntryPoint, name: str, kind: str, dtype: str, values: Mapping[str, object]) -> KernelArg:
@@ -71,6 +110,26 @@ def ranges(entry: EntryPoint, groups: Range) -> tuple[Range, Range]:
     layers, rows, cols = groups
     high, wide = entry.group
     return (cols * wide, rows * high, layers), (wide, high, 1)
+
+
+def enqueue(
+    queue: cl.CommandQueue,
+    entry: EntryPoint,
+    kernel: cl.Kernel,
+    groups: Range,
+    values: Mapping[str, object],
+    wait_for: Sequence[cl.Event],
+) -> cl.Event:
+    """Queue a kernel.
+
+    Args:
+        groups: along (layers, rows, columns).
+        values: of the kernel's arguments, by name.
+    """
+    for index, arg in enumerate(entry.arguments):
+        kernel.set_arg(index, argument(entry, arg.name, arg.kind, arg.dtype, values))
+    everywhere, group = ranges(entry, groups)
+    return cl.enqueue_nd_range_kernel(queue, kernel, everywhere, group, wait_for=wait_for)
 
 
 def workspace_bytes(source: Source, sizes: Mapping[str, int], device: cl.Device) -> dict[str, int]:
@@ -91,12 +150,16 @@ def workspace_bytes(source: Source, sizes: Mapping[str, int], device: cl.Device)
     return taken
 
 
+#: The extension of devices with matrix instructions.
+MATRICES = "cl_intel_subgroup_matrix_multiply_accumulate"
+
+
 def _options(source: Source, device: cl.Device) -> list[str]:
     """What the device's compiler must be told. That for Intel's GPUs is known by the functions that only they and
     Intel's CPU runtime have, which refuses the GPUs' options.
     """
     of_intel = type_of(device) == "gpu" and "intel_sub_groups" in features_of(device)
-    return [*source.build_options, *(source.gpu_options if of_intel else ())]
+    return [*source.options(of_intel, MATRICES in device.extensions.split())]
 
 
 def check_device(source: Source, device: cl.Device) -> None:
@@ -168,14 +231,13 @@ def check_sub_group(entry: EntryPoint, kernel: cl.Kernel, device: cl.Device) -> 
         )
 
 
-def build_failure(source: Source, device: cl.Device, message: str) -> str:
+def build_failure(source: Source, device: cl.Device, log: str) -> str:
     """The compiler's log, and the lines of the source that it complains about."""
-    # pyopencl's message: what failed, `Build on <device>:`, the log, `(options: ...)`.
-    log = message.split("Build on ", 1)[-1].split("(options:", 1)[0].partition("\n")[2].strip().splitlines()
     lines = source.text.splitlines()
-    bad = sorted({int(n) for n in ERROR_LINE.findall(message) if int(n) <= len(lines)})
+    bad = sorted({int(n) for n in ERROR_LINE.findall(log) if int(n) <= len(lines)})
     quoted = [f"{number:5d} | {lines[number - 1]}" for number in bad]
-    return "\n".join([f"{device.name.strip()} does not compile {source.name}; its log:", *log[:LOG_LINES], *quoted])
+    said = log.strip().splitlines()[:LOG_LINES]
+    return "\n".join([f"{device.name.strip()} does not compile {source.name}; its log:", *said, *quoted])
 
 
 @contextmanager

@@ -5,18 +5,17 @@ nvcc is asked, or where there is none, NVRTC, which CuPy reaches.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from gemmgen.errors import DeviceError, ScheduleError
+from gemmgen.errors import DeviceError, ScheduleError, ToolError
 from gemmgen.runtime import require_nvrtc
 from gemmgen.source import Source
+from gemmgen.tools import find
 
 LOG_LINES = 40
 #: A kernel's numbers stand on the line after its name (NVRTC begins that with `ptxas .`), its registers further down.
@@ -87,9 +86,11 @@ def parse(log: str) -> tuple[Usage, ...]:
 
 
 def find_nvcc() -> str | None:
-    """nvcc's path: what the shell finds, else that of the toolkit which CUDA_HOME or CUDA_PATH names."""
-    homes = (os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH"))
-    return shutil.which("nvcc") or next((path for h in homes if h and (path := shutil.which(f"{h}/bin/nvcc"))), None)
+    """nvcc's path, or None where there is none."""
+    try:
+        return find("nvcc")
+    except ToolError:
+        return None
 
 
 @cache  # `gemmgen bench` asks again for each size
@@ -111,7 +112,7 @@ def _ask_nvcc(nvcc: str, source: Source, arch: str) -> str:
     return result.stderr + result.stdout
 
 
-_REPAIR = "install the CUDA toolkit again, or take nvcc off PATH, so that NVRTC is asked"
+_REPAIR = "install it again, or remove it, so that NVRTC is asked"
 
 
 def _require_nvrtc() -> None:
@@ -119,8 +120,8 @@ def _require_nvrtc() -> None:
         require_nvrtc()
     except DeviceError as error:
         raise DeviceError(
-            f"--strict asks ptxas, but there is no nvcc on PATH, and without CuPy's NVRTC nobody else: {problem}; or "
-            "install the CUDA toolkit and put nvcc on PATH, or leave out --strict"
+            f"--strict asks ptxas, but there is no nvcc, and without CuPy's NVRTC nobody else: {problem}; or "
+            'pip install "gemmgen[nvcc]"; or leave out --strict'
             for problem in error.problems
         ) from error
 

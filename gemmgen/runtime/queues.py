@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import cache
 from typing import TypeAlias
 
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError
 from gemmgen.runtime.devices import DeviceInfo, pick
+from gemmgen.runtime.kept import once
 from gemmgen.runtime.programs import translated
 
 DeviceLike: TypeAlias = DeviceInfo | cl.Device | cl.Context | cl.CommandQueue | int | str | None
@@ -19,20 +19,20 @@ PROFILING = cl.command_queue_properties.PROFILING_ENABLE
 WITHIN_CALLS = 1 << 31
 
 
-@cache
+@once
 def own_context(device: cl.Device) -> cl.Context:
     """One context for each device that gemmgen chose. It is kept: queues of the Intel CPU runtime don't keep theirs."""
     return cl.Context([device])
 
 
-@cache
+@once
 def own_queue(device: cl.Device) -> cl.CommandQueue:
     """One queue for each device that gemmgen chose; it measures time."""
     with translated(device):
         return cl.CommandQueue(own_context(device), device, PROFILING)
 
 
-@cache
+@once
 def within_calls(device: cl.Device) -> cl.CommandQueue | None:
     """A queue whose kernels run in the thread that enqueues them, and wake no other: for small products. None where the
     device has no such. Python stands still meanwhile, so nothing may be waited for there.

@@ -9,13 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar, cast
 
 import pyopencl as cl
 
 from gemmgen.errors import DeviceError
+from gemmgen.runtime import binding
 from gemmgen.runtime.views import View
+from gemmgen.runtime.waiting import leave
 
 
 class Memory(Protocol):
@@ -76,9 +79,13 @@ class Stage(ABC, Generic[A]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # Kernels may still work in memory that is about to go.
+        if kind is not None and not issubclass(kind, Exception):  # Ctrl-C: they may take long
+            leave(partial(binding.finish, self.queue), self, self._owned.pop_all().close)
+            return
         with self._owned:
             if kind is not None:
-                self.queue.finish()  # kernels may still work in memory that is about to go
+                self.queue.finish()
 
     def own(self, memory: M) -> M:
         """Release it when the stage ends."""

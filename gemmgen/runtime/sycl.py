@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Never, TypeVar, cast
 
 import numpy as np
@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from gemmgen.errors import DeviceError, LoweringError, SpecError
 from gemmgen.ir.dtypes import I64
-from gemmgen.ir.numeric import numpy_dtype
+from gemmgen.ir.numeric import element_type, numpy_dtype
 from gemmgen.runtime.arrays import Request, check_gemm, check_transpose
 from gemmgen.runtime.call import CallableKernel, Place
 from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.kept import Kept, once
 from gemmgen.runtime.lists import check_listed, each_matrix, labelled, regrouped, stacked
 from gemmgen.runtime.operands import letter
 from gemmgen.runtime.overlaps import ArrayLike
@@ -25,12 +26,15 @@ from gemmgen.runtime.sycl_build import check_device, content
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, SyclDeviceLike, pick
 from gemmgen.runtime.sycl_library import Argument, helper
 from gemmgen.runtime.views import View, new_array
+from gemmgen.runtime.waiting import Pace, leave, under_way
 from gemmgen.source import EntryPoint, Source
 
 #: A NumPy array, or one that offers `__sycl_usm_array_interface__`; what goes in comes out.
 Matrix = TypeVar("Matrix")
 Floats = npt.NDArray[np.float32]
 INTEGER, FLOAT, ADDRESS, DOUBLE, LONG, FLOAT2, DOUBLE2 = range(7)
+#: Kinds of launches whose durations are remembered.
+PACES = 64
 NUMBERS = {"float32": FLOAT, "float64": DOUBLE, "complex64": FLOAT2, "complex128": DOUBLE2}
 
 
@@ -48,10 +52,9 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
 
     def __init__(self, source: Source, device: SyclDeviceLike = None) -> None:
         super().__init__(source)
-        self._wish = device
-        self._info: SyclDeviceInfo | None = None
-        self._kernels: int | None = None
-        self._lock = threading.Lock()
+        self._own_device = once(lambda: pick(device, source.requires))
+        self._own_kernels = once(self._loaded)
+        self._paces: Kept[tuple[int, ...], Pace] = Kept(PACES)
 
     @classmethod
     def from_source(cls, source: Source, device: SyclDeviceLike = None) -> SyclKernel:
@@ -70,20 +73,18 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
     @property
     def device(self) -> SyclDeviceInfo:
         """Where it runs."""
-        if self._info is None:
-            self._info = pick(self._wish, self.source.requires)
-        return self._info
+        return self._own_device()
 
     def build(self) -> None:
         """Compile now; later calls find it done. Raises: DeviceError, ScheduleError."""
         self._own_kernels()
 
-    def empty(self, shape: tuple[int, int], order: str = "C", dtype: str | None = None) -> UsmArray:
+    def empty(self, shape: tuple[int, int], order: str = "C", dtype: object = None) -> UsmArray:
         """A matrix in shared USM, of A's type if none is said, which calls take without a copy; `numpy.asarray(x)` is
         a view of it.
         """
         rows, cols = shape
-        element = numpy_dtype(dtype or self.source.spec.dtype)
+        element = element_type(self.source.spec.dtype if dtype is None else dtype)
         return UsmArray(own_queue(self.device), rows, cols, "col" if order == "F" else "row", element)
 
     def transpose(self, a: Matrix, out: Matrix | None = None) -> Matrix:
@@ -157,7 +158,7 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
         """The result, and the nanoseconds of each run."""
         kernels = self._own_kernels()
         own, between = own_queue(self.device), self._between.elements(request.sizes)
-        with ExitStack() as stack:
+        with under_way(), ExitStack() as stack:
             if request.on_device:
                 queue = stack.enter_context(queue_of(_resident(request), own))
                 if queue.handle != own.handle:
@@ -176,7 +177,11 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
                 values |= {workspace.name: _Address(memory.address)}
             if self.source.spec.listed:
                 values |= stack.enter_context(_addresses(request, values, queue))
-            times = [self._launch(queue, kernels, values) for _ in range(iterations)]
+            try:
+                times = [self._launch(queue, kernels, values) for _ in range(iterations)]
+            except KeyboardInterrupt:
+                leave(partial(helper().finish, queue.handle), (request, result), stack.pop_all().close)
+                raise
         return result, times
 
     def _launch(self, queue: SyclQueue, kernels: int, values: Mapping[str, object]) -> int:
@@ -187,15 +192,15 @@ class SyclKernel(CallableKernel[Never, Never, Never, Never]):
             entry = self.source.entry_points[number]
             arguments = [_argument(entry, a.name, a.kind, a.dtype, values) for a in entry.arguments]
             groups = 0 if entry.layers is None else layers, down, across
-            taken += helper().launch(queue.handle, kernels, number, arguments, groups, entry.group)
+            launch = partial(helper().launch, queue.handle, kernels, number, arguments, groups, entry.group)
+            taken += self._paces.get((number, *sizes.values()), Pace).wait(launch)
         return taken
 
-    def _own_kernels(self) -> int:
-        with self._lock:
-            if self._kernels is None:
-                check_device(self.source, self.device)
-                self._kernels = self._load(own_queue(self.device))
-            return self._kernels
+    def _loaded(self) -> int:
+        """The kernels in the device's own context, found there by `_own_kernels`."""
+        check_device(self.source, self.device)
+        with under_way():
+            return self._load(own_queue(self.device))
 
     @contextmanager
     def _kernels_for(self, queue: SyclQueue) -> Iterator[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy as np
 from gemmgen.errors import SpecError
 from gemmgen.runtime.arrays import check_kinds
 from gemmgen.runtime.cuda_arrays import GpuMatrix
+from gemmgen.runtime.kept import once
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, sycl_devices
 from gemmgen.runtime.sycl_library import helper
 
@@ -31,16 +31,14 @@ class SyclQueue:
     info: SyclDeviceInfo
 
 
-_queues: dict[int, SyclQueue] = {}
-_lock = threading.Lock()
-
-
 def own_queue(info: SyclDeviceInfo) -> SyclQueue:
     """A queue in the default context of the device's platform; one for each device, kept for good."""
-    with _lock:
-        if info.number not in _queues:
-            _queues[info.number] = SyclQueue(helper().queue(info.number), info)
-    return SyclQueue(_queues[info.number].handle, info)
+    return SyclQueue(_own_handle(info.number), info)
+
+
+@once
+def _own_handle(device: int) -> int:
+    return helper().queue(device)
 
 
 class UsmArray:

@@ -6,20 +6,21 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 from gemmgen.errors import DeviceError, ScheduleError
 from gemmgen.ir.target import FEATURES
-from gemmgen.runtime.files import write_whole
+from gemmgen.runtime import limits
+from gemmgen.runtime.cache import DiskCache, digest
 from gemmgen.runtime.sycl_devices import SyclDeviceInfo, target_of
-from gemmgen.runtime.sycl_library import cache_folder, digest, helper, version
+from gemmgen.runtime.sycl_library import helper, version
 from gemmgen.runtime.sycl_worker import REFUSED
 from gemmgen.source import EntryPoint, Source
 
 #: Where an error is: `rtc_0.cpp:5:3: error: ...`.
 ERROR_LINE = re.compile(r"rtc_\d+\.cpp:(\d+):\d+: (?:fatal )?error")
 LOG_LINES = 40
-FORMATS = ("executable", "object")
+
+_cache = DiskCache("sycl")
 
 
 def content(source: Source, info: SyclDeviceInfo, kind: str = "executable", fresh: bool = False) -> bytes:
@@ -30,33 +31,23 @@ def content(source: Source, info: SyclDeviceInfo, kind: str = "executable", fres
 
     Raises: DeviceError with the compiler's log and the lines it complains about.
     """
-    path = cache_folder("kernels") / f"{_key(source, info)}.{kind}"
-    if not fresh:
-        try:
-            return path.read_bytes()
-        except OSError:
-            pass
-    helper()  # built before, so that two processes don't
+    question = _question(source, info, kind)
+    kept = None if fresh else _cache.read(kind, question)
+    if kept is not None:
+        return kept
     made = _compiled(source, info, kind)
-    write_whole(path, made)
+    _cache.write(kind, question, made)
     return made
 
 
-def _key(source: Source, info: SyclDeviceInfo) -> str:
+def _question(source: Source, info: SyclDeviceInfo, kind: str) -> bytes:
     """Native code belongs to a device, its driver and, for a CPU, what that one can do."""
-    flags = ""
-    if info.type == "cpu":
-        try:
-            lines = Path("/proc/cpuinfo").read_text().splitlines()
-            flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-        except OSError:
-            pass
-    return digest(source.text, version(), info.name, info.platform, info.driver, flags)
+    instructions = limits.instructions() if info.type == "cpu" else ""
+    return digest(kind, source.name, source.text, version(), info.name, info.platform, info.driver, instructions)
 
 
 def _compiled(source: Source, info: SyclDeviceInfo, kind: str) -> bytes:
-    command = [sys.executable, "-m", "gemmgen.runtime.sycl_worker", str(info.number), source.name, kind]
-    result = subprocess.run(command, check=False, input=source.text.encode(), capture_output=True)
+    result = run_worker(info.number, source.name, kind, source.text)
     log = result.stderr.decode(errors="replace")
     if result.returncode == 0:
         return result.stdout
@@ -68,6 +59,17 @@ def _compiled(source: Source, info: SyclDeviceInfo, kind: str) -> bytes:
     raise DeviceError(
         f"SYCL's run-time compiler ended with {how} on {source.name} for {info.name}, in a process of its own: "
         "use another schedule, and please report it\n" + "\n".join(log.splitlines()[-LOG_LINES:])
+    )
+
+
+def run_worker(
+    device: int, name: str, kind: str, text: str, seconds: float | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """`sycl_worker` with a device, a kernel's name, a format and a source. Raises: subprocess.TimeoutExpired."""
+    code = helper().file.fileno()
+    command = [sys.executable, "-m", "gemmgen.runtime.sycl_worker", str(code), str(device), name, kind]
+    return subprocess.run(
+        command, check=False, input=text.encode(), capture_output=True, timeout=seconds, pass_fds=(code,)
     )
 
 

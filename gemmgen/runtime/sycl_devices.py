@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from gemmgen.errors import DeviceError
-from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target
+from gemmgen.ir.target import CPU_FEATURES, CPU_PRIVATE_BYTES, TARGETS, Target, with_intel_registers
 from gemmgen.runtime import is_named, limits
 from gemmgen.runtime.icd import intel_cpu_library
 from gemmgen.runtime.sycl_library import ICDS, INSTALL, helper
@@ -102,8 +102,10 @@ def target_of(info: SyclDeviceInfo) -> Target:
     if sizes and "Intel" in info.vendor and info.backend in BLOCK_READERS:
         features.add("block_read")
     target = Target(info.name, TARGETS["sycl"].features & features, sizes, info.max_group, info.local_bytes)
+    if info.type == "gpu":
+        return replace(target, cores=max(1, info.units))
     if info.type != "cpu":
-        return target
+        return with_intel_registers(target)
     return replace(
         target,
         features=target.features | CPU_FEATURES,

@@ -188,6 +188,12 @@ void *gemmgen_queue_beside(const sycl::queue *other)
     return queue.release();
 }
 
+// Waits for all that is queued.
+int gemmgen_finish(sycl::queue *queue)
+{
+    return guarded([&] { queue->wait_and_throw(); });
+}
+
 void gemmgen_free_queue(sycl::queue *queue) { delete queue; }
 
 // The number of the queue's device among `devices`.

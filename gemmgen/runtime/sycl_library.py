@@ -21,14 +21,15 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from hashlib import sha256
 from importlib import metadata
 from importlib.resources import files
+from io import FileIO
 from pathlib import Path
 
 from gemmgen.errors import DeviceError
 from gemmgen.runtime import icd
+from gemmgen.runtime.cache import DiskCache, digest, in_memory, loadable
+from gemmgen.runtime.kept import once
 
 #: What brings the runtime, the compiler of kernels and a CPU device at once.
 INSTALL = 'pip install "gemmgen[sycl]"'
@@ -40,9 +41,10 @@ LIBRARIES = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libOpenC
 FLAGS = ("-std=c++17", "-O0", "-shared", "-fPIC")
 
 _lock = threading.Lock()
+_cache = DiskCache("sycl")
 
 
-@cache
+@once
 def library() -> Path:
     """`libsycl.so` of the running environment. Raises: DeviceError with the command that brings it."""
     if sys.platform != "linux":
@@ -70,53 +72,31 @@ def version() -> str:
     return ", ".join([*parts, str(library())])
 
 
-def cache_folder(name: str) -> Path:
-    """A folder of the user's cache. Raises: DeviceError if there can be none."""
-    # Here alone, so that devices can be asked for from a checkout, without what gemmgen brings along.
-    import platformdirs
-
-    folder = platformdirs.user_cache_path("gemmgen") / "sycl" / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DeviceError(
-            f"{folder} can't be made ({error.strerror}): name a folder that can be written to by XDG_CACHE_HOME"
-        ) from error
-    return folder
-
-
-def digest(*parts: str | bytes) -> str:
-    """A name for what these parts make."""
-    total = sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        total.update(f"{len(data)}:".encode() + data)
-    return total.hexdigest()[:32]
-
-
 # --- the helper -----------------------------------------------------------------------------------
 
 
-def helper_path() -> Path:
+def helper_code() -> bytes:
     """The compiled helper, from the cache or made now.
 
     Raises: DeviceError if there is no runtime or no g++, or if g++ refuses.
     """
     source = files("gemmgen.runtime").joinpath("sycl_helper.cpp").read_bytes()
-    made_of = digest(source, version(), " ".join(FLAGS))
-    folder = cache_folder("helper")
+    made_of = source, version(), " ".join(FLAGS)
     compiler = shutil.which(os.environ.get("CXX") or "g++")
+    # Without a compiler, any other's will do.
+    question = digest(*made_of, _compiler_version(compiler) if compiler else "")
+    kept = _cache.read("helper", question)
+    if kept is not None:
+        return kept
     if compiler is None:
-        if kept := sorted(folder.glob(f"{made_of}-*.so")):
-            return kept[0]
         raise DeviceError(
             "g++ is not on PATH, and gemmgen's helper for SYCL must be compiled once: apt-get install g++ "
             "(or name another compiler by CXX)"
         )
-    path = folder / f"{made_of}-{digest(_compiler_version(compiler))}.so"
-    if not path.is_file():
-        _build(compiler, source, path)
-    return path
+    made = _compiled(compiler, source)
+    for asked in (question, digest(*made_of, "")):
+        _cache.write("helper", asked, made)
+    return made
 
 
 def _compiler_version(compiler: str) -> str:
@@ -124,25 +104,27 @@ def _compiler_version(compiler: str) -> str:
     return f"{compiler} {result.stdout}"
 
 
-def _build(compiler: str, source: bytes, path: Path) -> None:
-    """Appears complete or not at all, also when two processes build it at once."""
+def _compiled(compiler: str, source: bytes) -> bytes:
     runtime = library()
     header = runtime.parent.parent / "include" / "sycl" / "sycl.hpp"
     if not header.is_file():
         raise DeviceError(f"the SYCL runtime has no headers ({header} is missing): {INSTALL}")
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-            draft, file = Path(scratch, "helper.so"), Path(scratch, "sycl_helper.cpp")
+        with tempfile.TemporaryDirectory(prefix="gemmgen_") as scratch:
+            made, file = Path(scratch, "helper.so"), Path(scratch, "sycl_helper.cpp")
             file.write_bytes(source)
             include = ["-isystem", str(header.parent.parent)]
-            command = [compiler, *FLAGS, *include, str(file), str(runtime), "-o", str(draft)]
+            command = [compiler, *FLAGS, *include, str(file), str(runtime), "-o", str(made)]
             result = subprocess.run(command, check=False, capture_output=True, text=True)
             if result.returncode:
                 log = "\n".join(result.stderr.splitlines()[:20])
                 raise DeviceError(f"{compiler} does not compile gemmgen's helper for SYCL; it says:\n{log}")
-            draft.replace(path)
+            return made.read_bytes()
     except OSError as error:
-        raise DeviceError(f"{path} can't be written: {error.strerror or error}") from error
+        raise DeviceError(
+            f"gemmgen's helper for SYCL can't be compiled ({error.strerror or error}): make room, or name another "
+            "folder for temporary files by TMPDIR"
+        ) from error
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -161,13 +143,18 @@ class Argument(ctypes.Structure):
 
 
 class Helper:
-    """The helper's functions. Handles are addresses; failures are DeviceErrors with what the runtime said."""
+    """The helper's functions. Handles are addresses; failures are DeviceErrors with what the runtime said.
 
-    def __init__(self, path: Path) -> None:
+    Attributes:
+        file: its code, open as long as it is loaded, for processes that this one starts.
+    """
+
+    def __init__(self, file: FileIO) -> None:
         for name in LIBRARIES:
             if (own := library().parent / name).is_file():
                 ctypes.CDLL(str(own))
-        self._library = ctypes.CDLL(str(path))
+        self.file = file
+        self._library = ctypes.CDLL(loadable(file))
         for name in ("text", "content", "queue", "queue_beside", "kernels", "allocate"):
             getattr(self._library, f"gemmgen_{name}").restype = ctypes.c_void_p
 
@@ -206,6 +193,10 @@ class Helper:
     def queue_beside(self, other: int) -> int:
         """A queue in the context of another."""
         return self._handle(self._library.gemmgen_queue_beside(ctypes.c_void_p(other)), "no queue")
+
+    def finish(self, queue: int) -> None:
+        """Wait for all that is queued; what went wrong concerns nobody any more."""
+        self._library.gemmgen_finish(ctypes.c_void_p(queue))
 
     def free_queue(self, queue: int) -> None:
         """Let a queue go."""
@@ -284,9 +275,14 @@ def _cpu_visible() -> Iterator[None]:
         del os.environ[ICDS]
 
 
-@cache
+@once
 def helper() -> Helper:
     """The helper, loaded. Raises: DeviceError."""
-    loaded = Helper(helper_path())
+    return started(in_memory(helper_code(), "gemmgen_sycl_helper"))
+
+
+def started(code: FileIO) -> Helper:
+    """The helper of a file, which has found the devices. Raises: DeviceError."""
+    loaded = Helper(code)
     loaded.devices()  # in the environment that shows them all
     return loaded

@@ -26,20 +26,26 @@ class Variants:
     Args:
         emit: makes the source of a spec with that schedule; what it raises, `choose` does.
         exact: whether the spec's promises are meant as they stand, so that there is no twin.
+        transposed: whether it is computed as C^T = B^T A^T, so that a tile's rows are columns of C.
 
     Attributes:
         general: the source for whatever the spec takes.
     """
 
     def __init__(
-        self, spec: GemmSpec, schedule: Schedule, emit: Callable[[GemmSpec], Source], exact: bool = False
+        self,
+        spec: GemmSpec,
+        schedule: Schedule,
+        emit: Callable[[GemmSpec], Source],
+        exact: bool = False,
+        transposed: bool = False,
     ) -> None:
         self._emit = emit
         self.general = emit(spec)
         # Where no vector needs alignment, nothing is asked that a promise could answer.
         asks = not exact and spec.ld_multiple == 1 and self.general.alignment > spec.dtype.size
         #: The specs of the twins, the one that is promised most first.
-        self.promised = promises(spec, schedule) if asks else ()
+        self.promised = promises(spec, schedule, transposed) if asks else ()
         self._twins: dict[GemmSpec, Source] = {}
         self._lock = threading.Lock()
 
@@ -56,12 +62,13 @@ class Variants:
             return self._twins[spec]
 
 
-def promises(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, ...]:
+def promises(spec: GemmSpec, schedule: Schedule, transposed: bool = False) -> tuple[GemmSpec, ...]:
     """What a spec could be promised besides: aligned lines and whole tiles, or aligned lines alone."""
     aligned = replace(spec, ld_multiple=ALIGNMENT // spec.dtype.size)
     if any(size is not None for size in (spec.m, spec.n, spec.k)):
         return (aligned,)
-    units = (*schedule.block_tile, schedule.round_depth)
+    rows, cols = schedule.block_tile[::-1] if transposed else schedule.block_tile
+    units = (rows, cols, schedule.round_depth)
     whole = tuple(lcm(*pair) for pair in zip(spec.multiple_of, units, strict=True))
     return replace(aligned, multiple_of=(whole[0], whole[1], whole[2])), aligned
 

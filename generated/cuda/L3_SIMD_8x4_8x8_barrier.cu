@@ -1,7 +1,8 @@
 // L3_SIMD_8x4_8x8_barrier: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x4 of C per thread, 8x8 threads per block (64x32 of C), 32 along K per iteration, 8
-//            of B at a time, a barrier after A's load to keep the block in step for the cache
+//            of B at a time, a barrier before each step's arithmetic to keep the block in step for
+//            the cache
 // A          global memory, loads of single elements, passed around the warp by shuffles
 // B          global memory, loads of single elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -115,17 +116,46 @@ L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha, const float *__restric
 }
 
 #ifndef __CUDACC_RTC__
+namespace L3_SIMD_8x4_8x8_barrier_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace L3_SIMD_8x4_8x8_barrier_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t L3_SIMD_8x4_8x8_barrier_launch(int m, int n, int k, float alpha,
                                                       const float *a, int lda, const float *b,
                                                       int ldb, float beta, float *c, int ldc,
                                                       cudaStream_t stream)
 {
+    using namespace L3_SIMD_8x4_8x8_barrier_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 4) || !is_aligned(b, 4) || !is_aligned(c, 4)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const dim3 grid((n + 31) / 32, (m + 63) / 64);
     const dim3 block(8, 8);

@@ -1,6 +1,7 @@
 // L3_SLM_8x8_16x16: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 8 along K per iteration
+// Schedule   8x8 of C per thread, 16x16 threads per block (128x128 of C), 8 along K per iteration,
+//            stores of 4 elements
 // A          global memory, loads of 4 elements, through shared memory
 // B          global memory, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -14,16 +15,22 @@
 #include <cuda_runtime.h>
 #endif
 
+namespace L3_SLM_8x8_16x16_detail {
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
+} // namespace L3_SLM_8x8_16x16_detail
+
 extern "C" __global__ void __launch_bounds__(256)
 L3_SLM_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                  const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
+    using namespace L3_SLM_8x8_16x16_detail;
+
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * 128;
@@ -134,12 +141,32 @@ L3_SLM_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, 
     for (int i = 0; i < 8; ++i) {
         if (row + i < m) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                if (col + j / 4 * 64 + j % 4 < n) {
-                    c[(row + i) * ldc + col + j / 4 * 64 + j % 4] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : fmaf(beta, c[(row + i) * ldc + col + j / 4 * 64 + j % 4],
-                                         alpha * acc[i][j]);
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n && ldc % 4 == 0) {
+                    __align__(16) float c_values[4];
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    if (beta != 0.0f) {
+                        __align__(16) float c_old[4];
+                        copy4(c_old, &c[(row + i) * ldc + col + j * 64]);
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = fmaf(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    copy4(&c[(row + i) * ldc + col + j * 64], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 64 + e < n) {
+                            c[(row + i) * ldc + col + j * 64 + e] =
+                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
+                                             : fmaf(beta, c[(row + i) * ldc + col + j * 64 + e],
+                                                 alpha * acc[i][j * 4 + e]);
+                        }
+                    }
                 }
             }
         }
@@ -147,16 +174,45 @@ L3_SLM_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, 
 }
 
 #ifndef __CUDACC_RTC__
+namespace L3_SLM_8x8_16x16_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace L3_SLM_8x8_16x16_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t L3_SLM_8x8_16x16_launch(int m, int n, int k, float alpha, const float *a,
                                                int lda, const float *b, int ldb, float beta,
                                                float *c, int ldc, cudaStream_t stream)
 {
+    using namespace L3_SLM_8x8_16x16_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const dim3 grid((n + 127) / 128, (m + 127) / 128);
     const dim3 block(16, 16);

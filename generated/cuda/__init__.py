@@ -3,7 +3,8 @@
     from gemmgen.generated.cuda import smem_8x8_double
     c = smem_8x8_double(a, b)
 
-What is compiled is the text of the file, by the first call, for the GPU that the arrays lie on.
+What is compiled is the text of the file, by the first call, for the GPU that the arrays lie on. Without CuPy the text
+can be had all the same, as `smem_8x8_double.source.text`, and a call says what to install.
 """
 
 from __future__ import annotations

@@ -18,6 +18,12 @@
 #include <cuda_runtime.h>
 #endif
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "async_4x4_8x16 needs sm_80 or later, for cp.async"
+#endif
+
+namespace async_4x4_8x16_detail {
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
@@ -61,10 +67,14 @@ __device__ __forceinline__ void async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
+} // namespace async_4x4_8x16_detail
+
 extern "C" __global__ void __launch_bounds__(128)
 async_4x4_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
+    using namespace async_4x4_8x16_detail;
+
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
@@ -259,16 +269,45 @@ async_4x4_8x16(int m, int n, int k, float alpha, const float *__restrict__ a, in
 }
 
 #ifndef __CUDACC_RTC__
+namespace async_4x4_8x16_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace async_4x4_8x16_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t async_4x4_8x16_launch(int m, int n, int k, float alpha, const float *a,
                                              int lda, const float *b, int ldb, float beta, float *c,
                                              int ldc, cudaStream_t stream)
 {
+    using namespace async_4x4_8x16_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const dim3 grid((n + 63) / 64, (m + 31) / 32);
     const dim3 block(16, 8);

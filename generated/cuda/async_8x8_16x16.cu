@@ -18,6 +18,12 @@
 #include <cuda_runtime.h>
 #endif
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "async_8x8_16x16 needs sm_80 or later, for cp.async"
+#endif
+
+namespace async_8x8_16x16_detail {
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
@@ -61,10 +67,17 @@ __device__ __forceinline__ void async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
+// What the launch brings.
+extern __shared__ __align__(16) unsigned char shared[];
+
+} // namespace async_8x8_16x16_detail
+
 extern "C" __global__ void __launch_bounds__(256)
 async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                 const float *__restrict__ b, int ldb, float beta, float *__restrict__ c, int ldc)
 {
+    using namespace async_8x8_16x16_detail;
+
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
@@ -81,7 +94,6 @@ async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
     const int b_k_by1 = local_index / 128;
     const int b_col_by1 = local_index % 128;
 
-    extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[3][32][132]>(shared);
     __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[3][32][128]>(shared + 50688);
@@ -284,16 +296,45 @@ async_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, i
 }
 
 #ifndef __CUDACC_RTC__
+namespace async_8x8_16x16_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace async_8x8_16x16_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t async_8x8_16x16_launch(int m, int n, int k, float alpha, const float *a,
                                               int lda, const float *b, int ldb, float beta,
                                               float *c, int ldc, cudaStream_t stream)
 {
+    using namespace async_8x8_16x16_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
         async_8x8_16x16, cudaFuncAttributeMaxDynamicSharedMemorySize, 99840);

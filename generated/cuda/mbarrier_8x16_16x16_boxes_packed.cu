@@ -5,9 +5,10 @@
 //            nothing else to do, registers handed over: 232 to each that multiplies, 40 to each of
 //            the others, handed over by 4 with a pair of mbarriers, operands read from shared
 //            memory a step ahead, the next tile's before this one's last step, warps of 4x8
-//            threads, neighbouring lanes in different rows, 132 blocks with whole blocks of C and
-//            equal pieces of the rest, whose sums a second kernel adds up, blocks in bands of 8
-//            rows, stores of 4 elements, every other row of the arithmetic backwards
+//            threads, neighbouring lanes in different rows, a block for each multiprocessor of the
+//            device, with whole blocks of C and equal pieces of the rest, whose sums a second
+//            kernel adds up, blocks in bands of 8 rows, stores of 4 elements, every other row of
+//            the arithmetic backwards
 // A          packed into whole tiles by a kernel before; global memory, by tensor maps: boxes of 32
 //            lines, to shared memory, transposed
 // B          packed into whole tiles by a kernel before; global memory, by tensor maps: boxes of 32
@@ -18,26 +19,34 @@
 // Launch     mbarrier_8x16_16x16_boxes_packed_pack: block (32, 8), grid (((k + 31) / 32 * 32 + 31)
 //                / 32 * (((m + 127) / 128 * 128 + 31) / 32) + ((k + 31) / 32 * 32 + 31) / 32 * (((n
 //                + 255) / 256 * 256 + 31) / 32), 1)
-//            mbarrier_8x16_16x16_boxes_packed: block (16, 24), grid (min(132, (m + 127) / 128 * ((n
-//                + 255) / 256) * 132), 1)
+//            mbarrier_8x16_16x16_boxes_packed: block (16, 24), grid (groups, 1)
 //            mbarrier_8x16_16x16_boxes_packed_total: block (256, 1), grid (min((m + 127) / 128 *
-//                ((n + 255) / 256), (m + 127) / 128 * ((n + 255) / 256) % 132 + 132) * 128, 1)
+//                ((n + 255) / 256), (m + 127) / 128 * ((n + 255) / 256) % groups + groups) * 128,
+//                1)
 // Needs      196,672 bytes of shared memory
 //            a_packed of (k + 31) / 32 * 32 * ((m + 127) / 128 * 128) elements, aligned to 16 bytes
 //            b_packed of (k + 31) / 32 * 32 * ((n + 255) / 256 * 256) elements, aligned to 16 bytes
-//            a workspace of 8650752 elements, aligned to 16 bytes
+//            a workspace of groups * 65536 elements, aligned to 16 bytes
 //            matrices that begin on multiples of 16 bytes
+//            groups as many as the device has multiprocessors
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c mbarrier_8x16_16x16_boxes_packed.cu
 
-#ifdef __CUDACC_RTC__
+#ifndef __CUDACC_RTC__
+#include <cuda.h>
+#include <cuda_runtime.h>
+#elif !defined(GEMMGEN_TENSOR_MAP)
+#define GEMMGEN_TENSOR_MAP
 struct alignas(64) CUtensorMap
 {
     unsigned long long words[16];
 };
-#else
-#include <cuda.h>
-#include <cuda_runtime.h>
 #endif
+
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "mbarrier_8x16_16x16_boxes_packed needs sm_90a alone, for tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg)"
+#endif
+
+namespace mbarrier_8x16_16x16_boxes_packed_detail {
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
@@ -133,11 +142,18 @@ __device__ __forceinline__ void registers_fewer()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
+// What the launch brings.
+extern __shared__ __align__(1024) unsigned char shared[];
+
+} // namespace mbarrier_8x16_16x16_boxes_packed_detail
+
 extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x16_16x16_boxes_packed_pack(int m, int n, int k, const float *__restrict__ a, int lda,
                                       const float *__restrict__ b, int ldb,
                                       float *__restrict__ a_packed, float *__restrict__ b_packed)
 {
+    using namespace mbarrier_8x16_16x16_boxes_packed_detail;
+
     kernels_release();
 
     const int m_whole = (m + 127) / 128 * 128;
@@ -191,6 +207,8 @@ mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
                                  float *__restrict__ workspace, float beta, float *__restrict__ c,
                                  int ldc)
 {
+    using namespace mbarrier_8x16_16x16_boxes_packed_detail;
+
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
@@ -198,18 +216,18 @@ mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
     const int local_col = warp % 2 * 8 + lane % 8;
     const int blocks_down = (m + 127) / 128;
     const int blocks_across = (n + 255) / 256;
+    const int groups = int(gridDim.x);
     const int blocks = blocks_down * blocks_across;
     const int batches = max(1, (k + 31) / 32);
-    const int whole_blocks = blocks - min(blocks, blocks % 132 + 132);
+    const int whole_blocks = blocks - min(blocks, blocks % groups + groups);
     const int dealt = (blocks - whole_blocks) * batches;
     const int group = int(blockIdx.x);
-    const int own = whole_blocks / 132;
-    const int first_batch = group * (dealt / 132) + min(group, dealt % 132);
-    const int last_batch = (group + 1) * (dealt / 132) + min(group + 1, dealt % 132);
+    const int own = whole_blocks / groups;
+    const int first_batch = group * (dealt / groups) + min(group, dealt % groups);
+    const int last_batch = (group + 1) * (dealt / groups) + min(group + 1, dealt % groups);
     const int segments = own + (last_batch + batches - 1) / batches - first_batch / batches;
     const int k_whole = (k + 31) / 32 * 32;
 
-    extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[16][8][128]>(shared);
     auto &b_shared = *reinterpret_cast<float(*)[16][8][256]>(shared + 65536);
     auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 196608);
@@ -234,7 +252,7 @@ mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
         for (int segment = 0; segment < segments; ++segment) {
             // Whole blocks first, then an equal piece of all that is left.
             const int block =
-                segment < own ? segment * 132 + group
+                segment < own ? segment * groups + group
                               : whole_blocks + first_batch / batches + segment - own;
             const int batch_begin =
                 segment < own ? 0 : max(0, first_batch - (block - whole_blocks) * batches);
@@ -395,7 +413,7 @@ mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
         if (local_index == 256) {
             for (int segment = 0; segment < segments; ++segment) {
                 const int block =
-                    segment < own ? segment * 132 + group
+                    segment < own ? segment * groups + group
                                   : whole_blocks + first_batch / batches + segment - own;
                 const int batch_begin =
                     segment < own ? 0 : max(0, first_batch - (block - whole_blocks) * batches);
@@ -431,14 +449,16 @@ mbarrier_8x16_16x16_boxes_packed(int m, int n, int k, float alpha,
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-mbarrier_8x16_16x16_boxes_packed_total(int m, int n, int k, const float *workspace, float beta,
-                                       float *__restrict__ c, int ldc)
+mbarrier_8x16_16x16_boxes_packed_total(int m, int n, int k, int groups, const float *workspace,
+                                       float beta, float *__restrict__ c, int ldc)
 {
+    using namespace mbarrier_8x16_16x16_boxes_packed_detail;
+
     const int blocks_down = (m + 127) / 128;
     const int blocks_across = (n + 255) / 256;
     const int blocks = blocks_down * blocks_across;
     const int batches = max(1, (k + 31) / 32);
-    const int whole_blocks = blocks - min(blocks, blocks % 132 + 132);
+    const int whole_blocks = blocks - min(blocks, blocks % groups + groups);
     const int dealt = (blocks - whole_blocks) * batches;
     const int local_row = int(blockIdx.x) % 128;
     const int local_col = int(threadIdx.x);
@@ -452,17 +472,17 @@ mbarrier_8x16_16x16_boxes_packed_total(int m, int n, int k, const float *workspa
     const int row = row0 + local_row;
     const int col = col0 + local_col;
     const int first_group =
-        (block - whole_blocks) * batches < dealt % 132 * (dealt / 132 + 1)
-            ? (block - whole_blocks) * batches / (dealt / 132 + 1)
-            : dealt % 132
-                + ((block - whole_blocks) * batches - dealt % 132 * (dealt / 132 + 1)) / max(1,
-                    dealt / 132);
+        (block - whole_blocks) * batches < dealt % groups * (dealt / groups + 1)
+            ? (block - whole_blocks) * batches / (dealt / groups + 1)
+            : dealt % groups
+                + ((block - whole_blocks) * batches - dealt % groups * (dealt / groups
+                    + 1)) / max(1, dealt / groups);
     const int last_group =
-        (block - whole_blocks) * batches + batches - 1 < dealt % 132 * (dealt / 132 + 1)
-            ? ((block - whole_blocks) * batches + batches - 1) / (dealt / 132 + 1)
-            : dealt % 132
+        (block - whole_blocks) * batches + batches - 1 < dealt % groups * (dealt / groups + 1)
+            ? ((block - whole_blocks) * batches + batches - 1) / (dealt / groups + 1)
+            : dealt % groups
                 + ((block - whole_blocks) * batches
-                    + batches - 1 - dealt % 132 * (dealt / 132 + 1)) / max(1, dealt / 132);
+                    + batches - 1 - dealt % groups * (dealt / groups + 1)) / max(1, dealt / groups);
 
     kernels_await();
     if (first_group < last_group && row < m && col < n) {
@@ -477,6 +497,24 @@ mbarrier_8x16_16x16_boxes_packed_total(int m, int n, int k, const float *workspa
 }
 
 #ifndef __CUDACC_RTC__
+namespace mbarrier_8x16_16x16_boxes_packed_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
@@ -509,7 +547,20 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+// How many multiprocessors the current device has.
+static cudaError_t multiprocessors(int *count)
+{
+    int device = 0;
+    const cudaError_t found = cudaGetDevice(&device);
+    return found != cudaSuccess
+               ? found
+               : cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
+}
+
+} // namespace mbarrier_8x16_16x16_boxes_packed_detail
+
 // Queues the kernels on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int k, float alpha,
                                                                const float *a, int lda,
                                                                const float *b, int ldb,
@@ -518,11 +569,27 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int
                                                                float *c, int ldc,
                                                                cudaStream_t stream)
 {
+    using namespace mbarrier_8x16_16x16_boxes_packed_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(a_packed, 16) ||
+        !is_aligned(b_packed, 16) || !is_aligned(workspace, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
+        1LL * (k + 31) / 32 * 32 * ((m + 127) / 128 * 128) >= 1LL << 31 ||
+        1LL * (k + 31) / 32 * 32 * ((n + 255) / 256 * 256) >= 1LL << 31) {
+        return cudaErrorInvalidValue;
+    }
+    int groups = 0;
+    const cudaError_t counted = multiprocessors(&groups);
+    if (counted != cudaSuccess) {
+        return counted;
     }
     if (k > 0) {
         const dim3 grid(((k + 31) / 32 * 32 + 31) / 32 * (((m + 127) / 128 * 128 + 31) / 32) + ((k + 31) / 32 * 32 + 31) / 32 * (((n + 255) / 256 * 256 + 31) / 32), 1);
@@ -558,7 +625,7 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int
         if (allowed != cudaSuccess) {
             return allowed;
         }
-        const dim3 grid(min(132, (m + 127) / 128 * ((n + 255) / 256) * 132), 1);
+        const dim3 grid(groups, 1);
         const dim3 block(16, 24);
         // It may begin while the kernel before ends, which it awaits.
         cudaLaunchAttribute early = {};
@@ -578,7 +645,7 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int
         }
     }
     {
-        const dim3 grid(min((m + 127) / 128 * ((n + 255) / 256), (m + 127) / 128 * ((n + 255) / 256) % 132 + 132) * 128, 1);
+        const dim3 grid(min((m + 127) / 128 * ((n + 255) / 256), (m + 127) / 128 * ((n + 255) / 256) % groups + groups) * 128, 1);
         const dim3 block(256, 1);
         // It may begin while the kernel before ends, which it awaits.
         cudaLaunchAttribute early = {};
@@ -592,7 +659,7 @@ extern "C" cudaError_t mbarrier_8x16_16x16_boxes_packed_launch(int m, int n, int
         config.attrs = &early;
         config.numAttrs = 1;
         return cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_boxes_packed_total,
-            m, n, k, workspace, beta, c, ldc);
+            m, n, k, groups, workspace, beta, c, ldc);
     }
 }
 #endif

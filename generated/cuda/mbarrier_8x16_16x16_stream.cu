@@ -3,10 +3,10 @@
 // Schedule   8x16 of C per thread, 16x16 threads per block (128x256 of C), 8 along K per iteration,
 //            16 tiles in shared memory at a time, handed over by 4 with a pair of mbarriers,
 //            operands read from shared memory a step ahead, the next tile's before this one's last
-//            step, warps of 4x8 threads, neighbouring lanes in different rows, 132 blocks with
-//            whole blocks of C and equal pieces of the rest, whose sums a second kernel adds up,
-//            blocks in bands of 8 rows, stores of 4 elements, every other row of the arithmetic
-//            backwards
+//            step, warps of 4x8 threads, neighbouring lanes in different rows, a block for each
+//            multiprocessor of the device, with whole blocks of C and equal pieces of the rest,
+//            whose sums a second kernel adds up, blocks in bands of 8 rows, stores of 4 elements,
+//            every other row of the arithmetic backwards
 // A          packed into whole tiles by a kernel before; global memory, asynchronous copies of 4
 //            elements, to shared memory, transposed
 // B          global memory, asynchronous copies of 4 elements, to shared memory
@@ -15,19 +15,25 @@
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     mbarrier_8x16_16x16_stream_pack: block (32, 8), grid (((k + 31) / 32 * 32 + 31) / 32 *
 //                (((m + 127) / 128 * 128 + 31) / 32), 1)
-//            mbarrier_8x16_16x16_stream: block (16, 16), grid (min(132, (m + 127) / 128 * ((n +
-//                255) / 256) * 132), 1)
+//            mbarrier_8x16_16x16_stream: block (16, 16), grid (groups, 1)
 //            mbarrier_8x16_16x16_stream_total: block (256, 1), grid (min((m + 127) / 128 * ((n +
-//                255) / 256), (m + 127) / 128 * ((n + 255) / 256) % 132 + 132) * 128, 1)
+//                255) / 256), (m + 127) / 128 * ((n + 255) / 256) % groups + groups) * 128, 1)
 // Needs      196,608 bytes of shared memory
 //            a_packed of (k + 31) / 32 * 32 * ((m + 127) / 128 * 128) elements, aligned to 16 bytes
-//            a workspace of 8650752 elements, aligned to 16 bytes
+//            a workspace of groups * 65536 elements, aligned to 16 bytes
 //            matrices that begin on multiples of 16 bytes
+//            groups as many as the device has multiprocessors
 // Build      nvcc -std=c++17 -O3 -arch=sm_90 -Werror all-warnings -c mbarrier_8x16_16x16_stream.cu
 
 #ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
 #endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#error "mbarrier_8x16_16x16_stream needs sm_90 or later, for mbarrier.try_wait and griddepcontrol"
+#endif
+
+namespace mbarrier_8x16_16x16_stream_detail {
 
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
@@ -108,10 +114,17 @@ __device__ __forceinline__ void kernels_await()
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
+// What the launch brings.
+extern __shared__ __align__(16) unsigned char shared[];
+
+} // namespace mbarrier_8x16_16x16_stream_detail
+
 extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x16_16x16_stream_pack(int m, int k, const float *__restrict__ a, int lda,
                                 float *__restrict__ a_packed)
 {
+    using namespace mbarrier_8x16_16x16_stream_detail;
+
     kernels_release();
 
     const int m_whole = (m + 127) / 128 * 128;
@@ -148,6 +161,8 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
                            const float *__restrict__ b, int ldb, float *__restrict__ workspace,
                            float beta, float *__restrict__ c, int ldc)
 {
+    using namespace mbarrier_8x16_16x16_stream_detail;
+
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
@@ -155,14 +170,15 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
     const int local_col = warp % 2 * 8 + lane % 8;
     const int blocks_down = (m + 127) / 128;
     const int blocks_across = (n + 255) / 256;
+    const int groups = int(gridDim.x);
     const int blocks = blocks_down * blocks_across;
     const int batches = max(1, (k + 31) / 32);
-    const int whole_blocks = blocks - min(blocks, blocks % 132 + 132);
+    const int whole_blocks = blocks - min(blocks, blocks % groups + groups);
     const int dealt = (blocks - whole_blocks) * batches;
     const int group = int(blockIdx.x);
-    const int own = whole_blocks / 132;
-    const int first_batch = group * (dealt / 132) + min(group, dealt % 132);
-    const int last_batch = (group + 1) * (dealt / 132) + min(group + 1, dealt % 132);
+    const int own = whole_blocks / groups;
+    const int first_batch = group * (dealt / groups) + min(group, dealt % groups);
+    const int last_batch = (group + 1) * (dealt / groups) + min(group + 1, dealt % groups);
     const int segments = own + (last_batch + batches - 1) / batches - first_batch / batches;
     const int m_whole = (m + 127) / 128 * 128;
     const int a_packed_k = local_index / 32;
@@ -170,7 +186,6 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
     const int b_k = local_index / 64;
     const int b_col = local_index % 64 * 4;
 
-    extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[16][8][128]>(shared);
     __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[16][8][256]>(shared + 65536);
@@ -188,7 +203,7 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
     for (int segment = 0; segment < segments; ++segment) {
         // Whole blocks first, then an equal piece of all that is left.
         const int block =
-            segment < own ? segment * 132 + group
+            segment < own ? segment * groups + group
                           : whole_blocks + first_batch / batches + segment - own;
         const int batch_begin =
             segment < own ? 0 : max(0, first_batch - (block - whole_blocks) * batches);
@@ -426,14 +441,16 @@ mbarrier_8x16_16x16_stream(int m, int n, int k, float alpha, const float *a_pack
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-mbarrier_8x16_16x16_stream_total(int m, int n, int k, const float *workspace, float beta,
-                                 float *__restrict__ c, int ldc)
+mbarrier_8x16_16x16_stream_total(int m, int n, int k, int groups, const float *workspace,
+                                 float beta, float *__restrict__ c, int ldc)
 {
+    using namespace mbarrier_8x16_16x16_stream_detail;
+
     const int blocks_down = (m + 127) / 128;
     const int blocks_across = (n + 255) / 256;
     const int blocks = blocks_down * blocks_across;
     const int batches = max(1, (k + 31) / 32);
-    const int whole_blocks = blocks - min(blocks, blocks % 132 + 132);
+    const int whole_blocks = blocks - min(blocks, blocks % groups + groups);
     const int dealt = (blocks - whole_blocks) * batches;
     const int local_row = int(blockIdx.x) % 128;
     const int local_col = int(threadIdx.x);
@@ -447,17 +464,17 @@ mbarrier_8x16_16x16_stream_total(int m, int n, int k, const float *workspace, fl
     const int row = row0 + local_row;
     const int col = col0 + local_col;
     const int first_group =
-        (block - whole_blocks) * batches < dealt % 132 * (dealt / 132 + 1)
-            ? (block - whole_blocks) * batches / (dealt / 132 + 1)
-            : dealt % 132
-                + ((block - whole_blocks) * batches - dealt % 132 * (dealt / 132 + 1)) / max(1,
-                    dealt / 132);
+        (block - whole_blocks) * batches < dealt % groups * (dealt / groups + 1)
+            ? (block - whole_blocks) * batches / (dealt / groups + 1)
+            : dealt % groups
+                + ((block - whole_blocks) * batches - dealt % groups * (dealt / groups
+                    + 1)) / max(1, dealt / groups);
     const int last_group =
-        (block - whole_blocks) * batches + batches - 1 < dealt % 132 * (dealt / 132 + 1)
-            ? ((block - whole_blocks) * batches + batches - 1) / (dealt / 132 + 1)
-            : dealt % 132
+        (block - whole_blocks) * batches + batches - 1 < dealt % groups * (dealt / groups + 1)
+            ? ((block - whole_blocks) * batches + batches - 1) / (dealt / groups + 1)
+            : dealt % groups
                 + ((block - whole_blocks) * batches
-                    + batches - 1 - dealt % 132 * (dealt / 132 + 1)) / max(1, dealt / 132);
+                    + batches - 1 - dealt % groups * (dealt / groups + 1)) / max(1, dealt / groups);
 
     kernels_await();
     if (first_group < last_group && row < m && col < n) {
@@ -472,18 +489,64 @@ mbarrier_8x16_16x16_stream_total(int m, int n, int k, const float *workspace, fl
 }
 
 #ifndef __CUDACC_RTC__
+namespace mbarrier_8x16_16x16_stream_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+// How many multiprocessors the current device has.
+static cudaError_t multiprocessors(int *count)
+{
+    int device = 0;
+    const cudaError_t found = cudaGetDevice(&device);
+    return found != cudaSuccess
+               ? found
+               : cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
+}
+
+} // namespace mbarrier_8x16_16x16_stream_detail
+
 // Queues the kernels on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t mbarrier_8x16_16x16_stream_launch(int m, int n, int k, float alpha,
                                                          const float *a, int lda, const float *b,
                                                          int ldb, float *a_packed, float *workspace,
                                                          float beta, float *c, int ldc,
                                                          cudaStream_t stream)
 {
+    using namespace mbarrier_8x16_16x16_stream_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(a_packed, 16) ||
+        !is_aligned(workspace, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
+        1LL * (k + 31) / 32 * 32 * ((m + 127) / 128 * 128) >= 1LL << 31) {
+        return cudaErrorInvalidValue;
+    }
+    int groups = 0;
+    const cudaError_t counted = multiprocessors(&groups);
+    if (counted != cudaSuccess) {
+        return counted;
     }
     if (k > 0) {
         const dim3 grid(((k + 31) / 32 * 32 + 31) / 32 * (((m + 127) / 128 * 128 + 31) / 32), 1);
@@ -501,7 +564,7 @@ extern "C" cudaError_t mbarrier_8x16_16x16_stream_launch(int m, int n, int k, fl
         if (allowed != cudaSuccess) {
             return allowed;
         }
-        const dim3 grid(min(132, (m + 127) / 128 * ((n + 255) / 256) * 132), 1);
+        const dim3 grid(groups, 1);
         const dim3 block(16, 16);
         // It may begin while the kernel before ends, which it awaits.
         cudaLaunchAttribute early = {};
@@ -521,7 +584,7 @@ extern "C" cudaError_t mbarrier_8x16_16x16_stream_launch(int m, int n, int k, fl
         }
     }
     {
-        const dim3 grid(min((m + 127) / 128 * ((n + 255) / 256), (m + 127) / 128 * ((n + 255) / 256) % 132 + 132) * 128, 1);
+        const dim3 grid(min((m + 127) / 128 * ((n + 255) / 256), (m + 127) / 128 * ((n + 255) / 256) % groups + groups) * 128, 1);
         const dim3 block(256, 1);
         // It may begin while the kernel before ends, which it awaits.
         cudaLaunchAttribute early = {};
@@ -535,7 +598,7 @@ extern "C" cudaError_t mbarrier_8x16_16x16_stream_launch(int m, int n, int k, fl
         config.attrs = &early;
         config.numAttrs = 1;
         return cudaLaunchKernelEx(&config, mbarrier_8x16_16x16_stream_total,
-            m, n, k, workspace, beta, c, ldc);
+            m, n, k, groups, workspace, beta, c, ldc);
     }
 }
 #endif

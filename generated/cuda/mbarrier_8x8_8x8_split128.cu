@@ -24,6 +24,12 @@
 #include <cuda_runtime.h>
 #endif
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#error "mbarrier_8x8_8x8_split128 needs sm_90 or later, for mbarrier.try_wait and griddepcontrol"
+#endif
+
+namespace mbarrier_8x8_8x8_split128_detail {
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
@@ -103,10 +109,17 @@ __device__ __forceinline__ void kernels_await()
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
+// What the launch brings.
+extern __shared__ __align__(16) unsigned char shared[];
+
+} // namespace mbarrier_8x8_8x8_split128_detail
+
 extern "C" __global__ void __launch_bounds__(256)
 mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                           const float *__restrict__ b, int ldb, float *__restrict__ workspace)
 {
+    using namespace mbarrier_8x8_8x8_split128_detail;
+
     const int local_index = int(threadIdx.y) * 8 + int(threadIdx.x);
     const int slice = local_index / 64;
     const int warp = local_index % 64 / 32;
@@ -132,7 +145,6 @@ mbarrier_8x8_8x8_split128(int m, int n, int k, float alpha, const float *__restr
     const int b_k_by1 = local_index / 64;
     const int b_col_by1 = local_index % 64;
 
-    extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[8][32][68]>(shared);
     __align__(16) float a_frag[2][8];
     auto &b_shared = *reinterpret_cast<float(*)[8][32][64]>(shared + 69632);
@@ -372,6 +384,8 @@ extern "C" __global__ void __launch_bounds__(32)
 mbarrier_8x8_8x8_split128_total(int m, int n, const float *workspace, float beta,
                                 float *__restrict__ c, int ldc)
 {
+    using namespace mbarrier_8x8_8x8_split128_detail;
+
     const int ld_workspace = (n + 3) / 4 * 4;
     const int blocks_across = (n + 31) / 32;
     const int row = int(blockIdx.x) / blocks_across;
@@ -391,17 +405,48 @@ mbarrier_8x8_8x8_split128_total(int m, int n, const float *workspace, float beta
 }
 
 #ifndef __CUDACC_RTC__
+namespace mbarrier_8x8_8x8_split128_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace mbarrier_8x8_8x8_split128_detail
+
 // Queues the kernels on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t mbarrier_8x8_8x8_split128_launch(int m, int n, int k, float alpha,
                                                         const float *a, int lda, const float *b,
                                                         int ldb, float *workspace, float beta,
                                                         float *c, int ldc, cudaStream_t stream)
 {
+    using namespace mbarrier_8x8_8x8_split128_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(workspace, 16) ||
+        !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
+        1LL * m * ((n + 3) / 4 * 4) * 128 >= 1LL << 31) {
+        return cudaErrorInvalidValue;
     }
     {
         const cudaError_t allowed = cudaFuncSetAttribute(

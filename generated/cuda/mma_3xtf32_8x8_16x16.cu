@@ -18,6 +18,12 @@
 #include <cuda_runtime.h>
 #endif
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "mma_3xtf32_8x8_16x16 needs sm_80 or later, for cp.async and mma.sync"
+#endif
+
+namespace mma_3xtf32_8x8_16x16_detail {
+
 // 2 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy2(float *to, const float *from)
 {
@@ -95,11 +101,18 @@ __device__ __forceinline__ void mma_m16n8k8(float *top, float *bottom, const flo
         : "r"(a0[0]), "r"(a1[0]), "r"(a0[1]), "r"(a1[1]), "r"(b0[0]), "r"(b0[1]));
 }
 
+// What the launch brings.
+extern __shared__ __align__(16) unsigned char shared[];
+
+} // namespace mma_3xtf32_8x8_16x16_detail
+
 extern "C" __global__ void __launch_bounds__(256)
 mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                      const float *__restrict__ b, int ldb, float beta, float *__restrict__ c,
                      int ldc)
 {
+    using namespace mma_3xtf32_8x8_16x16_detail;
+
     const int local_index = int(threadIdx.y) * 16 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
@@ -129,7 +142,6 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
     const int a_line_row = lane / 8 % 2 * 16 + warp_row + lane % 8;
     const int a_line_k = lane / 16 * 4;
 
-    extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[3][128][36]>(shared);
     __align__(16) float a_frag[2][8][2];
     auto &b_shared = *reinterpret_cast<float(*)[3][32][136]>(shared + 55296);
@@ -503,16 +515,45 @@ mma_3xtf32_8x8_16x16(int m, int n, int k, float alpha, const float *__restrict__
 }
 
 #ifndef __CUDACC_RTC__
+namespace mma_3xtf32_8x8_16x16_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace mma_3xtf32_8x8_16x16_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t mma_3xtf32_8x8_16x16_launch(int m, int n, int k, float alpha, const float *a,
                                                    int lda, const float *b, int ldb, float beta,
                                                    float *c, int ldc, cudaStream_t stream)
 {
+    using namespace mma_3xtf32_8x8_16x16_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
         mma_3xtf32_8x8_16x16, cudaFuncAttributeMaxDynamicSharedMemorySize, 107520);

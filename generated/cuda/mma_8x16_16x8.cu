@@ -18,6 +18,12 @@
 #endif
 #include <cuda_bf16.h>
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "mma_8x16_16x8 needs sm_80 or later, for cp.async and mma.sync"
+#endif
+
+namespace mma_8x16_16x8_detail {
+
 // 2 neighbouring elements; both addresses are multiples of 4 bytes.
 __device__ __forceinline__ void copy2(__nv_bfloat16 *to, const __nv_bfloat16 *from)
 {
@@ -104,11 +110,18 @@ __device__ __forceinline__ void mma_m16n8k16(float *top, float *bottom, const __
         : "r"(a0[0]), "r"(a1[0]), "r"(a0[1]), "r"(a1[1]), "r"(b0[0]), "r"(b0[1]));
 }
 
+// What the launch brings.
+extern __shared__ __align__(16) unsigned char shared[];
+
+} // namespace mma_8x16_16x8_detail
+
 extern "C" __global__ void __launch_bounds__(128)
 mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict__ a, int lda,
               const __nv_bfloat16 *__restrict__ b, int ldb, float beta,
               __nv_bfloat16 *__restrict__ c, int ldc)
 {
+    using namespace mma_8x16_16x8_detail;
+
     const int local_index = int(threadIdx.y) * 8 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
@@ -138,7 +151,6 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
     const int b_line_col = lane / 16 * 16 + warp_col;
     const int b_line_k = lane / 8 % 2 * 8 + lane % 8;
 
-    extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[4][128][40]>(shared);
     __align__(16) __nv_bfloat16 a_frag[2][8][4];
     auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[4][32][136]>(shared + 40960);
@@ -377,17 +389,46 @@ mma_8x16_16x8(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict_
 }
 
 #ifndef __CUDACC_RTC__
+namespace mma_8x16_16x8_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace mma_8x16_16x8_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t mma_8x16_16x8_launch(int m, int n, int k, float alpha,
                                             const __nv_bfloat16 *a, int lda, const __nv_bfloat16 *b,
                                             int ldb, float beta, __nv_bfloat16 *c, int ldc,
                                             cudaStream_t stream)
 {
+    using namespace mma_8x16_16x8_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
         mma_8x16_16x8, cudaFuncAttributeMaxDynamicSharedMemorySize, 75776);

@@ -17,6 +17,12 @@
 #include <cuda_runtime.h>
 #endif
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "mma_f64_4x8_16x8 needs sm_80 or later, for cp.async and mma.sync"
+#endif
+
+namespace mma_f64_4x8_16x8_detail {
+
 // 2 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy2(double *to, const double *from)
 {
@@ -78,11 +84,18 @@ __device__ __forceinline__ void mma_m16n8k8(double *top, double *bottom, const d
     mma_m8n8k4(bottom, a_bottom[1], b[1]);
 }
 
+// What the launch brings.
+extern __shared__ __align__(16) unsigned char shared[];
+
+} // namespace mma_f64_4x8_16x8_detail
+
 extern "C" __global__ void __launch_bounds__(128)
 mma_f64_4x8_16x8(int m, int n, int k, double alpha, const double *__restrict__ a, int lda,
                  const double *__restrict__ b, int ldb, double beta, double *__restrict__ c,
                  int ldc)
 {
+    using namespace mma_f64_4x8_16x8_detail;
+
     const int local_index = int(threadIdx.y) * 8 + int(threadIdx.x);
     const int warp = local_index / 32;
     const int lane = local_index % 32;
@@ -109,7 +122,6 @@ mma_f64_4x8_16x8(int m, int n, int k, double alpha, const double *__restrict__ a
     const int b_k_by1 = local_index / 64;
     const int b_col_by1 = local_index % 64;
 
-    extern __shared__ __align__(16) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<double(*)[4][64][20]>(shared);
     double a_frag[2][4][2];
     auto &b_shared = *reinterpret_cast<double(*)[4][16][68]>(shared + 40960);
@@ -358,16 +370,45 @@ mma_f64_4x8_16x8(int m, int n, int k, double alpha, const double *__restrict__ a
 }
 
 #ifndef __CUDACC_RTC__
+namespace mma_f64_4x8_16x8_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace mma_f64_4x8_16x8_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t mma_f64_4x8_16x8_launch(int m, int n, int k, double alpha, const double *a,
                                                int lda, const double *b, int ldb, double beta,
                                                double *c, int ldc, cudaStream_t stream)
 {
+    using namespace mma_f64_4x8_16x8_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const cudaError_t allowed = cudaFuncSetAttribute(
         mma_f64_4x8_16x8, cudaFuncAttributeMaxDynamicSharedMemorySize, 75776);

@@ -17,6 +17,8 @@
 #include <cuda_runtime.h>
 #endif
 
+namespace reduction_4x4_4x4_detail {
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
@@ -28,6 +30,8 @@ __device__ __forceinline__ void atomic_add(float *to, const float *from)
 {
     atomicAdd(to, *from);
 }
+
+} // namespace reduction_4x4_4x4_detail
 
 extern "C" __global__ void __launch_bounds__(256)
 reduction_4x4_4x4_start(int m, int n, float beta, float *__restrict__ c, int ldc)
@@ -46,6 +50,8 @@ extern "C" __global__ void __launch_bounds__(128)
 reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                   const float *__restrict__ b, int ldb, float *__restrict__ c, int ldc)
 {
+    using namespace reduction_4x4_4x4_detail;
+
     const int slice = int(threadIdx.y) / 4;
     const int local_row = int(threadIdx.y) % 4;
     const int local_col = int(threadIdx.x);
@@ -193,16 +199,45 @@ reduction_4x4_4x4(int m, int n, int k, float alpha, const float *__restrict__ a,
 }
 
 #ifndef __CUDACC_RTC__
+namespace reduction_4x4_4x4_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace reduction_4x4_4x4_detail
+
 // Queues the kernels on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t reduction_4x4_4x4_launch(int m, int n, int k, float alpha, const float *a,
                                                 int lda, const float *b, int ldb, float beta,
                                                 float *c, int ldc, cudaStream_t stream)
 {
+    using namespace reduction_4x4_4x4_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     {
         const dim3 grid(m * ((n + 255) / 256), 1);

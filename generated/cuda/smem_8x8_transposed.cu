@@ -15,17 +15,23 @@
 #include <cuda_runtime.h>
 #endif
 
+namespace smem_8x8_transposed_detail {
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
+} // namespace smem_8x8_transposed_detail
+
 extern "C" __global__ void __launch_bounds__(256)
 smem_8x8_transposed(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                     const float *__restrict__ b, int ldb, float beta, float *__restrict__ c,
                     int ldc)
 {
+    using namespace smem_8x8_transposed_detail;
+
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * 128;
@@ -166,16 +172,45 @@ smem_8x8_transposed(int m, int n, int k, float alpha, const float *__restrict__ 
 }
 
 #ifndef __CUDACC_RTC__
+namespace smem_8x8_transposed_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace smem_8x8_transposed_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t smem_8x8_transposed_launch(int m, int n, int k, float alpha, const float *a,
                                                   int lda, const float *b, int ldb, float beta,
                                                   float *c, int ldc, cudaStream_t stream)
 {
+    using namespace smem_8x8_transposed_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const dim3 grid((n + 127) / 128, (m + 127) / 128);
     const dim3 block(16, 16);

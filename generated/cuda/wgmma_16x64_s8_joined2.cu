@@ -14,16 +14,23 @@
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_16x64_s8_joined2.cu
 
-#ifdef __CUDACC_RTC__
+#ifndef __CUDACC_RTC__
+#include <cuda.h>
+#include <cuda_runtime.h>
+#elif !defined(GEMMGEN_TENSOR_MAP)
+#define GEMMGEN_TENSOR_MAP
 struct alignas(64) CUtensorMap
 {
     unsigned long long words[16];
 };
-#else
-#include <cuda.h>
-#include <cuda_runtime.h>
 #endif
 #include <cuda_bf16.h>
+
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "wgmma_16x64_s8_joined2 needs sm_90a alone, for tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg)"
+#endif
+
+namespace wgmma_16x64_s8_joined2_detail {
 
 // 4 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
@@ -218,11 +225,20 @@ __device__ __forceinline__ void wgmma_m64n16k16(float (*sums)[4], unsigned long 
                  : "l"(a), "l"(b));
 }
 
+#undef SUMS
+
+// What the launch brings.
+extern __shared__ __align__(1024) unsigned char shared[];
+
+} // namespace wgmma_16x64_s8_joined2_detail
+
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(160)
 wgmma_16x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
                        const __grid_constant__ CUtensorMap b_map, float beta, __nv_bfloat16 *c,
                        int ldc)
 {
+    using namespace wgmma_16x64_s8_joined2_detail;
+
     const int local_col = int(threadIdx.y);
     const int local_row = int(threadIdx.x);
     const int rank = int(blockIdx.x) % 2;
@@ -237,7 +253,6 @@ wgmma_16x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
     const int k_end = k_begin + k_part;
     const int local_index = local_col * 4 + local_row;
 
-    extern __shared__ __align__(1024) unsigned char shared[];
     auto &b_shared = *reinterpret_cast<__nv_bfloat16(*)[8][64][64]>(shared);
     auto &a_shared = *reinterpret_cast<__nv_bfloat16(*)[8][16][64]>(shared + 65536);
     auto &tiles_full = *reinterpret_cast<unsigned long long(*)[8]>(shared + 86272);
@@ -356,6 +371,24 @@ wgmma_16x64_s8_joined2(int m, int n, int k, float alpha, const __grid_constant__
 }
 
 #ifndef __CUDACC_RTC__
+namespace wgmma_16x64_s8_joined2_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
@@ -388,17 +421,29 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+} // namespace wgmma_16x64_s8_joined2_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t wgmma_16x64_s8_joined2_launch(int m, int n, int k, float alpha,
                                                      const __nv_bfloat16 *a, int lda,
                                                      const __nv_bfloat16 *b, int ldb, float beta,
                                                      __nv_bfloat16 *c, int ldc, cudaStream_t stream)
 {
+    using namespace wgmma_16x64_s8_joined2_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || lda % 8 != 0 || ldb % 8 != 0 || ldc % 8 != 0 || !is_in_reach(m, k, lda) ||
+        !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     CUtensorMap a_map = {};
     const cudaError_t a_map_made =

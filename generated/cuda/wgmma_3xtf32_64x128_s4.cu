@@ -23,15 +23,22 @@
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_3xtf32_64x128_s4.cu
 
-#ifdef __CUDACC_RTC__
+#ifndef __CUDACC_RTC__
+#include <cuda.h>
+#include <cuda_runtime.h>
+#elif !defined(GEMMGEN_TENSOR_MAP)
+#define GEMMGEN_TENSOR_MAP
 struct alignas(64) CUtensorMap
 {
     unsigned long long words[16];
 };
-#else
-#include <cuda.h>
-#include <cuda_runtime.h>
 #endif
+
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "wgmma_3xtf32_64x128_s4 needs sm_90a alone, for tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg)"
+#endif
+
+namespace wgmma_3xtf32_64x128_s4_detail {
 
 // 2 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy2(float *to, const float *from)
@@ -211,11 +218,20 @@ __device__ __forceinline__ void wgmma_m64n128k8(float (*sums)[32], unsigned long
                  : "l"(a), "l"(b));
 }
 
+#undef SUMS
+
+// What the launch brings.
+extern __shared__ __align__(1024) unsigned char shared[];
+
+} // namespace wgmma_3xtf32_64x128_s4_detail
+
 extern "C" __global__ void __launch_bounds__(256)
 wgmma_3xtf32_64x128_s4_pack(int m, int n, int k, const float *__restrict__ a, int lda,
                             const float *__restrict__ b, int ldb, float *__restrict__ a_packed,
                             float *__restrict__ b_packed)
 {
+    using namespace wgmma_3xtf32_64x128_s4_detail;
+
     kernels_release();
 
     const int m_whole = (m + 63) / 64 * 64;
@@ -279,6 +295,8 @@ wgmma_3xtf32_64x128_s4(int m, int n, int k, float alpha,
                        const __grid_constant__ CUtensorMap b_packed_map, float beta, float *c,
                        int ldc)
 {
+    using namespace wgmma_3xtf32_64x128_s4_detail;
+
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
     const int blocks_down = (m + 63) / 64;
@@ -293,7 +311,6 @@ wgmma_3xtf32_64x128_s4(int m, int n, int k, float alpha,
     const int k_whole = (k + 31) / 32 * 32;
     const int local_index = local_row * 4 + local_col;
 
-    extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[4][2][64][32]>(shared);
     auto &b_shared = *reinterpret_cast<float(*)[4][2][128][32]>(shared + 65536);
     auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 196608);
@@ -443,6 +460,24 @@ wgmma_3xtf32_64x128_s4(int m, int n, int k, float alpha,
 }
 
 #ifndef __CUDACC_RTC__
+namespace wgmma_3xtf32_64x128_s4_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
@@ -475,18 +510,32 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+} // namespace wgmma_3xtf32_64x128_s4_detail
+
 // Queues the kernels on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t wgmma_3xtf32_64x128_s4_launch(int m, int n, int k, float alpha,
                                                      const float *a, int lda, const float *b,
                                                      int ldb, float *a_packed, float *b_packed,
                                                      float beta, float *c, int ldc,
                                                      cudaStream_t stream)
 {
+    using namespace wgmma_3xtf32_64x128_s4_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(a_packed, 16) ||
+        !is_aligned(b_packed, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
+        1LL * (m + 63) / 64 * 64 * ((k + 31) / 32 * 64) >= 1LL << 31 ||
+        1LL * (n + 127) / 128 * 128 * ((k + 31) / 32 * 64) >= 1LL << 31) {
+        return cudaErrorInvalidValue;
     }
     if (k > 0) {
         const dim3 grid(((m + 63) / 64 * 64 + 31) / 32 * (((k + 31) / 32 * 32 + 31) / 32) + ((n + 127) / 128 * 128 + 31) / 32 * (((k + 31) / 32 * 32 + 31) / 32), 1);

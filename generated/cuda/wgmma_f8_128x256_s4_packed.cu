@@ -18,24 +18,31 @@
 //            wgmma_f8_128x256_s4_packed: block (4, 96), grid ((m + 127) / 128 * ((n + 255) / 256),
 //                1)
 // Needs      196,672 bytes of shared memory
-//            a_packed of (m + 127) / 128 * 128 * ((k + 127) / 128 * 128) elements, aligned to 8
+//            a_packed of (m + 127) / 128 * 128 * ((k + 127) / 128 * 128) elements, aligned to 16
 //                bytes
-//            b_packed of (n + 255) / 256 * 256 * ((k + 127) / 128 * 128) elements, aligned to 8
+//            b_packed of (n + 255) / 256 * 256 * ((k + 127) / 128 * 128) elements, aligned to 16
 //                bytes
 //            matrices that begin on multiples of 8 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_f8_128x256_s4_packed.cu
 
-#ifdef __CUDACC_RTC__
+#ifndef __CUDACC_RTC__
+#include <cuda.h>
+#include <cuda_runtime.h>
+#elif !defined(GEMMGEN_TENSOR_MAP)
+#define GEMMGEN_TENSOR_MAP
 struct alignas(64) CUtensorMap
 {
     unsigned long long words[16];
 };
-#else
-#include <cuda.h>
-#include <cuda_runtime.h>
 #endif
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
+
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "wgmma_f8_128x256_s4_packed needs sm_90a alone, for tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg)"
+#endif
+
+namespace wgmma_f8_128x256_s4_packed_detail {
 
 // 2 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy2(float *to, const float *from)
@@ -277,12 +284,21 @@ __device__ __forceinline__ void wgmma_m64n256k32(float (*sums)[64], unsigned lon
                  : "l"(a), "l"(b));
 }
 
+#undef SUMS
+
+// What the launch brings.
+extern __shared__ __align__(1024) unsigned char shared[];
+
+} // namespace wgmma_f8_128x256_s4_packed_detail
+
 extern "C" __global__ void __launch_bounds__(256)
 wgmma_f8_128x256_s4_packed_pack(int m, int n, int k, const __nv_fp8_e4m3 *__restrict__ a, int lda,
                                 const __nv_fp8_e4m3 *__restrict__ b, int ldb,
                                 __nv_fp8_e4m3 *__restrict__ a_packed,
                                 __nv_fp8_e4m3 *__restrict__ b_packed)
 {
+    using namespace wgmma_f8_128x256_s4_packed_detail;
+
     kernels_release();
 
     const int m_whole = (m + 127) / 128 * 128;
@@ -348,6 +364,8 @@ wgmma_f8_128x256_s4_packed(int m, int n, int k, float alpha,
                            const __grid_constant__ CUtensorMap b_packed_map, float beta,
                            __nv_bfloat16 *c, int ldc)
 {
+    using namespace wgmma_f8_128x256_s4_packed_detail;
+
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
     const int blocks_down = (m + 127) / 128;
@@ -363,7 +381,6 @@ wgmma_f8_128x256_s4_packed(int m, int n, int k, float alpha,
     const int local_index = local_row * 4 + local_col;
     const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
-    extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<__nv_fp8_e4m3(*)[4][128][128]>(shared);
     auto &b_shared = *reinterpret_cast<__nv_fp8_e4m3(*)[4][256][128]>(shared + 65536);
     auto &tiles_full = *reinterpret_cast<unsigned long long(*)[4]>(shared + 196608);
@@ -483,6 +500,24 @@ wgmma_f8_128x256_s4_packed(int m, int n, int k, float alpha,
 }
 
 #ifndef __CUDACC_RTC__
+namespace wgmma_f8_128x256_s4_packed_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
@@ -515,7 +550,10 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+} // namespace wgmma_f8_128x256_s4_packed_detail
+
 // Queues the kernels on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t wgmma_f8_128x256_s4_packed_launch(int m, int n, int k, float alpha,
                                                          const __nv_fp8_e4m3 *a, int lda,
                                                          const __nv_fp8_e4m3 *b, int ldb,
@@ -524,11 +562,22 @@ extern "C" cudaError_t wgmma_f8_128x256_s4_packed_launch(int m, int n, int k, fl
                                                          __nv_bfloat16 *c, int ldc,
                                                          cudaStream_t stream)
 {
+    using namespace wgmma_f8_128x256_s4_packed_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 8) || !is_aligned(b, 8) || !is_aligned(a_packed, 16) ||
+        !is_aligned(b_packed, 16) || !is_aligned(c, 8)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
+        1LL * (m + 127) / 128 * 128 * ((k + 127) / 128 * 128) >= 1LL << 31 ||
+        1LL * (n + 255) / 256 * 256 * ((k + 127) / 128 * 128) >= 1LL << 31) {
+        return cudaErrorInvalidValue;
     }
     if (k > 0) {
         const dim3 grid(((m + 127) / 128 * 128 + 15) / 16 * (((k + 127) / 128 * 128 + 511) / 512) + ((n + 255) / 256 * 256 + 31) / 32 * (((k + 127) / 128 * 128 + 31) / 32), 1);

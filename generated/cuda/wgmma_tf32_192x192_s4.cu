@@ -15,15 +15,22 @@
 //            matrices that begin on multiples of 16 bytes
 // Build      nvcc -std=c++17 -O3 -gencode arch=compute_90a,code=sm_90a -Werror all-warnings -c wgmma_tf32_192x192_s4.cu
 
-#ifdef __CUDACC_RTC__
+#ifndef __CUDACC_RTC__
+#include <cuda.h>
+#include <cuda_runtime.h>
+#elif !defined(GEMMGEN_TENSOR_MAP)
+#define GEMMGEN_TENSOR_MAP
 struct alignas(64) CUtensorMap
 {
     unsigned long long words[16];
 };
-#else
-#include <cuda.h>
-#include <cuda_runtime.h>
 #endif
+
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "wgmma_tf32_192x192_s4 needs sm_90a alone, for tensor maps (TMA) and instructions of warpgroups (wgmma, setmaxnreg)"
+#endif
+
+namespace wgmma_tf32_192x192_s4_detail {
 
 // 2 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy2(float *to, const float *from)
@@ -187,6 +194,8 @@ __device__ __forceinline__ void wgmma_m64n192k8(float (*sums)[48], unsigned long
                  : "l"(a), "l"(b));
 }
 
+#undef SUMS
+
 // Begins the store of a box to a matrix; what lies outside of the matrix is left out.
 __device__ __forceinline__ void store_box(const CUtensorMap *matrix, int along, int line,
                                           const void *from)
@@ -230,11 +239,18 @@ __device__ __forceinline__ void put2(float *place, const float *from)
                  ::"r"(swizzled(place)), "f"(from[0]), "f"(from[1]) : "memory");
 }
 
+// What the launch brings.
+extern __shared__ __align__(1024) unsigned char shared[];
+
+} // namespace wgmma_tf32_192x192_s4_detail
+
 extern "C" __global__ void __launch_bounds__(512, 1)
 wgmma_tf32_192x192_s4(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap a_map,
                       const __grid_constant__ CUtensorMap b_map, float beta,
                       const __grid_constant__ CUtensorMap c_map, float *c, int ldc)
 {
+    using namespace wgmma_tf32_192x192_s4_detail;
+
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
     const int blocks_down = (m + 191) / 192;
@@ -251,7 +267,6 @@ wgmma_tf32_192x192_s4(int m, int n, int k, float alpha, const __grid_constant__ 
     const int local_index = local_row * 4 + local_col;
     const int warpgroup = __shfl_sync(0xffffffffu, local_row / 32, 0, 32);
 
-    extern __shared__ __align__(1024) unsigned char shared[];
     auto &a_shared = *reinterpret_cast<float(*)[4][192][32]>(shared);
     auto &b_shared = *reinterpret_cast<float(*)[4][192][32]>(shared + 98304);
     auto &c_shared = *reinterpret_cast<float(*)[192][32]>(shared + 196608);
@@ -391,6 +406,24 @@ wgmma_tf32_192x192_s4(int m, int n, int k, float alpha, const __grid_constant__ 
 }
 
 #ifndef __CUDACC_RTC__
+namespace wgmma_tf32_192x192_s4_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or
 // lines, that begin on no multiple of 16 bytes.
@@ -423,17 +456,29 @@ static cudaError_t make_map(CUtensorMap *map, CUtensorMapDataType type, int size
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+} // namespace wgmma_tf32_192x192_s4_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t wgmma_tf32_192x192_s4_launch(int m, int n, int k, float alpha,
                                                     const float *a, int lda, const float *b,
                                                     int ldb, float beta, float *c, int ldc,
                                                     cudaStream_t stream)
 {
+    using namespace wgmma_tf32_192x192_s4_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || lda % 4 != 0 || ldb % 4 != 0 || ldc % 4 != 0 || !is_in_reach(m, k, lda) ||
+        !is_in_reach(n, k, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     CUtensorMap a_map = {};
     const cudaError_t a_map_made =

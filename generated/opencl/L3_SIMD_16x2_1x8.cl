@@ -1,15 +1,21 @@
 // L3_SIMD_16x2_1x8: C = alpha * A * B + beta * C; float32
 //
 // Schedule   16x2 of C per work-item, 1x8 work-items per group (16x16 of C), 32 along K per
-//            iteration, a barrier after B's load to keep its reads out of the arithmetic, for the
-//            group is one sub-group
+//            iteration, a barrier before each step's arithmetic to keep compilers from moving reads
+//            past it, for the group is one sub-group
 // A          buffer, block reads of 4 segments, passed around the sub-group by shuffles
 // B          buffer, block reads of 2 segments
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 1}, global size {(n + 15) / 16 * 8, (m + 15) / 16}
-// Needs      cl_intel_subgroups, sub-groups of 8
+// Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 8, which Xe-HPC and
+//                Xe2 don't have (--target xe_hpc)
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+
+// Names of this file alone, so that a program can hold others, too.
+#define at L3_SIMD_16x2_1x8_at
+#define block_read2 L3_SIMD_16x2_1x8_block_read2
+#define block_read4 L3_SIMD_16x2_1x8_block_read4
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
@@ -142,3 +148,7 @@ __kernel void L3_SIMD_16x2_1x8(int m, int n, int k, float alpha, __global const 
         }
     }
 }
+
+#undef at
+#undef block_read2
+#undef block_read4

@@ -7,8 +7,13 @@
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 1}, global size {(n + 31) / 32 * 8, (m + 7) / 8}
-// Needs      cl_intel_subgroups, sub-groups of 8
+// Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 8, which Xe-HPC and
+//                Xe2 don't have (--target xe_hpc)
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+
+// Names of this file alone, so that a program can hold others, too.
+#define at L3_SIMD_8x4_1x8_at
+#define block_read4 L3_SIMD_8x4_1x8_block_read4
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
@@ -133,3 +138,6 @@ __kernel void L3_SIMD_8x4_1x8(int m, int n, int k, float alpha, __global const f
         }
     }
 }
+
+#undef at
+#undef block_read4

@@ -1,15 +1,20 @@
 // L3_SIMD_8x4_8x8_barrier: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x4 of C per work-item, 8x8 work-items per group (64x32 of C), 32 along K per
-//            iteration, 8 of B at a time, a barrier after A's load to keep the group in step for
-//            the cache
+//            iteration, 8 of B at a time, a barrier before each step's arithmetic to keep the group
+//            in step for the cache
 // A          buffer, block reads of 4 segments, passed around the sub-group by shuffles
 // B          buffer, block reads of 4 segments
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 8}, global size {(n + 31) / 32 * 8, (m + 63) / 64 * 8}
-// Needs      cl_intel_subgroups, sub-groups of 8
+// Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 8, which Xe-HPC and
+//                Xe2 don't have (--target xe_hpc)
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+
+// Names of this file alone, so that a program can hold others, too.
+#define at L3_SIMD_8x4_8x8_barrier_at
+#define block_read4 L3_SIMD_8x4_8x8_barrier_block_read4
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
@@ -137,3 +142,6 @@ __kernel void L3_SIMD_8x4_8x8_barrier(int m, int n, int k, float alpha,
         }
     }
 }
+
+#undef at
+#undef block_read4

@@ -1,7 +1,7 @@
 // L3_SLM_8x8_16x16: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 8 along K per
-//            iteration
+//            iteration, stores of 4 elements
 // A          buffer, loads of 4 elements, through local memory
 // B          buffer, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -21,8 +21,9 @@ __kernel void L3_SLM_8x8_16x16(int m, int n, int k, float alpha, __global const 
     const int local_row = (int)get_local_id(1);
     const int local_col = (int)get_local_id(0);
     const int row0 = (int)get_group_id(1) * 128;
+    const int col0 = (int)get_group_id(0) * 128;
     const int row = row0 + local_row * 8;
-    const int col = (int)get_group_id(0) * 128 + local_col * 4;
+    const int col = col0 + local_col * 4;
     const int k_main = k - k % 8;
     const int local_index = local_row * 16 + local_col;
     const int a_row = local_index / 2;
@@ -39,34 +40,63 @@ __kernel void L3_SLM_8x8_16x16(int m, int n, int k, float alpha, __global const 
     }
 
     // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        COPY4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[8];
-            float b_frag[8];
-            #pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                a_frag[i] = a_shared[local_row * 8 + i][kk];
-            }
-            #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 64 + 4 <= n) {
+    if (col0 + 128 <= n) {
+        for (int k0 = 0; k0 < k_main; k0 += 8) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            COPY4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            #pragma unroll 2
+            for (int kk = 0; kk < 8; ++kk) {
+                float a_frag[8];
+                float b_frag[8];
+                #pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    a_frag[i] = a_shared[local_row * 8 + i][kk];
+                }
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
                     COPY4(&b_frag[j * 4], &b[(k0 + kk) * ldb + col + j * 64]);
-                } else {
+                }
+                #pragma unroll
+                for (int i = 0; i < 8; ++i) {
                     #pragma unroll
-                    for (int e = 0; e < 4; ++e) {
-                        b_frag[j * 4 + e] = b[(k0 + kk) * ldb + min(col + j * 64 + e, n - 1)];
+                    for (int j = 0; j < 8; ++j) {
+                        acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
                     }
                 }
             }
-            #pragma unroll
-            for (int i = 0; i < 8; ++i) {
+        }
+    } else {
+        // At the edge of C, each load asks whether it is inside.
+        for (int k0 = 0; k0 < k_main; k0 += 8) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            COPY4(&a_shared[a_row][a_k], &a[min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            #pragma unroll 2
+            for (int kk = 0; kk < 8; ++kk) {
+                float a_frag[8];
+                float b_frag[8];
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
-                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                for (int i = 0; i < 8; ++i) {
+                    a_frag[i] = a_shared[local_row * 8 + i][kk];
+                }
+                #pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    if (col + j * 64 + 4 <= n) {
+                        COPY4(&b_frag[j * 4], &b[(k0 + kk) * ldb + col + j * 64]);
+                    } else {
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            b_frag[j * 4 + e] = b[(k0 + kk) * ldb + min(col + j * 64 + e, n - 1)];
+                        }
+                    }
+                }
+                #pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 8; ++j) {
+                        acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                    }
                 }
             }
         }
@@ -85,7 +115,7 @@ __kernel void L3_SLM_8x8_16x16(int m, int n, int k, float alpha, __global const 
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -121,14 +151,36 @@ __kernel void L3_SLM_8x8_16x16(int m, int n, int k, float alpha, __global const 
     for (int i = 0; i < 8; ++i) {
         if (row + i < m) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                if (col + j / 4 * 64 + j % 4 < n) {
-                    c[(row + i) * ldc + col + j / 4 * 64 + j % 4] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : fma(beta, c[(row + i) * ldc + col + j / 4 * 64 + j % 4],
-                                         alpha * acc[i][j]);
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n) {
+                    float c_values[4];
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    if (beta != 0.0f) {
+                        float c_old[4];
+                        COPY4(c_old, &c[(row + i) * ldc + col + j * 64]);
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = fma(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    COPY4(&c[(row + i) * ldc + col + j * 64], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 64 + e < n) {
+                            c[(row + i) * ldc + col + j * 64 + e] =
+                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
+                                             : fma(beta, c[(row + i) * ldc + col + j * 64 + e],
+                                                 alpha * acc[i][j * 4 + e]);
+                        }
+                    }
                 }
             }
         }
     }
 }
+
+#undef COPY4

@@ -7,9 +7,15 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {8, 8}, global size {(n + 15) / 16 * 8, (m + 127) / 128 * 8}
-// Needs      cl_intel_subgroups, sub-groups of 8
-//            images (CL_R, CL_FLOAT) as wide and high as the matrices
+// Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 8, which Xe-HPC and
+//                Xe2 don't have (--target xe_hpc)
+//            images (CL_R, CL_FLOAT) as wide and high as the matrices: no more than
+//                CL_DEVICE_IMAGE2D_MAX_WIDTH and CL_DEVICE_IMAGE2D_MAX_HEIGHT, 16384 on Intel's
+//                GPUs
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+
+// Names of this file alone, so that a program can hold others, too.
+#define image_block_read8 block_read_16x2_8x8_image_block_read8
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
@@ -124,3 +130,5 @@ __kernel void block_read_16x2_8x8(int m, int n, int k, float alpha, __read_only 
         }
     }
 }
+
+#undef image_block_read8

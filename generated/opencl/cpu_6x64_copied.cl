@@ -7,6 +7,7 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 1031) / 1032 * 2}
+// Needs      524,288 bytes of private memory for each work-item, beside its registers
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
 __attribute__((reqd_work_group_size(1, 1, 1)))

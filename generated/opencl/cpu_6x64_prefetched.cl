@@ -9,7 +9,9 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 2051) / 2052 * 2}
-// Needs      __builtin_prefetch of clang, of which CPUs' runtimes are made; SPIR-V has no word for it
+// Needs      1,056,768 bytes of private memory for each work-item, beside its registers
+//            __builtin_prefetch of clang, of which CPUs' runtimes are made; SPIR-V has no word for
+//                it
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
 __attribute__((reqd_work_group_size(1, 1, 1)))

@@ -16,16 +16,20 @@
 //            dpas_32x2_1x16: local size {16, 1}, global size {(n + 31) / 32 * 16, (m + 31) / 32}
 // Needs      a_packed of (m + 31) / 32 * ((k + 15) / 16) * 512 elements
 //            b_packed of (n + 31) / 32 * ((k + 15) / 16) * 512 elements
-//            cl_intel_subgroups, sub-groups of 16
-// Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+//            cl_intel_subgroups, cl_intel_subgroups_short, cl_intel_required_subgroup_size,
+//                sub-groups of 16
+//            cl_intel_subgroup_matrix_multiply_accumulate; or, without it, -DGEMMGEN_DPAS_SOFTWARE
+//                in its place: the same in software
+// Build      clBuildProgram(..., "-cl-std=CL2.0 -Dcl_intel_subgroup_matrix_multiply_accumulate=1", ...)
+
+// Names of this file alone, so that a program can hold others, too.
+#define packed_vectors dpas_32x2_1x16_packed_vectors
+#define packed_block dpas_32x2_1x16_packed_block
+#define half_to_float dpas_32x2_1x16_half_to_float
+#define multiply dpas_32x2_1x16_multiply
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
-
-// float16 as it lies in memory, as float.
-static inline float half_to_float(ushort bits)
-{
-    return vload_half(0, (const half *)&bits);
-}
+#pragma OPENCL EXTENSION cl_intel_subgroups_short : enable
 
 // An operand that was packed to be read so: eight words a lane, lane after lane.
 static inline int8 packed_vectors(const __global int *from)
@@ -41,16 +45,14 @@ static inline short8 packed_block(const __global short *from)
 
 // acc [8][16] += a [8][16] * b [16][16], by the sub-group as one. Of each row of A a lane holds
 // an element; of B it holds a column, 2 elements in a word.
-#ifdef cl_intel_subgroup_matrix_multiply_accumulate
-__attribute__((overloadable))
-float8 intel_sub_group_f16_f16_matrix_mad_k16(short8 a, int8 b, float8 acc);
-
-static inline void multiply(float *acc, const short *a, const int *b)
+#if defined(GEMMGEN_DPAS_SOFTWARE)
+// float16 as it lies in memory, as float.
+static inline float half_to_float(ushort bits)
 {
-    vstore8(intel_sub_group_f16_f16_matrix_mad_k16(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
+    return vload_half(0, (const half *)&bits);
 }
-#else
-// In software, for devices without matrix units; inlined, it would take their compilers minutes.
+
+// Inlined, it would take compilers minutes.
 __attribute__((noinline)) static void multiply(float *acc, const short *a, const int *b)
 {
     for (int i = 0; i < 8; ++i) {
@@ -61,6 +63,17 @@ __attribute__((noinline)) static void multiply(float *acc, const short *a, const
         }
     }
 }
+#elif defined(cl_intel_subgroup_matrix_multiply_accumulate)
+__attribute__((overloadable))
+float8 intel_sub_group_f16_f16_matrix_mad_k16(short8 a, int8 b, float8 acc);
+
+static inline void multiply(float *acc, const short *a, const int *b)
+{
+    vstore8(intel_sub_group_f16_f16_matrix_mad_k16(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
+}
+#else
+#error "dpas: build with -Dcl_intel_subgroup_matrix_multiply_accumulate=1 for a device that has it, " \
+    "with -DGEMMGEN_DPAS_SOFTWARE for any other"
 #endif
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
@@ -158,3 +171,8 @@ __kernel void dpas_32x2_1x16(int m, int n, int k, float alpha,
         }
     }
 }
+
+#undef packed_vectors
+#undef packed_block
+#undef half_to_float
+#undef multiply

@@ -16,16 +16,18 @@
 //            dpas_32x2_1x8: local size {8, 1}, global size {(n + 15) / 16 * 8, (m + 31) / 32}
 // Needs      a_packed of (m + 31) / 32 * ((k + 15) / 16) * 512 elements
 //            b_packed of (n + 15) / 16 * ((k + 15) / 16) * 256 elements
-//            cl_intel_subgroups, sub-groups of 8
-// Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+//            cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 8, which Xe-HPC and
+//                Xe2 don't have (--target xe_hpc)
+//            cl_intel_subgroup_matrix_multiply_accumulate; or, without it, -DGEMMGEN_DPAS_SOFTWARE
+//                in its place: the same in software
+// Build      clBuildProgram(..., "-cl-std=CL2.0 -Dcl_intel_subgroup_matrix_multiply_accumulate=1", ...)
+
+// Names of this file alone, so that a program can hold others, too.
+#define packed_vectors dpas_32x2_1x8_packed_vectors
+#define half_to_float dpas_32x2_1x8_half_to_float
+#define multiply dpas_32x2_1x8_multiply
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
-
-// float16 as it lies in memory, as float.
-static inline float half_to_float(ushort bits)
-{
-    return vload_half(0, (const half *)&bits);
-}
 
 // An operand that was packed to be read so: eight words a lane, lane after lane.
 static inline int8 packed_vectors(const __global int *from)
@@ -35,16 +37,14 @@ static inline int8 packed_vectors(const __global int *from)
 
 // acc [8][8] += a [8][16] * b [16][8], by the sub-group as one. Of each row of A a lane holds
 // 2 neighbours; of B it holds a column, 2 elements in a word.
-#ifdef cl_intel_subgroup_matrix_multiply_accumulate
-__attribute__((overloadable))
-float8 intel_sub_group_f16_f16_matrix_mad_k16(int8 a, int8 b, float8 acc);
-
-static inline void multiply(float *acc, const int *a, const int *b)
+#if defined(GEMMGEN_DPAS_SOFTWARE)
+// float16 as it lies in memory, as float.
+static inline float half_to_float(ushort bits)
 {
-    vstore8(intel_sub_group_f16_f16_matrix_mad_k16(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
+    return vload_half(0, (const half *)&bits);
 }
-#else
-// In software, for devices without matrix units; inlined, it would take their compilers minutes.
+
+// Inlined, it would take compilers minutes.
 __attribute__((noinline)) static void multiply(float *acc, const int *a, const int *b)
 {
     for (int i = 0; i < 8; ++i) {
@@ -55,6 +55,17 @@ __attribute__((noinline)) static void multiply(float *acc, const int *a, const i
         }
     }
 }
+#elif defined(cl_intel_subgroup_matrix_multiply_accumulate)
+__attribute__((overloadable))
+float8 intel_sub_group_f16_f16_matrix_mad_k16(int8 a, int8 b, float8 acc);
+
+static inline void multiply(float *acc, const int *a, const int *b)
+{
+    vstore8(intel_sub_group_f16_f16_matrix_mad_k16(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
+}
+#else
+#error "dpas: build with -Dcl_intel_subgroup_matrix_multiply_accumulate=1 for a device that has it, " \
+    "with -DGEMMGEN_DPAS_SOFTWARE for any other"
 #endif
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
@@ -151,3 +162,7 @@ __kernel void dpas_32x2_1x8(int m, int n, int k, float alpha, __global const int
         }
     }
 }
+
+#undef packed_vectors
+#undef half_to_float
+#undef multiply

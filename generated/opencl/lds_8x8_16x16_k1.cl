@@ -83,3 +83,5 @@ __kernel void lds_8x8_16x16_k1(int m, int n, int k, float alpha, __global const 
         }
     }
 }
+
+#undef COPY_LOCAL4

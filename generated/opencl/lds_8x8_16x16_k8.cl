@@ -63,7 +63,7 @@ __kernel void lds_8x8_16x16_k8(int m, int n, int k, float alpha, __global const 
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -113,7 +113,7 @@ __kernel void lds_8x8_16x16_k8(int m, int n, int k, float alpha, __global const 
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -152,3 +152,6 @@ __kernel void lds_8x8_16x16_k8(int m, int n, int k, float alpha, __global const 
         }
     }
 }
+
+#undef COPY4
+#undef COPY_LOCAL4

@@ -1,12 +1,16 @@
 // register_8x8_4x4: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per work-item, 4x4 work-items per group (32x32 of C), 1 along K per iteration
+// Schedule   8x8 of C per work-item, 4x4 work-items per group (32x32 of C), 1 along K per
+//            iteration, stores of 4 elements
 // A          buffer, loads of single elements
 // B          buffer, loads of 8 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {4, 4}, global size {(n + 31) / 32 * 4, (m + 31) / 32 * 4}
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
+
+// 4 neighbouring elements, at any alignment.
+#define COPY4(to, from) vstore4(vload4(0, from), 0, to)
 
 // 8 neighbouring elements, at any alignment.
 #define COPY8(to, from) vstore8(vload8(0, from), 0, to)
@@ -16,8 +20,9 @@ __kernel void register_8x8_4x4(int m, int n, int k, float alpha, __global const 
                                int lda, __global const float *restrict b, int ldb, float beta,
                                __global float *restrict c, int ldc)
 {
+    const int col0 = (int)get_group_id(0) * 32;
     const int row = (int)get_group_id(1) * 32 + (int)get_local_id(1) * 8;
-    const int col = (int)get_group_id(0) * 32 + (int)get_local_id(0) * 8;
+    const int col = col0 + (int)get_local_id(0) * 8;
 
     float acc[8][8];
     #pragma unroll
@@ -27,26 +32,46 @@ __kernel void register_8x8_4x4(int m, int n, int k, float alpha, __global const 
             acc[i][j] = 0.0f;
         }
     }
-    for (int k0 = 0; k0 < k; ++k0) {
-        float a_frag[8];
-        float b_frag[8];
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            a_frag[i] = a[min(row + i, m - 1) * lda + k0];
-        }
-        if (col + 8 <= n) {
-            COPY8(b_frag, &b[k0 * ldb + col]);
-        } else {
+    if (col0 + 32 <= n) {
+        for (int k0 = 0; k0 < k; ++k0) {
+            float a_frag[8];
+            float b_frag[8];
             #pragma unroll
-            for (int e = 0; e < 8; ++e) {
-                b_frag[e] = b[k0 * ldb + min(col + e, n - 1)];
+            for (int i = 0; i < 8; ++i) {
+                a_frag[i] = a[min(row + i, m - 1) * lda + k0];
+            }
+            COPY8(b_frag, &b[k0 * ldb + col]);
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
             }
         }
-        #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+    } else {
+        // At the edge of C, each load asks whether it is inside.
+        for (int k0 = 0; k0 < k; ++k0) {
+            float a_frag[8];
+            float b_frag[8];
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+            for (int i = 0; i < 8; ++i) {
+                a_frag[i] = a[min(row + i, m - 1) * lda + k0];
+            }
+            if (col + 8 <= n) {
+                COPY8(b_frag, &b[k0 * ldb + col]);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 8; ++e) {
+                    b_frag[e] = b[k0 * ldb + min(col + e, n - 1)];
+                }
+            }
+            #pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                #pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
             }
         }
     }
@@ -56,13 +81,37 @@ __kernel void register_8x8_4x4(int m, int n, int k, float alpha, __global const 
     for (int i = 0; i < 8; ++i) {
         if (row + i < m) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                if (col + j < n) {
-                    c[(row + i) * ldc + col + j] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : fma(beta, c[(row + i) * ldc + col + j], alpha * acc[i][j]);
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 4 + 4 <= n) {
+                    float c_values[4];
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    if (beta != 0.0f) {
+                        float c_old[4];
+                        COPY4(c_old, &c[(row + i) * ldc + col + j * 4]);
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = fma(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    COPY4(&c[(row + i) * ldc + col + j * 4], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 4 + e < n) {
+                            c[(row + i) * ldc + col + j * 4 + e] =
+                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
+                                             : fma(beta, c[(row + i) * ldc + col + j * 4 + e],
+                                                 alpha * acc[i][j * 4 + e]);
+                        }
+                    }
                 }
             }
         }
     }
 }
+
+#undef COPY4
+#undef COPY8

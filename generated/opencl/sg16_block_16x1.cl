@@ -7,8 +7,13 @@
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {16, 1}, global size {(n + 15) / 16 * 16, (m + 15) / 16}
-// Needs      cl_intel_subgroups, sub-groups of 16
+// Needs      cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 16
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+
+// Names of this file alone, so that a program can hold others, too.
+#define at sg16_block_16x1_at
+#define block_read sg16_block_16x1_block_read
+#define block_read2 sg16_block_16x1_block_read2
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
@@ -114,3 +119,7 @@ __kernel void sg16_block_16x1(int m, int n, int k, float alpha, __global const f
         }
     }
 }
+
+#undef at
+#undef block_read
+#undef block_read2

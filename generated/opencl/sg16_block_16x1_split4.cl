@@ -12,8 +12,13 @@
 //            sg16_block_16x1_split4_total: local size {256, 1}, global size {m * ((n + 255) / 256)
 //                * 256, 1}
 // Needs      a workspace of m * n * 4 elements
-//            cl_intel_subgroups, sub-groups of 16
+//            cl_intel_subgroups, cl_intel_required_subgroup_size, sub-groups of 16
 // Build      clBuildProgram(..., "-cl-std=CL2.0", ...)
+
+// Names of this file alone, so that a program can hold others, too.
+#define at sg16_block_16x1_split4_at
+#define block_read sg16_block_16x1_split4_block_read
+#define block_read2 sg16_block_16x1_split4_block_read2
 
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
 
@@ -148,3 +153,7 @@ __kernel void sg16_block_16x1_split4_total(int m, int n, __global const float *r
         c[row * ldc + col] = beta == 0.0f ? total : fma(beta, c[row * ldc + col], total);
     }
 }
+
+#undef at
+#undef block_read
+#undef block_read2

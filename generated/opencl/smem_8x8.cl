@@ -58,7 +58,7 @@ __kernel void smem_8x8(int m, int n, int k, float alpha, __global const float *r
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -103,7 +103,7 @@ __kernel void smem_8x8(int m, int n, int k, float alpha, __global const float *r
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -142,3 +142,6 @@ __kernel void smem_8x8(int m, int n, int k, float alpha, __global const float *r
         }
     }
 }
+
+#undef COPY4
+#undef COPY_LOCAL4

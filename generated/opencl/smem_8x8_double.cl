@@ -2,13 +2,15 @@
 //
 // Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 8 along K per
 //            iteration, 2 tiles in local memory at a time, the next tile loaded into registers
-//            before the current one's arithmetic, operands read from local memory a step ahead
+//            before the current one's arithmetic, operands read from local memory a step ahead,
+//            stores of 4 elements
 // A          buffer, loads of 4 elements, through local memory, transposed, rows padded by 4
 // B          buffer, loads of 4 elements, through local memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local size {16, 16}, global size {(n + 127) / 128 * 16, (m + 127) / 128 * 16}
 // Needs      16,640 bytes of local memory
+//            on Intel's GPUs, and only there, the build option -cl-intel-256-GRF-per-thread
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
 // 4 neighbouring elements, at any alignment.
@@ -189,14 +191,37 @@ __kernel void smem_8x8_double(int m, int n, int k, float alpha, __global const f
         const int c_row = row + i / 4 * 64 + i % 4;
         if (c_row < m) {
             #pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                if (col + j / 4 * 64 + j % 4 < n) {
-                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : fma(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
-                                         alpha * acc[i][j]);
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n) {
+                    float c_values[4];
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    if (beta != 0.0f) {
+                        float c_old[4];
+                        COPY4(c_old, &c[c_row * ldc + col + j * 64]);
+                        #pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = fma(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    COPY4(&c[c_row * ldc + col + j * 64], c_values);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 64 + e < n) {
+                            c[c_row * ldc + col + j * 64 + e] =
+                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
+                                             : fma(beta, c[c_row * ldc + col + j * 64 + e],
+                                                 alpha * acc[i][j * 4 + e]);
+                        }
+                    }
                 }
             }
         }
     }
 }
+
+#undef COPY4
+#undef COPY_LOCAL4

@@ -19,6 +19,7 @@
 // Needs      16,640 bytes of local memory
 //            a_packed of (k + 7) / 8 * 8 * ((m + 127) / 128 * 128) elements
 //            b_packed of (k + 7) / 8 * 8 * ((n + 127) / 128 * 128) elements
+//            on Intel's GPUs, and only there, the build option -cl-intel-256-GRF-per-thread
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
 // 4 neighbouring elements, at any alignment.
@@ -135,7 +136,7 @@ __kernel void smem_8x8_double_packed(int m, int n, int k, float alpha,
         for (int j = 0; j < 2; ++j) {
             COPY_LOCAL4(&b_frag[0][j * 4], &b_shared[slot][0][local_col * 4 + j * 64]);
         }
-        #pragma unroll
+        #pragma unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             if (kk + 1 < 8) {
                 #pragma unroll
@@ -200,3 +201,6 @@ __kernel void smem_8x8_double_packed(int m, int n, int k, float alpha,
         }
     }
 }
+
+#undef COPY4
+#undef COPY_LOCAL4

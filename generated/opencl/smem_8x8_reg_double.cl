@@ -74,7 +74,7 @@ __kernel void smem_8x8_reg_double(int m, int n, int k, float alpha,
         for (int j = 0; j < 2; ++j) {
             COPY_LOCAL4(&b_frag[0][j * 4], &b_shared[0][local_col * 4 + j * 64]);
         }
-        #pragma unroll
+        #pragma unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             if (kk + 1 < 8) {
                 #pragma unroll
@@ -136,7 +136,7 @@ __kernel void smem_8x8_reg_double(int m, int n, int k, float alpha,
         for (int j = 0; j < 2; ++j) {
             COPY_LOCAL4(&b_frag[0][j * 4], &b_shared[0][local_col * 4 + j * 64]);
         }
-        #pragma unroll
+        #pragma unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             if (kk + 1 < 8) {
                 #pragma unroll
@@ -177,3 +177,6 @@ __kernel void smem_8x8_reg_double(int m, int n, int k, float alpha,
         }
     }
 }
+
+#undef COPY4
+#undef COPY_LOCAL4

@@ -64,7 +64,7 @@ __kernel void smem_8x8_transposed(int m, int n, int k, float alpha,
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -114,7 +114,7 @@ __kernel void smem_8x8_transposed(int m, int n, int k, float alpha,
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -153,3 +153,6 @@ __kernel void smem_8x8_transposed(int m, int n, int k, float alpha,
         }
     }
 }
+
+#undef COPY4
+#undef COPY_LOCAL4

@@ -17,8 +17,9 @@ __kernel void vec4_4x4(int m, int n, int k, float alpha, __global const float *r
                        __global const float *restrict b, int ldb, float beta,
                        __global float *restrict c, int ldc)
 {
+    const int col0 = (int)get_group_id(0) * 64;
     const int row = (int)get_group_id(1) * 64 + (int)get_local_id(1) * 4;
-    const int col = (int)get_group_id(0) * 64 + (int)get_local_id(0) * 4;
+    const int col = col0 + (int)get_local_id(0) * 4;
     const int k_main = k - k % 4;
 
     float acc[4][4];
@@ -31,31 +32,57 @@ __kernel void vec4_4x4(int m, int n, int k, float alpha, __global const float *r
     }
 
     // Whole steps of 4 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 4) {
-        float a_frag[4][4];
-        float b_frag[4][4];
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            COPY4(a_frag[i], &a[min(row + i, m - 1) * lda + k0]);
-        }
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (col + 4 <= n) {
+    if (col0 + 64 <= n) {
+        for (int k0 = 0; k0 < k_main; k0 += 4) {
+            float a_frag[4][4];
+            float b_frag[4][4];
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                COPY4(a_frag[i], &a[min(row + i, m - 1) * lda + k0]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
                 COPY4(b_frag[i], &b[(k0 + i) * ldb + col]);
-            } else {
+            }
+            #pragma unroll
+            for (int p = 0; p < 4; ++p) {
                 #pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] = b[(k0 + i) * ldb + min(col + e, n - 1)];
+                for (int i = 0; i < 4; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
-        #pragma unroll
-        for (int p = 0; p < 4; ++p) {
+    } else {
+        // At the edge of C, each load asks whether it is inside.
+        for (int k0 = 0; k0 < k_main; k0 += 4) {
+            float a_frag[4][4];
+            float b_frag[4][4];
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
+                COPY4(a_frag[i], &a[min(row + i, m - 1) * lda + k0]);
+            }
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (col + 4 <= n) {
+                    COPY4(b_frag[i], &b[(k0 + i) * ldb + col]);
+                } else {
+                    #pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        b_frag[i][e] = b[(k0 + i) * ldb + min(col + e, n - 1)];
+                    }
+                }
+            }
+            #pragma unroll
+            for (int p = 0; p < 4; ++p) {
                 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    acc[i][j] = fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                for (int i = 0; i < 4; ++i) {
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
@@ -110,3 +137,5 @@ __kernel void vec4_4x4(int m, int n, int k, float alpha, __global const float *r
         }
     }
 }
+
+#undef COPY4

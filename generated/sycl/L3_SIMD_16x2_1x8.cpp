@@ -1,8 +1,8 @@
 // L3_SIMD_16x2_1x8: C = alpha * A * B + beta * C; float32
 //
 // Schedule   16x2 of C per work-item, 1x8 work-items per group (16x16 of C), 32 along K per
-//            iteration, a barrier after B's load to keep its reads out of the arithmetic, for the
-//            group is one sub-group
+//            iteration, a barrier before each step's arithmetic to keep compilers from moving reads
+//            past it, for the group is one sub-group
 // A          USM, block reads of 4 segments, passed around the sub-group by shuffles
 // B          USM, block reads of 2 segments
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31

@@ -1,8 +1,8 @@
 // L3_SIMD_8x4_8x8_barrier: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x4 of C per work-item, 8x8 work-items per group (64x32 of C), 32 along K per
-//            iteration, 8 of B at a time, a barrier after A's load to keep the group in step for
-//            the cache
+//            iteration, 8 of B at a time, a barrier before each step's arithmetic to keep the group
+//            in step for the cache
 // A          USM, block reads of 4 segments, passed around the sub-group by shuffles
 // B          USM, block reads of 4 segments
 // Sizes      any m, n, k; A and B span less than 2^29 elements, C 2^31

@@ -1,7 +1,7 @@
 // L3_SLM_8x8_4x16: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x8 of C per work-item, 4x16 work-items per group (32x128 of C), 8 along K per
-//            iteration
+//            iteration, stores of 4 elements
 // A          USM, loads of 4 elements, through local memory
 // B          USM, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -44,8 +44,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     const int local_row = int(item.get_local_id(0));
     const int local_col = int(item.get_local_id(1));
     const int row0 = int(item.get_group(0)) * 32;
+    const int col0 = int(item.get_group(1)) * 128;
     const int row = row0 + local_row * 8;
-    const int col = int(item.get_group(1)) * 128 + local_col * 4;
+    const int col = col0 + local_col * 4;
     const int k_main = k - k % 8;
     const int local_index = local_row * 16 + local_col;
     const int a_row = local_index / 2;
@@ -61,34 +62,64 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // Whole steps of 8 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 8) {
-        sycl::group_barrier(item.get_group());
-        copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
-        sycl::group_barrier(item.get_group());
-        #pragma GCC unroll 8
-        for (int kk = 0; kk < 8; ++kk) {
-            float a_frag[8];
-            float b_frag[8];
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
-                a_frag[i] = a_shared[local_row * 8 + i][kk];
-            }
+    if (col0 + 128 <= n) {
+        for (int k0 = 0; k0 < k_main; k0 += 8) {
+            sycl::group_barrier(item.get_group());
+            copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+            sycl::group_barrier(item.get_group());
             #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 64 + 4 <= n) {
+            for (int kk = 0; kk < 8; ++kk) {
+                float a_frag[8];
+                float b_frag[8];
+                #pragma GCC unroll 8
+                for (int i = 0; i < 8; ++i) {
+                    a_frag[i] = a_shared[local_row * 8 + i][kk];
+                }
+                #pragma GCC unroll 2
+                for (int j = 0; j < 2; ++j) {
                     copy4(&b_frag[j * 4], &b[(k0 + kk) * ldb + col + j * 64]);
-                } else {
-                    #pragma GCC unroll 4
-                    for (int e = 0; e < 4; ++e) {
-                        b_frag[j * 4 + e] = b[(k0 + kk) * ldb + std::min(col + j * 64 + e, n - 1)];
+                }
+                #pragma GCC unroll 8
+                for (int i = 0; i < 8; ++i) {
+                    #pragma GCC unroll 8
+                    for (int j = 0; j < 8; ++j) {
+                        acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
                     }
                 }
             }
-            #pragma GCC unroll 8
-            for (int i = 0; i < 8; ++i) {
+        }
+    } else {
+        // At the edge of C, each load asks whether it is inside.
+        for (int k0 = 0; k0 < k_main; k0 += 8) {
+            sycl::group_barrier(item.get_group());
+            copy4(&a_shared[a_row][a_k], &a[std::min(row0 + a_row, m - 1) * lda + k0 + a_k]);
+            sycl::group_barrier(item.get_group());
+            #pragma GCC unroll 2
+            for (int kk = 0; kk < 8; ++kk) {
+                float a_frag[8];
+                float b_frag[8];
                 #pragma GCC unroll 8
-                for (int j = 0; j < 8; ++j) {
-                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                for (int i = 0; i < 8; ++i) {
+                    a_frag[i] = a_shared[local_row * 8 + i][kk];
+                }
+                #pragma GCC unroll 2
+                for (int j = 0; j < 2; ++j) {
+                    if (col + j * 64 + 4 <= n) {
+                        copy4(&b_frag[j * 4], &b[(k0 + kk) * ldb + col + j * 64]);
+                    } else {
+                        #pragma GCC unroll 4
+                        for (int e = 0; e < 4; ++e) {
+                            b_frag[j * 4 + e] =
+                                b[(k0 + kk) * ldb + std::min(col + j * 64 + e, n - 1)];
+                        }
+                    }
+                }
+                #pragma GCC unroll 8
+                for (int i = 0; i < 8; ++i) {
+                    #pragma GCC unroll 8
+                    for (int j = 0; j < 8; ++j) {
+                        acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                    }
                 }
             }
         }
@@ -107,7 +138,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
         }
         sycl::group_barrier(item.get_group());
-        #pragma GCC unroll 8
+        #pragma GCC unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -143,14 +174,34 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
         if (row + i < m) {
-            #pragma GCC unroll 8
-            for (int j = 0; j < 8; ++j) {
-                if (col + j / 4 * 64 + j % 4 < n) {
-                    c[(row + i) * ldc + col + j / 4 * 64 + j % 4] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : sycl::fma(beta,
-                                         c[(row + i) * ldc + col + j / 4 * 64 + j % 4],
-                                         alpha * acc[i][j]);
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n) {
+                    float c_values[4];
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    if (beta != 0.0f) {
+                        float c_old[4];
+                        copy4(c_old, &c[(row + i) * ldc + col + j * 64]);
+                        #pragma GCC unroll 4
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = sycl::fma(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    copy4(&c[(row + i) * ldc + col + j * 64], c_values);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 64 + e < n) {
+                            c[(row + i) * ldc + col + j * 64 + e] =
+                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
+                                             : sycl::fma(beta,
+                                                 c[(row + i) * ldc + col + j * 64 + e],
+                                                 alpha * acc[i][j * 4 + e]);
+                        }
+                    }
                 }
             }
         }

@@ -3,8 +3,9 @@
     from gemmgen.generated.sycl import sg16_block_16x2
     c = sg16_block_16x2(a, b)
 
-What is compiled is the text of the file, by the first call. A SYCL project includes `<name>.hpp`, which holds the same
-kernel and a launcher.
+What is compiled is the text of the file, by the first call. Without a SYCL runtime the text can be had all the same, as
+`sg16_block_16x2.source.text`, and a call says what to install. A SYCL project includes `<name>.hpp`, which holds the
+same kernel and a launcher.
 """
 
 from __future__ import annotations

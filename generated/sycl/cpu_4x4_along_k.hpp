@@ -8,6 +8,7 @@
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
 // Unread     A and B where k is 0, which serves for alpha = 0 as well; C where beta is 0
 // Launch     local range {1, 1}, global range {(m + 2735) / 2736 * 2, (n + 15) / 16}
+// Needs      262,144 bytes of private memory for each work-item, beside its registers
 // Build      icpx -fsycl -std=c++17 -O3 -fp-model=precise main.cpp, which includes this file
 
 #ifndef cpu_4x4_along_k_HPP

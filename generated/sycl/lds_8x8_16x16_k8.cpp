@@ -74,7 +74,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
         }
         sycl::group_barrier(item.get_group());
-        #pragma GCC unroll 8
+        #pragma GCC unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -124,7 +124,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             }
         }
         sycl::group_barrier(item.get_group());
-        #pragma GCC unroll 8
+        #pragma GCC unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];

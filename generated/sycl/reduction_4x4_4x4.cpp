@@ -86,31 +86,57 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // Whole steps of 32 along K.
-    for (int k0 = k_begin; k0 < k_main; k0 += 32) {
-        float a_frag[4][4];
-        float b_frag[4][4];
-        #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0 + slice * 4]);
-        }
-        #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            if (col + 4 <= n) {
+    if (col0 + 16 <= n) {
+        for (int k0 = k_begin; k0 < k_main; k0 += 32) {
+            float a_frag[4][4];
+            float b_frag[4][4];
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0 + slice * 4]);
+            }
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
                 copy4(b_frag[i], &b[(k0 + slice * 4 + i) * ldb + col]);
-            } else {
+            }
+            #pragma GCC unroll 4
+            for (int p = 0; p < 4; ++p) {
                 #pragma GCC unroll 4
-                for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] = b[(k0 + slice * 4 + i) * ldb + std::min(col + e, n - 1)];
+                for (int i = 0; i < 4; ++i) {
+                    #pragma GCC unroll 4
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
-        #pragma GCC unroll 4
-        for (int p = 0; p < 4; ++p) {
+    } else {
+        // At the edge of C, each load asks whether it is inside.
+        for (int k0 = k_begin; k0 < k_main; k0 += 32) {
+            float a_frag[4][4];
+            float b_frag[4][4];
             #pragma GCC unroll 4
             for (int i = 0; i < 4; ++i) {
+                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0 + slice * 4]);
+            }
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                if (col + 4 <= n) {
+                    copy4(b_frag[i], &b[(k0 + slice * 4 + i) * ldb + col]);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        b_frag[i][e] = b[(k0 + slice * 4 + i) * ldb + std::min(col + e, n - 1)];
+                    }
+                }
+            }
+            #pragma GCC unroll 4
+            for (int p = 0; p < 4; ++p) {
                 #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
-                    acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                for (int i = 0; i < 4; ++i) {
+                    #pragma GCC unroll 4
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }

@@ -1,6 +1,7 @@
 // register_8x8_4x4: C = alpha * A * B + beta * C; float32
 //
-// Schedule   8x8 of C per work-item, 4x4 work-items per group (32x32 of C), 1 along K per iteration
+// Schedule   8x8 of C per work-item, 4x4 work-items per group (32x32 of C), 1 along K per
+//            iteration, stores of 4 elements
 // A          USM, loads of single elements
 // B          USM, loads of 8 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -24,6 +25,13 @@
 
 namespace register_8x8_4x4_detail {
 
+// 4 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
+typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
+inline void copy4(float *to, const float *from)
+{
+    *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
+}
+
 // 8 neighbouring elements, at any alignment; sycl::vec::load would take one after the other.
 typedef float float8 __attribute__((vector_size(32), aligned(4), may_alias));
 inline void copy8(float *to, const float *from)
@@ -39,8 +47,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
+    const int col0 = int(item.get_group(1)) * 32;
     const int row = int(item.get_group(0)) * 32 + int(item.get_local_id(0)) * 8;
-    const int col = int(item.get_group(1)) * 32 + int(item.get_local_id(1)) * 8;
+    const int col = col0 + int(item.get_local_id(1)) * 8;
 
     float acc[8][8];
     #pragma GCC unroll 8
@@ -50,26 +59,46 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
             acc[i][j] = 0.0f;
         }
     }
-    for (int k0 = 0; k0 < k; ++k0) {
-        float a_frag[8];
-        float b_frag[8];
-        #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
-            a_frag[i] = a[std::min(row + i, m - 1) * lda + k0];
-        }
-        if (col + 8 <= n) {
-            copy8(b_frag, &b[k0 * ldb + col]);
-        } else {
+    if (col0 + 32 <= n) {
+        for (int k0 = 0; k0 < k; ++k0) {
+            float a_frag[8];
+            float b_frag[8];
             #pragma GCC unroll 8
-            for (int e = 0; e < 8; ++e) {
-                b_frag[e] = b[k0 * ldb + std::min(col + e, n - 1)];
+            for (int i = 0; i < 8; ++i) {
+                a_frag[i] = a[std::min(row + i, m - 1) * lda + k0];
+            }
+            copy8(b_frag, &b[k0 * ldb + col]);
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                #pragma GCC unroll 8
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
             }
         }
-        #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
+    } else {
+        // At the edge of C, each load asks whether it is inside.
+        for (int k0 = 0; k0 < k; ++k0) {
+            float a_frag[8];
+            float b_frag[8];
             #pragma GCC unroll 8
-            for (int j = 0; j < 8; ++j) {
-                acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+            for (int i = 0; i < 8; ++i) {
+                a_frag[i] = a[std::min(row + i, m - 1) * lda + k0];
+            }
+            if (col + 8 <= n) {
+                copy8(b_frag, &b[k0 * ldb + col]);
+            } else {
+                #pragma GCC unroll 8
+                for (int e = 0; e < 8; ++e) {
+                    b_frag[e] = b[k0 * ldb + std::min(col + e, n - 1)];
+                }
+            }
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                #pragma GCC unroll 8
+                for (int j = 0; j < 8; ++j) {
+                    acc[i][j] = sycl::fma(a_frag[i], b_frag[j], acc[i][j]);
+                }
             }
         }
     }
@@ -78,13 +107,33 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
         if (row + i < m) {
-            #pragma GCC unroll 8
-            for (int j = 0; j < 8; ++j) {
-                if (col + j < n) {
-                    c[(row + i) * ldc + col + j] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : sycl::fma(beta, c[(row + i) * ldc + col + j],
-                                         alpha * acc[i][j]);
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 4 + 4 <= n) {
+                    float c_values[4];
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    if (beta != 0.0f) {
+                        float c_old[4];
+                        copy4(c_old, &c[(row + i) * ldc + col + j * 4]);
+                        #pragma GCC unroll 4
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = sycl::fma(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    copy4(&c[(row + i) * ldc + col + j * 4], c_values);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 4 + e < n) {
+                            c[(row + i) * ldc + col + j * 4 + e] =
+                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
+                                             : sycl::fma(beta, c[(row + i) * ldc + col + j * 4 + e],
+                                                 alpha * acc[i][j * 4 + e]);
+                        }
+                    }
                 }
             }
         }

@@ -2,7 +2,8 @@
 //
 // Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 8 along K per
 //            iteration, 2 tiles in local memory at a time, the next tile loaded into registers
-//            before the current one's arithmetic, operands read from local memory a step ahead
+//            before the current one's arithmetic, operands read from local memory a step ahead,
+//            stores of 4 elements
 // A          USM, loads of 4 elements, through local memory, transposed, rows padded by 4
 // B          USM, loads of 4 elements, through local memory
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -207,13 +208,33 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int i = 0; i < 8; ++i) {
         const int c_row = row + i / 4 * 64 + i % 4;
         if (c_row < m) {
-            #pragma GCC unroll 8
-            for (int j = 0; j < 8; ++j) {
-                if (col + j / 4 * 64 + j % 4 < n) {
-                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : sycl::fma(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
-                                         alpha * acc[i][j]);
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n) {
+                    float c_values[4];
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    if (beta != 0.0f) {
+                        float c_old[4];
+                        copy4(c_old, &c[c_row * ldc + col + j * 64]);
+                        #pragma GCC unroll 4
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = sycl::fma(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    copy4(&c[c_row * ldc + col + j * 64], c_values);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 64 + e < n) {
+                            c[c_row * ldc + col + j * 64 + e] =
+                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
+                                             : sycl::fma(beta, c[c_row * ldc + col + j * 64 + e],
+                                                 alpha * acc[i][j * 4 + e]);
+                        }
+                    }
                 }
             }
         }

@@ -84,7 +84,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         for (int j = 0; j < 2; ++j) {
             copy4(&b_frag[0][j * 4], &b_shared[0][local_col * 4 + j * 64]);
         }
-        #pragma GCC unroll 8
+        #pragma GCC unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             if (kk + 1 < 8) {
                 #pragma GCC unroll 2
@@ -144,7 +144,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         for (int j = 0; j < 2; ++j) {
             copy4(&b_frag[0][j * 4], &b_shared[0][local_col * 4 + j * 64]);
         }
-        #pragma GCC unroll 8
+        #pragma GCC unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             if (kk + 1 < 8) {
                 #pragma GCC unroll 2

@@ -1,7 +1,7 @@
 // tile_8x8: C = alpha * A * B + beta * C; float32
 //
 // Schedule   8x8 of C per work-item, 16x16 work-items per group (128x128 of C), 4 along K per
-//            iteration
+//            iteration, stores of 4 elements
 // A          USM, loads of 4 elements
 // B          USM, loads of 4 elements
 // Sizes      any m, n, k; every matrix spans less than 2^31 elements
@@ -40,8 +40,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
+    const int col0 = int(item.get_group(1)) * 128;
     const int row = int(item.get_group(0)) * 128 + int(item.get_local_id(0)) * 4;
-    const int col = int(item.get_group(1)) * 128 + int(item.get_local_id(1)) * 4;
+    const int col = col0 + int(item.get_local_id(1)) * 4;
     const int k_main = k - k % 4;
 
     float acc[8][8];
@@ -54,35 +55,64 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // Whole steps of 4 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 4) {
-        float a_frag[8][4];
-        float b_frag[4][8];
-        #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
-            copy4(a_frag[i], &a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
-        }
-        #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            #pragma GCC unroll 2
-            for (int j = 0; j < 2; ++j) {
-                if (col + j * 64 + 4 <= n) {
+    if (col0 + 128 <= n) {
+        for (int k0 = 0; k0 < k_main; k0 += 4) {
+            float a_frag[8][4];
+            float b_frag[4][8];
+            #pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) {
+                copy4(a_frag[i], &a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
+            }
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                #pragma GCC unroll 2
+                for (int j = 0; j < 2; ++j) {
                     copy4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * 64]);
-                } else {
-                    #pragma GCC unroll 4
-                    for (int e = 0; e < 4; ++e) {
-                        b_frag[i][j * 4 + e] =
-                            b[(k0 + i) * ldb + std::min(col + j * 64 + e, n - 1)];
+                }
+            }
+            #pragma GCC unroll 4
+            for (int p = 0; p < 4; ++p) {
+                #pragma GCC unroll 8
+                for (int i = 0; i < 8; ++i) {
+                    #pragma GCC unroll 8
+                    for (int j = 0; j < 8; ++j) {
+                        acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
                     }
                 }
             }
         }
-        #pragma GCC unroll 4
-        for (int p = 0; p < 4; ++p) {
+    } else {
+        // At the edge of C, each load asks whether it is inside.
+        for (int k0 = 0; k0 < k_main; k0 += 4) {
+            float a_frag[8][4];
+            float b_frag[4][8];
             #pragma GCC unroll 8
             for (int i = 0; i < 8; ++i) {
+                copy4(a_frag[i], &a[std::min(row + i / 4 * 64 + i % 4, m - 1) * lda + k0]);
+            }
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                #pragma GCC unroll 2
+                for (int j = 0; j < 2; ++j) {
+                    if (col + j * 64 + 4 <= n) {
+                        copy4(&b_frag[i][j * 4], &b[(k0 + i) * ldb + col + j * 64]);
+                    } else {
+                        #pragma GCC unroll 4
+                        for (int e = 0; e < 4; ++e) {
+                            b_frag[i][j * 4 + e] =
+                                b[(k0 + i) * ldb + std::min(col + j * 64 + e, n - 1)];
+                        }
+                    }
+                }
+            }
+            #pragma GCC unroll 4
+            for (int p = 0; p < 4; ++p) {
                 #pragma GCC unroll 8
-                for (int j = 0; j < 8; ++j) {
-                    acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                for (int i = 0; i < 8; ++i) {
+                    #pragma GCC unroll 8
+                    for (int j = 0; j < 8; ++j) {
+                        acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
@@ -134,13 +164,33 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     for (int i = 0; i < 8; ++i) {
         const int c_row = row + i / 4 * 64 + i % 4;
         if (c_row < m) {
-            #pragma GCC unroll 8
-            for (int j = 0; j < 8; ++j) {
-                if (col + j / 4 * 64 + j % 4 < n) {
-                    c[c_row * ldc + col + j / 4 * 64 + j % 4] =
-                        beta == 0.0f ? alpha * acc[i][j]
-                                     : sycl::fma(beta, c[c_row * ldc + col + j / 4 * 64 + j % 4],
-                                         alpha * acc[i][j]);
+            #pragma GCC unroll 2
+            for (int j = 0; j < 2; ++j) {
+                if (col + j * 64 + 4 <= n) {
+                    float c_values[4];
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        c_values[e] = alpha * acc[i][j * 4 + e];
+                    }
+                    if (beta != 0.0f) {
+                        float c_old[4];
+                        copy4(c_old, &c[c_row * ldc + col + j * 64]);
+                        #pragma GCC unroll 4
+                        for (int e = 0; e < 4; ++e) {
+                            c_values[e] = sycl::fma(beta, c_old[e], c_values[e]);
+                        }
+                    }
+                    copy4(&c[c_row * ldc + col + j * 64], c_values);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        if (col + j * 64 + e < n) {
+                            c[c_row * ldc + col + j * 64 + e] =
+                                beta == 0.0f ? alpha * acc[i][j * 4 + e]
+                                             : sycl::fma(beta, c[c_row * ldc + col + j * 64 + e],
+                                                 alpha * acc[i][j * 4 + e]);
+                        }
+                    }
                 }
             }
         }

@@ -30,8 +30,9 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
                       const float *__restrict a, int lda, const float *__restrict b, int ldb,
                       float beta, float *__restrict c, int ldc)
 {
+    const int col0 = int(item.get_group(1)) * 64;
     const int row = int(item.get_group(0)) * 64 + int(item.get_local_id(0)) * 4;
-    const int col = int(item.get_group(1)) * 64 + int(item.get_local_id(1)) * 4;
+    const int col = col0 + int(item.get_local_id(1)) * 4;
     const int k_main = k - k % 4;
 
     float acc[4][4];
@@ -44,31 +45,57 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
     }
 
     // Whole steps of 4 along K.
-    for (int k0 = 0; k0 < k_main; k0 += 4) {
-        float a_frag[4][4];
-        float b_frag[4][4];
-        #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0]);
-        }
-        #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            if (col + 4 <= n) {
+    if (col0 + 64 <= n) {
+        for (int k0 = 0; k0 < k_main; k0 += 4) {
+            float a_frag[4][4];
+            float b_frag[4][4];
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0]);
+            }
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
                 copy4(b_frag[i], &b[(k0 + i) * ldb + col]);
-            } else {
+            }
+            #pragma GCC unroll 4
+            for (int p = 0; p < 4; ++p) {
                 #pragma GCC unroll 4
-                for (int e = 0; e < 4; ++e) {
-                    b_frag[i][e] = b[(k0 + i) * ldb + std::min(col + e, n - 1)];
+                for (int i = 0; i < 4; ++i) {
+                    #pragma GCC unroll 4
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }
-        #pragma GCC unroll 4
-        for (int p = 0; p < 4; ++p) {
+    } else {
+        // At the edge of C, each load asks whether it is inside.
+        for (int k0 = 0; k0 < k_main; k0 += 4) {
+            float a_frag[4][4];
+            float b_frag[4][4];
             #pragma GCC unroll 4
             for (int i = 0; i < 4; ++i) {
+                copy4(a_frag[i], &a[std::min(row + i, m - 1) * lda + k0]);
+            }
+            #pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) {
+                if (col + 4 <= n) {
+                    copy4(b_frag[i], &b[(k0 + i) * ldb + col]);
+                } else {
+                    #pragma GCC unroll 4
+                    for (int e = 0; e < 4; ++e) {
+                        b_frag[i][e] = b[(k0 + i) * ldb + std::min(col + e, n - 1)];
+                    }
+                }
+            }
+            #pragma GCC unroll 4
+            for (int p = 0; p < 4; ++p) {
                 #pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
-                    acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                for (int i = 0; i < 4; ++i) {
+                    #pragma GCC unroll 4
+                    for (int j = 0; j < 4; ++j) {
+                        acc[i][j] = sycl::fma(a_frag[i][p], b_frag[p][j], acc[i][j]);
+                    }
                 }
             }
         }

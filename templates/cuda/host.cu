@@ -1,3 +1,35 @@
+//: aligned
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+//: reach
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+//: apart
+// Whether lines lie apart, `pitch` elements from one to the next.
+static bool lie_apart(long long lines, long long length, long long pitch)
+{
+    return lines < 2 || length < 1 || pitch >= length;
+}
+//: multiprocessors
+// How many multiprocessors the current device has.
+static cudaError_t multiprocessors(int *count)
+{
+    int device = 0;
+    const cudaError_t found = cudaGetDevice(&device);
+    return found != cudaSuccess
+               ? found
+               : cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
+}
 //: tensor_map
 // The map of a matrix for copies of boxes: `lines` of `length` elements of `size` bytes, `pitch`
 // elements apart. The driver makes it, which nothing has to be linked for. It refuses a matrix, or

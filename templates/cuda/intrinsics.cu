@@ -1,12 +1,13 @@
 //: includes_with_maps
-#ifdef __CUDACC_RTC__
+#ifndef __CUDACC_RTC__
+#include <cuda.h>
+#include <cuda_runtime.h>
+#elif !defined(GEMMGEN_TENSOR_MAP)
+#define GEMMGEN_TENSOR_MAP
 struct alignas(64) CUtensorMap
 {
     unsigned long long words[16];
 };
-#else
-#include <cuda.h>
-#include <cuda_runtime.h>
 #endif
 
 //: conjugate

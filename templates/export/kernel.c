@@ -98,7 +98,23 @@ static uint64_t key_of(const struct kernel *kernel)
     return hash_text(hash_text(key, kernel->options), kernel->text);
 }
 
-// Where binaries are kept, made if it is missing; false if nowhere.
+// Whether a file or a folder is this user's, and nobody else may write to it.
+static bool is_ours(const struct stat *about)
+{
+    return about->st_uid == geteuid() && (about->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+// Says once that kernels are not kept, and why.
+static void say_unkept(const char *what, const char *why)
+{
+    static bool said;
+    if (!said) {
+        said = true;
+        say("%s: %s: kernels are not kept, so that each process builds them anew", what, why);
+    }
+}
+
+// The path of the folder where binaries are kept; false if nowhere.
 static bool find_folder(char *path, size_t size)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -110,27 +126,56 @@ static bool find_folder(char *path, size_t size)
     } else if (home != NULL && home[0] == '/') {
         length = snprintf(path, size, "%s/.cache/gemmgen_blas", home);
     }
-    if (length <= 0 || (size_t)length >= size) {
-        return false;
-    }
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
-}
-
-static bool find_file(const struct kernel *kernel, uint64_t key, char *path, size_t size)
-{
-    char folder[3000];
-    if (!find_folder(folder, sizeof folder)) {
-        return false;
-    }
-    const int length =
-        snprintf(path, size, "%s/%s-%016" PRIx64 ".bin", folder, kernel->name, key);
     return length > 0 && (size_t)length < size;
 }
 
-// The program in a file; NULL if there is none, or it is not what was written there.
-static cl_program load_binary(const char *path, uint64_t key)
+// Opens that folder, made if it is missing; -1 if it can't be, or others may put files there, which
+// would be executed.
+static int open_folder(void)
 {
-    FILE *file = fopen(path, "rb");
+    char path[4096];
+    if (!find_folder(path, sizeof path)) {
+        return -1;
+    }
+    char *name = strrchr(path, '/');
+    if (name != NULL && name != path) {
+        *name = '\0';
+        mkdir(path, 0700);
+        *name = '/';
+    }
+    mkdir(path, 0700);
+    const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) {
+        say_unkept(path, strerror(errno));
+        return -1;
+    }
+    struct stat about;
+    if (fstat(folder, &about) != 0 || !is_ours(&about)) {
+        say_unkept(path, "it is another user's, or others may write to it");
+        close(folder);
+        return -1;
+    }
+    return folder;
+}
+
+// A file to read that is ours: no link is followed, and no pipe waited for.
+static FILE *open_ours(int folder, const char *name)
+{
+    const int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat about;
+    if (file >= 0 && fstat(file, &about) == 0 && S_ISREG(about.st_mode) && is_ours(&about)) {
+        return fdopen(file, "rb");
+    }
+    if (file >= 0) {
+        close(file);
+    }
+    return NULL;
+}
+
+// The program in a file; NULL if there is none, or it is not what was written there.
+static cl_program load_binary(int folder, const char *name, uint64_t key)
+{
+    FILE *file = open_ours(folder, name);
     if (file == NULL) {
         return NULL;
     }
@@ -153,11 +198,34 @@ static cl_program load_binary(const char *path, uint64_t key)
     return program;
 }
 
-// Keeps a program, under another name until it is whole. What goes wrong costs time later, no more.
-static void save_binary(const char *path, uint64_t key, cl_program program)
+// Writes a file under another name until it is whole, one that did not exist before.
+static bool write_file(int folder, const char *name, const struct header *header,
+                       const unsigned char *binary)
+{
+    char draft[300];
+    snprintf(draft, sizeof draft, "%s.%ld", name, (long)getpid());
+    unlinkat(folder, draft, 0);  // of a process that had this number and was ended
+    const int made = openat(folder, draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    FILE *file = made < 0 ? NULL : fdopen(made, "wb");
+    if (file == NULL) {
+        return false;
+    }
+    bool whole = fwrite(header, sizeof *header, 1, file) == 1 &&
+                 fwrite(binary, 1, header->size, file) == header->size;
+    whole = fclose(file) == 0 && whole;
+    if (whole && renameat(folder, draft, folder, name) == 0) {
+        return true;
+    }
+    const int reason = errno;
+    unlinkat(folder, draft, 0);
+    errno = reason;
+    return false;
+}
+
+// Keeps a program. What goes wrong costs time later, no more.
+static void save_binary(int folder, const char *name, uint64_t key, cl_program program)
 {
     const struct opencl *cl = &device.cl;
-    char draft[4200];
     size_t size = 0;
     int32_t error =
         cl->GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL);
@@ -165,18 +233,13 @@ static void save_binary(const char *path, uint64_t key, cl_program program)
         return;
     }
     unsigned char *binary = malloc(size);
-    snprintf(draft, sizeof draft, "%s.%ld", path, (long)getpid());
     if (binary != NULL) {
         error = cl->GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL);
     }
     if (binary != NULL && error == CL_SUCCESS) {
         const struct header header = {key, hash(key, binary, size), size};
-        FILE *file = fopen(draft, "wb");
-        bool whole = file != NULL && fwrite(&header, sizeof header, 1, file) == 1 &&
-                     fwrite(binary, 1, size, file) == size;
-        whole = file != NULL && fclose(file) == 0 && whole;
-        if (file != NULL && (!whole || rename(draft, path) != 0)) {
-            remove(draft);
+        if (!write_file(folder, name, &header, binary)) {
+            say_unkept(name, strerror(errno));
         }
     }
     free(binary);
@@ -188,26 +251,13 @@ static bool build_program(const struct kernel *kernel, cl_program program)
            CL_SUCCESS;
 }
 
-// The kernel's program from its file, or else from its text.
-static cl_program find_program(const struct kernel *kernel)
+// The kernel's program from its text.
+static cl_program build_text(const struct kernel *kernel)
 {
     const struct opencl *cl = &device.cl;
-    char path[4096] = "";
-    const uint64_t key = key_of(kernel);
-    const bool is_kept = find_file(kernel, key, path, sizeof path);
-    cl_program program = is_kept ? load_binary(path, key) : NULL;
-    if (program != NULL) {
-        if (build_program(kernel, program)) {
-            if (settings.verbose) {
-                say("loaded %s", kernel->name);
-            }
-            return program;
-        }
-        cl->ReleaseProgram(program);
-    }
     int32_t error = CL_SUCCESS;
     const char *text = kernel->text;
-    program = cl->CreateProgramWithSource(device.context, 1, &text, NULL, &error);
+    cl_program program = cl->CreateProgramWithSource(device.context, 1, &text, NULL, &error);
     if (error != CL_SUCCESS) {
         return NULL;
     }
@@ -219,9 +269,42 @@ static cl_program find_program(const struct kernel *kernel)
     if (settings.verbose) {
         say("built %s", kernel->name);
     }
-    if (is_kept) {
-        save_binary(path, key, program);
+    return program;
+}
+
+// The same from its file, if there is one that the device takes.
+static cl_program build_file(const struct kernel *kernel, int folder, const char *name,
+                             uint64_t key)
+{
+    cl_program program = load_binary(folder, name, key);
+    if (program == NULL) {
+        return NULL;
     }
+    if (!build_program(kernel, program)) {
+        device.cl.ReleaseProgram(program);
+        return NULL;
+    }
+    if (settings.verbose) {
+        say("loaded %s", kernel->name);
+    }
+    return program;
+}
+
+// The kernel's program from its file, or else from its text, and then kept in the file.
+static cl_program find_program(const struct kernel *kernel)
+{
+    const int folder = open_folder();
+    if (folder < 0) {
+        return build_text(kernel);
+    }
+    const uint64_t key = key_of(kernel);
+    char name[256];
+    snprintf(name, sizeof name, "%s-%016" PRIx64 ".bin", kernel->name, key);
+    cl_program program = build_file(kernel, folder, name, key);
+    if (program == NULL && (program = build_text(kernel)) != NULL) {
+        save_binary(folder, name, key, program);
+    }
+    close(folder);
     return program;
 }
 

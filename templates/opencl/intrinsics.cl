@@ -70,16 +70,8 @@ static inline short8 packed_block(const __global short *from)
 //: multiply
 // acc [8][LANES] += a [8][DEPTH] * b [DEPTH][LANES], by the sub-group as one. Of each row of A a lane holds
 // OWN; of B it holds a column, PACKED elements in a word.
-#ifdef cl_intel_subgroup_matrix_multiply_accumulate
-__attribute__((overloadable))
-SUMS8 FUNCTION(WORD8 a, int8 b, SUMS8 acc);
-
-static inline void multiply(SUMS *acc, const WORD *a, const int *b)
-{
-    vstore8(FUNCTION(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
-}
-#else
-// In software, for devices without matrix units; inlined, it would take their compilers minutes.
+#if defined(GEMMGEN_DPAS_SOFTWARE)
+// Inlined, it would take compilers minutes.
 __attribute__((noinline)) static void multiply(SUMS *acc, const WORD *a, const int *b)
 {
     for (int i = 0; i < 8; ++i) {
@@ -90,4 +82,15 @@ __attribute__((noinline)) static void multiply(SUMS *acc, const WORD *a, const i
         }
     }
 }
+#elif defined(cl_intel_subgroup_matrix_multiply_accumulate)
+__attribute__((overloadable))
+SUMS8 FUNCTION(WORD8 a, int8 b, SUMS8 acc);
+
+static inline void multiply(SUMS *acc, const WORD *a, const int *b)
+{
+    vstore8(FUNCTION(vload8(0, a), vload8(0, b), vload8(0, acc)), 0, acc);
+}
+#else
+#error "dpas: build with -Dcl_intel_subgroup_matrix_multiply_accumulate=1 for a device that has it, " \
+    "with -DGEMMGEN_DPAS_SOFTWARE for any other"
 #endif

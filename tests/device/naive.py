@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from gemmgen.errors import DeviceError
 from gemmgen.ir.expr import Var, ceil_div
@@ -93,9 +95,22 @@ def found() -> list[DeviceInfo]:
         return []
 
 
-#: For `pytest.mark.parametrize("device", DEVICES)`: each device of the machine, or one test that says there is none.
-DEVICES = [pytest.param(d, id=f"{d.platform}-{d.number}".replace(" ", "_")) for d in found()] or [
-    pytest.param(None, marks=pytest.mark.skip(reason='no OpenCL device here: pip install "gemmgen[cpu]"'))
-]
+def id_of(device: DeviceInfo) -> str:
+    """What stands for a device in a test's name."""
+    return f"{device.platform}-{device.number}".replace(" ", "_")
 
-needs_device = pytest.mark.skipif(not found(), reason='no OpenCL device here: pip install "gemmgen[cpu]"')
+
+def devices_that(fit: Callable[[DeviceInfo], bool]) -> list[ParameterSet]:
+    """For `pytest.mark.parametrize("device", ...)`: the machine's devices that fit, or one test that says there is
+    none.
+    """
+    fitting = [pytest.param(device, id=id_of(device)) for device in ALL if fit(device)]
+    return fitting or [pytest.param(None, marks=pytest.mark.skip(reason=NONE))]
+
+
+NONE = 'no OpenCL device for this test: pip install "gemmgen[cpu]"'
+ALL = tuple(found())
+DEVICES = devices_that(lambda device: True)
+CPUS = devices_that(lambda device: device.type == "cpu")
+
+needs_device = pytest.mark.skipif(not ALL, reason=NONE)

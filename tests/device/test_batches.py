@@ -22,7 +22,7 @@ BATCHED = GemmSpec(batched=True)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ["naive", "lds_8x8_16x16_k8_double", "smem_8x8_double_packed"])
+@pytest.mark.parametrize("name", ["naive", "lds_8x8_16x16_k16_double", "smem_8x8_double_packed"])
 def test_opencl(name: str, device: DeviceInfo, rng: np.random.Generator) -> None:
     source = driver.emit(BATCHED, presets.load(name).schedule, target=target_of(device.handle))
     check_batches(CompiledKernel.from_source(source, device), rng)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from itertools import product
@@ -141,6 +142,57 @@ def test_kernels_are_built_once(tmp_path: Path) -> None:
         assert "built dgemm_nn" in call("threads", library, **on_cpu(**kept))
     assert file.read_bytes() == content and list(file.parent.iterdir()) == [file]
     assert "built dgemm_nn" in call("threads", library, **on_cpu(GEMMGEN_BLAS_CACHE=str(file)))
+
+
+@needs_intel
+def test_native_code_is_loaded_from_our_own_files_alone(tmp_path: Path) -> None:
+    """A link to a file that would do, a pipe, a file that others may write to, or that is another user's, and a folder
+    that others may write to. Whatever a draft's name leads to is left alone.
+    """
+    library = tmp_path / "quick.so"
+    quick = blas_source(ROUTINES[1:2], (Choice("vec4_4x4"),))
+    library.write_bytes(shared_library(quick, [*compiler_command(), "-O0"]))
+    folder = tmp_path / "above" / "kept"
+    kept = {"GEMMGEN_BLAS_CACHE": str(folder)}
+    assert "built dgemm_nn" in call("threads", library, **on_cpu(**kept))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (file,) = folder.iterdir()
+    content, elsewhere = file.read_bytes(), tmp_path / "elsewhere"
+
+    def put_link() -> None:
+        elsewhere.write_bytes(content)
+        file.unlink()
+        file.symlink_to(elsewhere)
+
+    def put_pipe() -> None:
+        file.unlink()
+        os.mkfifo(file)
+
+    def give_away() -> None:
+        if os.geteuid() == 0:
+            os.chown(file, 4321, 4321)
+        else:  # a file that only root can give away, then; others may write to it
+            file.chmod(0o622)
+
+    for plant in (put_link, put_pipe, lambda: file.chmod(0o666), give_away):
+        plant()
+        assert "built dgemm_nn" in call("threads", library, **on_cpu(**kept))
+        assert file.is_file() and not file.is_symlink() and file.stat().st_mode & 0o777 == 0o600
+        assert "loaded dgemm_nn" in call("threads", library, **on_cpu(**kept))
+    assert elsewhere.read_bytes() == content
+    folder.chmod(0o777)
+    said = call("threads", library, **on_cpu(**kept))
+    assert "built dgemm_nn" in said and "loaded dgemm_nn" not in said
+    assert said.count("kernels are not kept") == 1 and "others may write to it" in said
+
+
+@needs_intel
+def test_where_nothing_can_be_kept_it_is_said_once(tmp_path: Path, library: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    said = call("everything", library, **on_cpu(GEMMGEN_BLAS_CACHE=str(file / "kept")))
+    assert said.count("kernels are not kept") == 1 and "Not a directory" in said
+    assert "kernels are not kept" not in call("threads", library, **on_cpu(GEMMGEN_BLAS_CACHE=""))
 
 
 def test_wrong_parameters_are_told_in_order_and_return(library: Path) -> None:

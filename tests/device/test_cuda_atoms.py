@@ -21,7 +21,7 @@ from gemmgen.ir.dtypes import BF16, F8_E4M3, F8_E5M2, F16, F32, F64, FLOAT8, I8,
 from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.stmt import Move
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import walk
 from gemmgen.ir.warp_matrix import WARP_ATOMS, cut_sums, product_error
 from gemmgen.ir.warpgroup_matrix import WARPGROUP_ATOMS, put_atom
 from gemmgen.methods import defaults
@@ -181,7 +181,7 @@ def test_sums_put_down_as_the_interpreter_has_them(
 ) -> None:
     """By `stmatrix`, as it is and turned, and by pairs: each element its own number, none of which rounds."""
     spec = GemmSpec(dtype=BF16, c_dtype=dtype, c_order=order, ld_multiple=8, multiple_of=(8, 8, 1))
-    schedule = replace(defaults("wgmma", *shape), producers=32, registers=(0, 0), stages=2, c_stages=1)
+    schedule = replace(defaults("wgmma", *shape), producers=32, registers=(0, 0), stages=2, c_width=1, c_stages=1)
     program = driver.lower_program(spec, schedule, target_of(pick()))
     put = {s.atom for kernel in program.kernels for s in walk(kernel.body) if isinstance(s, Move)}
     assert put_atom(dtype, turned)[0] in put

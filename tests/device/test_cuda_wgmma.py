@@ -248,14 +248,16 @@ def test_nothing_along_k() -> None:
 
 
 def test_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     preset = presets.load("wgmma_64x64_s8")
     source = driver.emit(preset.spec, preset.schedule, "cuda")
-    path = binary(source, "sm_90a")
-    made = path.stat().st_mtime_ns
-    assert path.parent == tmp_path
-    assert binary(source, "sm_90a").stat().st_mtime_ns == made
-    assert binary(replace(source, text=source.text + "\n"), "sm_90a") != path
+    code = binary(source, "sm_90a")
+    (file,) = (tmp_path / "gemmgen" / "cuda").iterdir()
+    made = file.stat().st_mtime_ns
+    assert binary(source, "sm_90a") == code
+    assert file.stat().st_mtime_ns == made
+    binary(replace(source, text=source.text + "\n"), "sm_90a")
+    assert len(list(file.parent.iterdir())) == 2
 
 
 def test_lines_that_no_map_takes_are_refused() -> None:

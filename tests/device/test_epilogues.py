@@ -16,7 +16,7 @@ from gemmgen.runtime.cuda_devices import cuda_devices
 from gemmgen.runtime.cuda_devices import target_of as cuda_target
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
-from tests.device.naive import DEVICES
+from tests.device.naive import CPUS, DEVICES
 from tests.support import sycl
 from tests.support.cuda import why_no_gpu
 from tests.support.epilogues import Finished
@@ -61,12 +61,10 @@ def test_opencl(device: DeviceInfo, schedule: Schedule, rng: np.random.Generator
     check(compiled(spec, schedule, device), spec, rng)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", CPUS)
 @pytest.mark.parametrize("name", ["cpu_6x64", "cpu_6x64_copied", "cpu_6x32_f64_k256", "cpu_4x4_along_k"])
 def test_vectors(device: DeviceInfo, name: str, rng: np.random.Generator) -> None:
     """Where functions have vectors, and one by one; with a K of several blocks, whose sums wait."""
-    if device.type != "cpu":
-        pytest.skip(f"{device} is no CPU")
     preset = presets.load(name)
     by_vectors = tuple(text for text in EVERYTHING if not text.startswith("expr"))
     for functions in (by_vectors, (*by_vectors, "expr: acc + row - 2 * col")):

@@ -11,7 +11,7 @@ from gemmgen.runtime.opencl import CompiledKernel
 from tests.device.naive import DEVICES
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
-NAMES = ["naive", "lds_8x8_16x16_k8_double", "vec4_4x4", "L3_SIMD_16x2_4x8", "smem_8x8_double_packed"]
+NAMES = ["naive", "lds_8x8_16x16_k16_double", "vec4_4x4", "L3_SIMD_16x2_4x8", "smem_8x8_double_packed"]
 
 
 def full(value: float, rows: int = 1, cols: int = 1) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 
 #: One of each way through local memory, and one of several kernels; all others that oclgrind takes were run by hand
 #: on 2026-11-21, without a word from it.
-NAMES = ["L3_SLM_8x8_4x16", "lds_8x8_16x16_k8_double", "smem_8x8_transposed", "smem_8x8_double_packed"]
+NAMES = ["L3_SLM_8x8_4x16", "lds_8x8_16x16_k16_double", "smem_8x8_transposed", "smem_8x8_double_packed"]
 
 RUN = """
 import re, sys

@@ -20,21 +20,32 @@ from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.queues import own_context, own_queue
 from gemmgen.runtime.views import View
 from gemmgen.spec import Order
-from tests.device.naive import DEVICES, naive, turn, with_entry
+from tests.device.naive import ALL, DEVICES, id_of, naive, turn, with_entry
 
 F = npt.NDArray[np.float32]
 M, N, K = 13, 21, 17
 IMAGES = ["", "a", "ab"]
 
-pytestmark = pytest.mark.parametrize("device", DEVICES)
+#: NumPy arrays as a device gets at them, as a CPU that knows no addresses, and one that has its own memory.
+WAYS = [
+    pytest.param(device, way, id=f"{way or 'as_it_is'}-{id_of(device)}")
+    for device in ALL
+    for way in (None, "buffer", "copy")
+    if way != host.way_of(device.handle)
+]
 
 
-@pytest.fixture(params=["as_it_is", "buffer", "copy"])
-def staging(request: pytest.FixtureRequest, device: DeviceInfo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NumPy arrays as the device gets at them, as a CPU that knows no addresses, and one that has its own memory."""
-    if request.param != "as_it_is":
-        if request.param == host.way_of(device.handle):
-            pytest.skip(f"{request.param} is how this device is, which as_it_is has tested")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """On every device, and where `staging` is asked for, by each way to arrays that it has not by itself."""
+    if "staging" in metafunc.fixturenames and ALL:
+        metafunc.parametrize(("device", "staging"), WAYS, indirect=["staging"])
+    else:
+        metafunc.parametrize("device", DEVICES)
+
+
+@pytest.fixture
+def staging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param is not None:
         monkeypatch.setattr(host, "way_of", lambda device: request.param)
 
 

@@ -23,7 +23,7 @@ from gemmgen.runtime.programs import workspace_bytes
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
 from gemmgen.sweeps import choose_sweep
-from tests.device.naive import DEVICES
+from tests.device.naive import CPUS, DEVICES
 from tests.support.cli import printed
 from tests.support.problems import Problem
 
@@ -36,10 +36,8 @@ ONE_PANEL = Schedule(
 )
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", CPUS)
 def test_what_is_chosen_is_right(device: DeviceInfo, rng: np.random.Generator) -> None:
-    if device.type != "cpu":
-        pytest.skip(f"{device} is no CPU")
     assert device.features >= CPU_FEATURES
     target = target_of(device.handle)
     assert target.cores >= 1
@@ -56,10 +54,8 @@ def test_what_is_chosen_is_right(device: DeviceInfo, rng: np.random.Generator) -
         problem.check(one_panel(problem.a, problem.b, problem.c.copy()))
 
 
-@pytest.mark.parametrize("device", DEVICES[:1])
+@pytest.mark.parametrize("device", CPUS[:1])
 def test_run_chooses_where_nothing_is_said(device: DeviceInfo) -> None:
-    if device.type != "cpu":
-        pytest.skip(f"{device} is no CPU")
     sizes = ("-M", "70", "-N", "65", "-K", "33", "-i", "1", "-v")
     assert "\nvector_" in printed("run", *sizes)
     assert "\nvector_" not in printed("run", "--method", "naive", *sizes)

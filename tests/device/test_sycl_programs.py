@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,11 @@ def test_program(name: str, tmp_path: Path) -> None:
     assert "509 x 258 x 131: " in printed
     assert printed.count(" 0 elements wrong") == 2
     assert printed.endswith("passed\n")
+    for line in printed.splitlines()[1:-1]:
+        times = [float(found) for found in re.findall(r"(?:device|host) (\d+\.\d+) ms", line)]
+        assert len(times) == (2 if name == "naive" else 1) and all(time > 0 for time in times)
+        assert times == sorted(times), "the device's part of a run takes no longer than all of it"
+    assert "WARM_UPS = 10;" in source.text and "ITERATIONS = 10;" in source.text
     if name == "naive":
         # The same program notices a wrong product: A's lines read as if they lay one element closer together.
         wrong = source.text.replace("a[row * lda + k0]", "a[row * (lda - 1) + k0]")

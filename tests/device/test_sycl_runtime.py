@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +18,6 @@ import pytest
 import gemmgen
 from gemmgen import driver, presets
 from gemmgen.errors import DeviceError, ScheduleError, SpecError
-from gemmgen.runtime import sycl_build
 from gemmgen.runtime.sycl import SyclKernel
 from gemmgen.runtime.sycl_arrays import own_queue
 from gemmgen.runtime.sycl_devices import pick, sycl_devices, target_of
@@ -77,9 +78,10 @@ def test_a_crash_of_the_compiler_leaves_this_process_alive() -> None:
 
 
 def test_a_kernel_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sycl_build, "cache_folder", lambda _: tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "gemmgen" / "sycl"
     SyclKernel.from_source(source())
-    (kept,) = tmp_path.iterdir()
+    (kept,) = folder.iterdir()
     made = kept.read_bytes()
 
     def refuse(*_: object, **__: object) -> None:
@@ -91,7 +93,57 @@ def test_a_kernel_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept.write_bytes(b"torn")
     assert np.array_equal(SyclKernel.from_source(source())(ones(3, 4), ones(4, 5)), 4 * ones(3, 5))
     assert kept.read_bytes() == made
-    assert list(tmp_path.iterdir()) == [kept]
+    assert list(folder.iterdir()) == [kept]
+
+
+USE = "import gemmgen, numpy as np; x = np.ones((4, 4), 'f'); print(gemmgen.gemm(x, x, backend='sycl').sum())"
+
+
+def test_a_helper_of_somebody_elses_is_not_loaded(tmp_path: Path) -> None:
+    """By its name it would be the one; it is made anew. Nor is a pipe waited for, in any place of the cache."""
+    assert python(USE, XDG_CACHE_HOME=str(tmp_path)).stdout == "64.0\n"
+    folder = tmp_path / "gemmgen" / "sycl"
+    files = {file: file.read_bytes() for file in folder.iterdir()}
+    assert {file.name.split("-")[0] for file in files} == {"helper", "executable"}
+    for file in files:
+        file.unlink()
+        if file.name.startswith("helper"):
+            file.symlink_to("/bin/true")
+        else:
+            os.mkfifo(file)
+    result = python(USE, XDG_CACHE_HOME=str(tmp_path))
+    assert (result.stdout, result.stderr) == ("64.0\n", "")
+    assert not any(file.is_symlink() for file in files)
+    assert all(file.is_file() for file in files)
+
+
+def test_where_nothing_can_be_kept_it_computes_and_says_so_once() -> None:
+    result = python(USE, XDG_CACHE_HOME="/proc/none")
+    assert result.stdout == "64.0\n"
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("gemmgen keeps nothing on disk")
+
+
+def test_ctrl_c_is_heard_in_a_call() -> None:
+    code = """
+import time, numpy as np, gemmgen
+large, a = np.ones((256, 256), "f"), np.ones((1700, 1700), "f")
+kernel = gemmgen.compile(None, "naive", backend="sycl")
+kernel(large, large)
+print("started", flush=True)
+try:
+    kernel(a, a)
+except KeyboardInterrupt:
+    begin = time.monotonic()
+assert (kernel(large, large) == 256).all()
+print("the kernel went on" if time.monotonic() - begin > 0.3 else "not heard before its end")
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=300) == ("the kernel went on\n", "")
 
 
 def test_without_gxx_the_error_names_the_command(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from gemmgen.inspect.code import Kind
 from gemmgen.inspect.machine import machines
 from gemmgen.inspect.show import listing
 from gemmgen.inspect.toolchains import Language
+from gemmgen.tools import find
 from tests.support import sycl
 from tests.support.cli import gemmgen, printed, refused
 from tests.support.inspect import compiled, reported
@@ -79,14 +80,8 @@ def needs(needs_tool: Needs) -> Callable[[str], None]:
     """Skips where a vendor's tools are missing."""
 
     def check(vendor: str) -> None:
-        for tool in TOOLS[vendor]:
-            if tool == "nvdisasm":
-                try:
-                    tools.find(tool)
-                except ToolError as error:
-                    pytest.skip(str(error))
-            else:
-                needs_tool(tool)
+        for name in TOOLS[vendor]:
+            needs_tool(name)
 
     return check
 
@@ -142,7 +137,7 @@ def test_registers_and_spills_are_what_ptxas_says(needs: Callable[[str], None], 
     found = compiled(spilling, "sm_80", "dot64", "CUDA C++")
     file = tmp_path / "k.cu"
     file.write_text(spilling)
-    command = [tools.find("nvcc"), "-std=c++17", "-arch=sm_80", "-cubin", "-Xptxas", "-v", str(file)]
+    command = [find("nvcc"), "-std=c++17", "-arch=sm_80", "-cubin", "-Xptxas", "-v", str(file)]
     said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stderr
     registers, stores = re.search(r"Used (\d+)", said), re.search(r"(\d+) bytes spill stores", said)
     assert registers and stores and int(stores[1]) > 0
@@ -221,10 +216,8 @@ def test_a_built_in_that_the_device_lacks(needs: Callable[[str], None]) -> None:
 
 def test_a_missing_tool_is_named_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    tools.find.cache_clear()
     with pytest.raises(ToolError, match="apt-get install intel-opencl-icd"):
-        tools.find("ocloc")
-    tools.find.cache_clear()
+        find("ocloc")
 
 
 def test_a_program_that_can_not_be_run(tmp_path: Path) -> None:
@@ -260,7 +253,9 @@ def test_everything_it_writes(needs: Callable[[str], None], tmp_path: Path) -> N
         *("inspect", "--preset", "block_read_32x1_1x8", "--target", "skl,bdw,sm_80", "--asm"),
         *("--json", files["json"], "--html", files["html"], "--plot", files["png"]),
     )
-    assert re.search(r"skl +8 +128 +0 +0 +7 of 7 threads per EU +\d+ +512 +0\.9\d\d", text)
+    assert re.search(r"skl +8 +128 +0 +0 +7 of 7 +\d+ +512 +0\.9\d\d", text)
+    assert re.search(r"skl: loads and stores: \d+ \w.*\n(    .*\n)*skl: moves and shuffles \d+, index \d+", text)
+    assert max(map(len, text.partition("the hot loop,")[0].splitlines()[:-1])) <= 100
     assert "sm_80: not to be had: a.memory = 'image'" in text
     assert "nothing was run" in text and "* mad (8|M0)" in text and "* multiply-add" in text
     reports = json.loads(files["json"].read_text())["reports"]
@@ -275,6 +270,23 @@ def test_everything_it_writes(needs: Callable[[str], None], tmp_path: Path) -> N
     assert "mad (8|M0)" in page.text and "acc[i] = fma(a_value, b_frag[p], acc[i]);" in page.text
     assert files["png"].read_bytes().startswith(b"\x89PNG")
     assert sorted(tmp_path.iterdir()) == sorted(files.values())
+
+
+def test_every_preset_that_is_named_is_inspected(needs: Callable[[str], None]) -> None:
+    needs("intel")
+    given = ("--preset", "naive", "--preset", "vec4_4x4,naive", "--preset", "tile_*")
+    text = printed("inspect", *given, "--target", "skl")
+    titles = [line.split()[0] for line in text.splitlines() if re.match(r"(naive|vec4|tile)", line)]
+    assert titles == ["naive", "vec4_4x4", "tile_8x8"]
+
+
+def test_a_loop_that_waits_for_scratch_memory_is_given_no_bound_of_1(needs: Callable[[str], None]) -> None:
+    needs("intel")
+    text = printed("inspect", "--preset", "smem_8x8_double", "--target", "skl")
+    (row,) = (line for line in text.splitlines() if line.startswith("skl "))
+    assert int(row.split()[3])
+    assert "1.000" not in row
+    assert re.search(r"skl: \d+ of the loop's \d+ loads and stores are of scratch memory", " ".join(text.split()))
 
 
 def test_the_page_in_a_browser(needs: Callable[[str], None], needs_tool: Needs, tmp_path: Path) -> None:
@@ -325,7 +337,7 @@ def test_a_sycl_header(needs: Callable[[str], None], tmp_path: Path) -> None:
     file.write_text(sycl.emit("naive", "kernel").text)
     text = printed("inspect", file, "--kernel", "naive", "--target", "skl,sm_80")
     assert re.search(r"skl +\d+ +128 ", text) and "sm_80 takes no SYCL here: CUDA C++" in text
-    assert "give one of __sycl_kernel_naive" in refused("inspect", file, "--kernel", "naiv", "--target", "skl")
+    assert "did you mean __sycl_kernel_naive?" in refused("inspect", file, "--kernel", "naiv", "--target", "skl")
     file.write_text("#include <sycl/sycl.hpp>\nint f() { return nothing; }\n")
     refusal = refused("inspect", file, "--target", "skl")
     assert "mine.hpp:2:" in refusal and "nothing" in refusal
@@ -381,7 +393,7 @@ def test_an_answer_is_kept_by_content(tmp_path: Path) -> None:
 def test_local_memory_on_gfx906(needs: Callable[[str], None]) -> None:
     """Aligned vectors from local memory, a step of 8 at a time: two waves fit, nothing spills."""
     needs("amd")
-    found = reported("lds_8x8_16x16_k8_double", "gfx906")
+    found = reported("lds_8x8_16x16_k16_double", "gfx906")
     assert found.loop is not None and found.occupancy is not None
     assert found.loop.share >= 0.90
     assert found.compiled.resources.scratch == 0

@@ -6,11 +6,12 @@ Judged by the instructions: `ocloc` may return 0 for a kernel that it could not 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from gemmgen import presets
-from gemmgen.inspect.jobs import inspect, jobs
+from gemmgen.inspect.jobs import file_jobs, inspect, jobs
 from gemmgen.inspect.machine import choose
 from gemmgen.inspect.report import Report
 from gemmgen.ir.dtypes import BF16, I8, DType
@@ -102,3 +103,65 @@ def test_matrix_instructions(
     assert found.loop.math == products
     assert found.loop.messages == messages
     assert found.loop.share >= least
+
+
+#: Kernels with tiles in local memory or in registers, by the chips on which each keeps to its registers.
+WITHIN_REGISTERS = {
+    **dict.fromkeys(("smem_8x8", "smem_8x8_reg_double", "smem_8x8_transposed", "lds_8x8_16x16_k8"), DEVICES),
+    **dict.fromkeys(("L3_SLM_8x8_8x16", "L3_SLM_8x8_4x16", "L3_SLM_8x8_16x16", "smem_8x8_double_packed"), DEVICES),
+    **dict.fromkeys(("smem_8x8_double", "tile_8x8"), ("dg2-g10",)),
+    "vec4_4x4": DEVICES,
+    "register_8x8_4x4": DEVICES,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "device"), [(name, device) for name, chips in WITHIN_REGISTERS.items() for device in (*chips, "pvc")]
+)
+def test_no_spills(name: str, device: str, needs_tool: Callable[[str], str]) -> None:
+    """Xe-HPC's compiler would take 32 lanes, and spill; SIMD16 is named there, and 256 registers where 128 are few."""
+    needs_tool("ocloc"), needs_tool("iga64")
+    found = reported(name, device).compiled.resources
+    assert found.scratch == 0, found.spills
+    large = name in ("smem_8x8_double", "smem_8x8_double_packed", "tile_8x8") and device in ("pvc", "dg2-g10")
+    assert found.registers == (256 if large else 128)
+    assert found.lanes == 16 if device == "pvc" else found.lanes in (8, 16)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", [name for name in WITHIN_REGISTERS if name.startswith("L3_SLM")])
+def test_no_bounds_in_the_hot_loop(name: str, device: str, needs_tool: Callable[[str], str]) -> None:
+    """Groups inside of C have a loop of their own: what is conditional there are a few moves of the compiler's."""
+    needs_tool("ocloc"), needs_tool("iga64")
+    loop = reported(name, device).loop
+    assert loop is not None
+    assert loop.conditional <= 5
+    assert loop.share > 0.69
+
+
+def test_a_file_is_compiled_as_its_head_says(root: Path, needs_tool: Callable[[str], str]) -> None:
+    """The option that chooses the matrix instructions, and that for twice the registers."""
+    needs_tool("ocloc"), needs_tool("iga64")
+    file = root / "generated" / "opencl" / "dpas_32x5_1x16_k64.cl"
+    (outcome,) = inspect(file_jobs(file, "dpas_32x5_1x16_k64", choose(["pvc"])))
+    assert isinstance(outcome, Report), outcome.problems
+    assert outcome.compiled.resources.registers == 256
+    assert sum(i.opcode.startswith("dpas") for i in outcome.compiled.listing.instructions) == 80
+
+
+def test_without_either_option_matrix_instructions_are_an_error(
+    root: Path, tmp_path: Path, needs_tool: Callable[[str], str]
+) -> None:
+    """A compiler that has them but doesn't say so would multiply in software, and nobody would know."""
+    needs_tool("ocloc"), needs_tool("iga64")
+    text = (root / "generated" / "opencl" / "dpas_32x2_1x16.cl").read_text()
+    for option, problem in (("", "GEMMGEN_DPAS_SOFTWARE"), (" -DGEMMGEN_DPAS_SOFTWARE", None)):
+        file = tmp_path / "kernel.cl"
+        file.write_text(text.replace(' -Dcl_intel_subgroup_matrix_multiply_accumulate=1"', f'{option}"'))
+        (outcome,) = inspect(file_jobs(file, "dpas_32x2_1x16", choose(["pvc"])))
+        if problem is not None:
+            assert not isinstance(outcome, Report)
+            assert problem in outcome.problems[0]
+        else:
+            assert isinstance(outcome, Report), outcome.problems
+            assert not any(i.opcode.startswith("dpas") for i in outcome.compiled.listing.instructions)

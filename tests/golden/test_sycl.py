@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
+from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
 from tests.support import sycl
 from tests.support.docs import blocks
@@ -54,6 +54,20 @@ def test_forms_hold_one_kernel() -> None:
         assert bodies[0] == bodies[1] == bodies[2], name
 
 
+def transposes(form: str) -> str:
+    """Those of each sub-group size in one text."""
+    return "".join(driver.emit_transpose(GemmSpec(), block, "sycl", form=form).text for block in (8, 16, 32))
+
+
+def programs(*sources: Source) -> str:
+    """Several programs in one text, each in a namespace: the runtime's headers are then read once."""
+    lines = [line for source in sources for line in source.text.splitlines() if line.startswith("#include")]
+    # Programs call their launcher in the global namespace.
+    texts = ((x.name, x.text.replace(f" ::{x.name}(", f" of_{x.name}::{x.name}(")) for x in sources)
+    parts = [f"namespace of_{name} {{\n{text}}}\n" for name, text in texts]
+    return "\n".join((*dict.fromkeys(lines), *parts))
+
+
 @sycl.needs_device
 @pytest.mark.parametrize("form", ENDINGS)
 def test_device_side(form: str) -> None:
@@ -64,43 +78,41 @@ def test_device_side(form: str) -> None:
 
 
 @sycl.needs_device
-@pytest.mark.parametrize("block", [8, 16, 32])
-def test_device_side_of_a_transpose(block: int) -> None:
-    for form in ENDINGS:
-        sycl.device_compile(driver.emit_transpose(GemmSpec(), block, "sycl", form=form))
+@pytest.mark.parametrize("form", ENDINGS)
+def test_device_side_of_transposes(form: str) -> None:
+    content = sycl.device_compile_text(transposes(form), "transposes")
+    assert form == "header" or all(f"__sycl_kernel_transpose_sg{x}\0".encode() in content for x in (8, 16, 32))
 
 
 @sycl.needs_device
 def test_device_side_of_programs() -> None:
-    sycl.device_compile(sycl.emit(PROGRAM, "main"))
-    sycl.device_compile(driver.emit_transpose(GemmSpec(), 16, "sycl", form="main"))
+    transpose = driver.emit_transpose(GemmSpec(), 16, "sycl", form="main")
+    sycl.device_compile_text(programs(sycl.emit(PROGRAM, "main"), transpose), "programs")
 
 
 @sycl.needs_device
-@pytest.mark.parametrize("form", ENDINGS)
-def test_host_side(form: str, tmp_path: Path) -> None:
+def test_host_side_of_kernels(tmp_path: Path) -> None:
     file = tmp_path / "all.cpp"
-    file.write_text(sycl.together(form))
+    file.write_text(sycl.together("kernel") + transposes("kernel"))
     sycl.host_check(file)
 
 
 @sycl.needs_device
 def test_host_side_of_programs(tmp_path: Path) -> None:
     spec = GemmSpec(m=64, a_order="col", c_order="col", alpha=2.0, multiple_of=(1, 8, 8))
-    sources = {
-        "plain": sycl.emit(PROGRAM, "main"),
-        "folded": driver.emit(spec, presets.load("smem_8x8").schedule, "sycl", form="main"),
-        "transpose": driver.emit_transpose(GemmSpec(), 16, "sycl", form="main"),
-    }
-    for name, source in sources.items():
-        file = tmp_path / f"{name}.cpp"
-        file.write_text(source.text)
-        sycl.host_check(file)
+    plain = sycl.emit(PROGRAM, "main")
+    folded = driver.emit(spec, presets.load("smem_8x8").schedule, "sycl", form="main")
+    transpose = driver.emit_transpose(GemmSpec(), 16, "sycl", form="main")
+    file = tmp_path / "programs.cpp"
+    file.write_text(programs(plain, folded, transpose))
+    sycl.host_check(file)
 
 
 @sycl.needs_device
-def test_host_side_of_a_caller(tmp_path: Path) -> None:
-    """Two headers in one program, called with and without events to wait for, and as `docs/cpp.md` has it."""
+def test_host_side_of_headers_and_a_caller(tmp_path: Path) -> None:
+    """All headers in one program, some included twice, called with and without events to wait for, and as `docs/cpp.md`
+    has it.
+    """
     chosen = ("L3_SLM_8x8_4x16", "sg16_block_16x2")
     for name in chosen:
         (tmp_path / f"{name}.hpp").write_text(sycl.emit(name, "header").text)
@@ -108,7 +120,8 @@ def test_host_side_of_a_caller(tmp_path: Path) -> None:
     call = "{}(queue, m, n, k, 1.0f, a, k, b, n, 0.0f, c, n{});"
     file = tmp_path / "caller.cpp"
     file.write_text(
-        "".join(f'#include "{name}.hpp"\n#include "{name}.hpp"\n' for name in (*chosen, "transpose"))
+        sycl.together("header")
+        + "".join(f'#include "{name}.hpp"\n#include "{name}.hpp"\n' for name in (*chosen, "transpose"))
         + "sycl::event f(sycl::queue &queue, int m, int n, int k, const float *a, const float *b, float *c)\n{\n"
         + f"    sycl::event first = {call.format(chosen[0], '')}\n"
         + f"    sycl::event then = {call.format(chosen[1], ', {first}')}\n"
@@ -116,23 +129,6 @@ def test_host_side_of_a_caller(tmp_path: Path) -> None:
         + "".join(blocks("cpp.md", "cpp"))
     )
     sycl.host_check(file, "-I", str(tmp_path))
-
-
-# Not run here so far: icpx is in no registry that this project's machines reach. CI installs it.
-@pytest.mark.parametrize("name", NAMES)
-def test_icpx_takes_and_runs_the_program(name: str, tmp_path: Path) -> None:
-    icpx = shutil.which("icpx")
-    if icpx is None:
-        pytest.skip("icpx is not on this machine: see .github/workflows/ci.yml, which installs it")
-    (tmp_path / f"{name}.hpp").write_text(sycl.emit(name, "header").text)
-    caller = tmp_path / "caller.cpp"
-    caller.write_text(f'#include "{name}.hpp"\n')
-    options = ["-fsycl", "-std=c++17", "-O3", "-fp-model=precise", *sycl.STRICT]
-    sycl.run([icpx, *options, "-c", str(caller), "-o", str(tmp_path / "caller.o")])
-    program, binary = tmp_path / f"{name}.cpp", tmp_path / name
-    program.write_text(sycl.emit(name, "main").text)
-    sycl.run([icpx, *options, str(program), "-o", str(binary)])
-    assert sycl.run([str(binary)]).endswith("passed\n")
 
 
 def test_images_name_the_buffer_schedule() -> None:

@@ -15,7 +15,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import AsyncGroup, Barrier
 from gemmgen.ir.stmt import Body, Stmt
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.walk import map_body
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret, layouts

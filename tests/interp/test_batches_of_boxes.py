@@ -15,11 +15,11 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import BF16, F32
-from gemmgen.ir.expr_visit import evaluate
-from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Program
 from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.run_program import run_program
 from gemmgen.ir.target import TARGETS
+from gemmgen.ir.walk import evaluate
 from gemmgen.methods import defaults
 from gemmgen.runtime.cuda import arguments
 from gemmgen.schedule import Operand, Schedule
@@ -87,8 +87,7 @@ def multiply(
         own = numpy_dtype(workspace.dtype)
         elements = evaluate(workspace.elements, {"m": m, "n": n, "k": k, "batch_count": count})
         known[workspace.name] = np.full(elements, poison(own), own)
-    for kernel in program.kernels:
-        run(kernel, {p.name: known[p.name] for p in kernel.launch_params}, 3)
+    run_program(program, known, 3)
     apart, ld = (known[name] for name in ("stride_c", "ldc"))
     assert isinstance(apart, int)
     assert isinstance(ld, int)

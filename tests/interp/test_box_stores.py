@@ -16,7 +16,7 @@ from gemmgen.ir.meetings import Barrier, StoreGroup
 from gemmgen.ir.stmt import Body, BoxCopy, Comment, For, If, Move, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.walk import map_body, walk
 from gemmgen.ir.warpgroup_matrix import PUT_MATRICES, PUT_TURNED
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
@@ -34,7 +34,9 @@ ORDERS = pytest.mark.parametrize("order", ["row", "col"])
 
 def small(**changes: object) -> Schedule:
     """64x128 of C a block, by one warpgroup: a warp stores two boxes by one slot."""
-    base = replace(defaults("wgmma", (2, 32), (32, 4)), stages=2, raster=0, producers=32, registers=(0, 0), c_stages=1)
+    base = replace(
+        defaults("wgmma", (2, 32), (32, 4)), stages=2, raster=0, producers=32, registers=(0, 0), c_width=1, c_stages=1
+    )
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -106,7 +108,7 @@ def test_a_lanes_rows_that_lie_side_by_side(rng: np.random.Generator) -> None:
 def test_operands_swapped(order_of_b: Order, order: Order, rng: np.random.Generator) -> None:
     """The sums of C^T: of a row-major C, which is that by columns, they are turned."""
     spec = replace(SPEC, b_order=order_of_b, c_order=order)
-    base = replace(defaults("wgmma", (4, 4), (4, 32)), stages=2, producers=32, registers=(0, 0), c_stages=1)
+    base = replace(defaults("wgmma", (4, 4), (4, 32)), stages=2, producers=32, registers=(0, 0), c_width=1, c_stages=1)
     check(spec, base, rng, (17, 140, 70), (33, 65, 64))
 
 
@@ -128,7 +130,7 @@ def test_slots_that_go_on_from_block_to_block(
 ) -> None:
     """By groups that compute one block after the other; copies for the next begin while C is stored."""
     spec = replace(SPEC, c_order=order)
-    kernel = driver.lower(spec, small(persistent=True, tile=(2, 64), c_stages=slots), SM_90A)
+    kernel = driver.lower(spec, small(persistent=True, tile=(2, 64), c_width=1, c_stages=slots), SM_90A)
     problem = Problem.random(rng, 130, 200, 130, -2.0, 3.0, spec)
     problem.check(interpret(kernel, spec, problem, 8, resident=resident))
 
@@ -215,7 +217,7 @@ def test_slots_written_to_while_a_store_reads_them() -> None:
 
 def test_slots_of_the_block_before() -> None:
     """As many slots as a block has boxes: it is the next block that needs the wait."""
-    kernel = driver.lower(WHOLE, small(persistent=True, c_stages=2), SM_90A)
+    kernel = driver.lower(WHOLE, small(persistent=True, c_width=1, c_stages=2), SM_90A)
     waits = [s for s in walk(kernel.body) if isinstance(s, StoreGroup) and s.verb == "wait"]
     seen: list[Stmt] = []
 

@@ -14,14 +14,15 @@ from gemmgen.ir.kernel import Program
 from gemmgen.ir.meetings import Mbarrier
 from gemmgen.ir.stmt import Body, BoxCopy, Stmt
 from gemmgen.ir.target import TARGETS, Target
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.walk import map_body, walk
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 from tests.interp.test_broken_rings import RING, mbarrier
 from tests.support.problems import Problem, interpret
 
 SM_90A = TARGETS["sm_90a"]
-BOXES = replace(RING, group=(8, 8), boxes=True, producers=128, registers=(232, 40), a=replace(RING.a, pad=0))
+A, B = replace(RING.a, pad=0, width=1), replace(RING.b, width=1)
+BOXES = replace(RING, group=(8, 8), boxes=True, producers=128, registers=(232, 40), a=A, b=B)
 PACKED = replace(BOXES, a=replace(BOXES.a, packed=True))
 BOTH = replace(PACKED, b=replace(PACKED.b, packed=True))
 COLUMNS, LINES = GemmSpec(a_order="col", ld_multiple=4), GemmSpec(ld_multiple=4)
@@ -31,10 +32,10 @@ COLUMNS, LINES = GemmSpec(a_order="col", ld_multiple=4), GemmSpec(ld_multiple=4)
     ("schedule", "spec"),
     [
         (BOXES, COLUMNS),
-        (replace(PACKED, stream=3), LINES),
-        (replace(BOTH, stream=4, raster=2), GemmSpec(b_order="col")),
+        (replace(PACKED, stream=True), LINES),
+        (replace(BOTH, stream=True, raster=2), GemmSpec(b_order="col")),
         (replace(PACKED, split=3), LINES),
-        (replace(BOXES, across=False, register_stages=1, stream=3), COLUMNS),
+        (replace(BOXES, across=False, register_stages=1, stream=True), COLUMNS),
     ],
     ids=["as it lies", "packed", "both packed", "parts", "plain"],
 )

@@ -17,7 +17,7 @@ from gemmgen.ir.meetings import Barrier, Mbarrier
 from gemmgen.ir.stmt import Advance, Alloc, Body, If, Let, Move, Point, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.walk import map_body, walk
 from gemmgen.passes.build import build
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec

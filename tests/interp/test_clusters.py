@@ -19,7 +19,7 @@ from gemmgen.ir.meetings import Barrier, Mbarrier
 from gemmgen.ir.stmt import Body, BoxCopy, If, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.walk import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -44,7 +44,7 @@ ROW_ROW, COL_COL = ("row", "row"), ("col", "col")
         ({}, COL_COL),
         ({"cluster": (1, 2)}, ROW_ROW),
         ({"cluster": (1, 2)}, COL_COL),
-        ({"persistent": True, "c_stages": 2, "tile": (4, 32)}, ROW_ROW),
+        ({"persistent": True, "c_width": 1, "c_stages": 2, "tile": (4, 32)}, ROW_ROW),
         (
             {
                 "persistent": True,

@@ -16,7 +16,7 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Mbarrier, MultiplyGroup
 from gemmgen.ir.stmt import Body, If, Move, Stmt
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import map_body, map_body_exprs, walk
+from gemmgen.ir.walk import map_body, map_body_exprs, walk
 from gemmgen.ir.warp_matrix import cut_sums, product_error
 from gemmgen.methods import defaults
 from gemmgen.oracle import answer

@@ -12,6 +12,7 @@ from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.dtypes import F16, F32
 from gemmgen.ir.target import TARGETS
+from gemmgen.methods import defaults
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret, layouts
 
@@ -67,8 +68,13 @@ def test_whole_sizes_need_no_other_names() -> None:
     assert "_whole" not in driver.emit(GemmSpec(multiple_of=(128, 256, 32)), schedule, "cuda").text
 
 
-@pytest.mark.parametrize("name", ["L3_SIMD_8x4_1x8", "block_read_32x1_1x8"])
-def test_blocks_and_shared_operands_are_not_packed(name: str) -> None:
-    plain = presets.load(name).schedule
-    with pytest.raises(ScheduleError, match=r"a\.packed .* leave it out"):
+def test_images_are_not_packed() -> None:
+    """Blocks of buffers are: `test_columns.py`."""
+    plain = presets.load("block_read_32x1_1x8").schedule
+    remedy = "--method simd --tile 32x1 --group 1x8 --set a.packed=true"
+    with pytest.raises(
+        ScheduleError, match=f"a.packed makes a buffer of a matrix, but a.memory is 'image': .*{remedy}"
+    ):
         driver.emit(GemmSpec(), replace(plain, a=replace(plain.a, packed=True)))
+    spec, remedied = GemmSpec(prologue_a="a * 2"), defaults("simd", (32, 1), (1, 8))
+    driver.emit(spec, replace(remedied, a=replace(remedied.a, packed=True)))

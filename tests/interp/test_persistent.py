@@ -11,14 +11,13 @@ import pytest
 from gemmgen import driver
 from gemmgen.ir.dtypes import BF16, F32
 from gemmgen.ir.expr import Const, Var
-from gemmgen.ir.expr_visit import substitute, walk_expr
 from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.meetings import Barrier, Mbarrier
 from gemmgen.ir.stmt import Alloc, Body, For, If, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import map_body, map_body_exprs, walk
+from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk, walk_expr
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -40,6 +39,7 @@ TURNS: dict[str, object] = {
     "producers": 128,
     "registers": (232, 40),
     "tile": (2, 32),
+    "c_width": 1,
     "c_stages": 1,
     "c_turns": True,
 }

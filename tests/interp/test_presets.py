@@ -21,11 +21,8 @@ NAMES = tuple(name for name in presets.names() if presets.load(name).schedule.at
 
 
 def light(preset: presets.Preset) -> Schedule:
-    """The preset with K in a few parts where it has many, or dealt out to few groups: groups of different parts run one
-    after the other here.
-    """
-    few = min(preset.schedule.split, 3), min(preset.schedule.stream, 3)
-    return replace(shorter(preset.schedule), split=few[0], stream=few[1])
+    """The preset with K in a few parts where it has many: groups of different parts run one after the other here."""
+    return replace(shorter(preset.schedule), split=min(preset.schedule.split, 3))
 
 
 def shorter(schedule: Schedule) -> Schedule:

@@ -15,7 +15,7 @@ from gemmgen.ir.kernel import Program
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Body, For, Let, Stmt
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.walk import evaluate, map_body
 from gemmgen.passes.stream import BEFORE, SEGMENT
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
@@ -23,20 +23,21 @@ from tests.interp.test_broken_rings import PLAIN, RING
 from tests.support.problems import Problem, interpret
 
 SM_90 = TARGETS["sm_90"]
-STREAM = replace(RING, stream=3)
+STREAM = replace(RING, stream=True)
 PACKED = replace(STREAM, raster=2, a=replace(RING.a, packed=True), b=replace(RING.b, packed=True))
-PLAIN_STREAM = replace(PLAIN, stream=4)
+PLAIN_STREAM = replace(PLAIN, stream=True)
 #: Blocks are 16x32, batches eight deep. Fewer blocks than groups, and batches as well; seven, of which three groups
 #: compute one each; twelve, none of which is shared; no K.
 SIZES = ((16, 32, 90), (5, 7, 9), (33, 70, 41), (64, 96, 20), (20, 40, 0))
 
 
+@pytest.mark.parametrize("groups", [3, 4, 1])
 @pytest.mark.parametrize("schedule", [STREAM, PACKED, PLAIN_STREAM], ids=["across", "packed", "plain"])
-def test_products(schedule: Schedule, rng: np.random.Generator) -> None:
+def test_products(schedule: Schedule, groups: int, rng: np.random.Generator) -> None:
     program = driver.lower_program(GemmSpec(), schedule, SM_90)
     for size in SIZES:
         problem = Problem.random(rng, *size, 1.5, -0.5)
-        problem.check(interpret(program, GemmSpec(), problem))
+        problem.check(interpret(program, GemmSpec(), problem, groups=groups))
 
 
 def test_what_is_stored_late_is_finished_as_all_is(rng: np.random.Generator) -> None:
@@ -89,13 +90,12 @@ def test_phases_that_are_counted_from_the_start_each_time() -> None:
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        (replace(STREAM, stream=-1), "stream = -1 < 0: give 0 or more"),
         (
             replace(STREAM, mbarrier=0),
-            "stream = 3 goes on with a ring that mbarriers hand over, but mbarrier = 0: use 4, say",
+            "stream needs tiles handed over by mbarriers, but mbarrier = 0: use mbarrier 4 with stages 16, say",
         ),
-        (replace(STREAM, split=2), "stream = 3 deals out K already, but split = 2: use split 1"),
-        (replace(STREAM, k_step=8, slices=2), "stream = 3 deals out K already, but slices = 2: use slices 1"),
+        (replace(STREAM, split=2), "stream deals out K already, but split = 2: use split 1"),
+        (replace(STREAM, k_step=8, slices=2), "stream deals out K already, but slices = 2: use slices 1"),
     ],
 )
 def test_refusals(schedule: Schedule, message: str) -> None:
@@ -105,14 +105,15 @@ def test_refusals(schedule: Schedule, message: str) -> None:
 
 
 def test_batches_are_refused() -> None:
-    with pytest.raises(ScheduleError, match="deals out one product, not a batch: use 0"):
+    with pytest.raises(ScheduleError, match="deals out one product, not a batch: leave it out"):
         driver.emit(GemmSpec(batched=True), STREAM, "cuda", SM_90)
 
 
 def test_the_text_says_how() -> None:
-    source = driver.emit(GemmSpec(), replace(STREAM, stream=132), "cuda", SM_90)
+    source = driver.emit(GemmSpec(), STREAM, "cuda", SM_90)
     head = " ".join(source.text.partition("#ifndef")[0].replace("//", "").split())
-    assert "132 blocks with whole blocks of C and equal pieces of the rest, whose sums a second kernel adds up" in head
+    assert "a block for each multiprocessor of the device, with whole blocks of C and equal pieces of the rest" in head
     (workspace,) = source.workspaces
-    assert workspace.elements == Const(2 * 132 * 16 * 32)
+    assert evaluate(workspace.elements, {"groups": 132}) == 2 * 132 * 16 * 32
+    assert "132" not in source.text
     assert [entry.name.removeprefix(source.name) for entry in source.entry_points] == ["", "_total"]

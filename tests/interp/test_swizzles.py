@@ -13,7 +13,7 @@ from gemmgen.ir.dtypes import BF16, F32, I8
 from gemmgen.ir.meeting_checks import box_copy_problems
 from gemmgen.ir.stmt import BoxCopy
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import walk
 from gemmgen.methods import defaults, slug
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
@@ -47,7 +47,7 @@ LINES: tuple[tuple[GemmSpec, Schedule, tuple[int, int, int]], ...] = (
     (replace(SPEC, b_order="col"), short(16, c_stages=1), (32, 32, 128)),
     (replace(SPEC, a_order="col", b_order="row"), short(16, tile=(2, 8), c_stages=2), (128, 64, 64)),
     (SPEC, short(32, tile=(2, 4), c_stages=1), (64, 32, 32)),
-    (SPEC, short(32, tile=(4, 12), c_stages=1), (64, 128, 128)),
+    (SPEC, short(32, tile=(4, 12), c_width=1, c_stages=1), (64, 128, 128)),
     (replace(SPEC, a_order="col"), few_rows(16), (32, 128, 0)),
     (replace(SPEC, ld_multiple=4, dtype=F32, b_order="col"), short(8, "wgmma_tf32", c_stages=1), (32, 32, 128)),
     (replace(SPEC, ld_multiple=16, dtype=I8, b_order="col"), short(64, "wgmma_s8"), (64, 64, 0)),

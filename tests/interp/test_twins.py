@@ -23,7 +23,7 @@ SIZES = ((1, 4, 4), (7, 132, 12), (130, 140, 24), (256, 128, 32))
 def light(preset: presets.Preset) -> Schedule:
     """The preset with K in a few parts, or dealt out to a few groups: they run one after the other here."""
     own = preset.schedule
-    return replace(own, split=min(own.split, 3), stream=min(own.stream, 5))
+    return replace(own, split=min(own.split, 3))
 
 
 @cache

@@ -15,12 +15,11 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import F16, F32, F64
 from gemmgen.ir.expr import Const, Load, Var, number
-from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.stmt import Body, For, Point, Prefetch, Stmt, Store, Update
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.vectors import loop_problem
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.walk import evaluate, map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.passes.build import build
 from gemmgen.schedule import Operand, Schedule
@@ -186,13 +185,13 @@ REFUSED: dict[str, tuple[Schedule, GemmSpec, str, str]] = {
     ),
     "no whole iterations": (replace(COPIED, k_step=3), GemmSpec(), "cpu", "k_block = 4 .* of k_step 3: use a multiple"),
     "prefetched columns": (
-        replace(COPIED, c_prefetch=True),
+        replace(COPIED, c_prefetch=True, k_step=3),  # alone it is computed as C^T by rows
         GemmSpec(c_order="col"),
         "cpu",
         "c_prefetch asks for rows of C, but C is column-major: leave it out",
     ),
     "rows": (replace(IN_PLACE, m_block=2), GemmSpec(), "cpu", "m_block = 2 is for a copy of B.* or use sweep 2x2"),
-    "depth": (replace(COPIED, k_block=0), GemmSpec(), "cpu", "k_block = 0 leaves open how deep"),
+    "depth": (replace(COPIED, k_block=0), GemmSpec(), "cpu", "k_block = 0 gives no depth"),
     "stack": (
         replace(COPIED, tile=(6, 64), sweep=(1, 16), k_block=1024),
         GemmSpec(),

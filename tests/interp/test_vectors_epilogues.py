@@ -19,7 +19,7 @@ from gemmgen.ir.kernel import Program
 from gemmgen.ir.stmt import Update
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.vectors import value_problem
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.walk import map_body
 from gemmgen.passes.columns import Columns
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order

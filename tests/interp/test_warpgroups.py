@@ -17,7 +17,7 @@ from gemmgen.ir.meetings import Barrier, Mbarrier, MultiplyGroup
 from gemmgen.ir.stmt import Body, BoxCopy, For, If, Multiply, Point, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import map_body, walk
+from gemmgen.ir.walk import map_body, walk
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec

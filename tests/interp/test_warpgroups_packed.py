@@ -13,7 +13,7 @@ from gemmgen.ir.dtypes import BF16, F32
 from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.stmt import Body, For, If, Move, Stmt
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order

@@ -19,7 +19,7 @@ from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.numeric import tf32
 from gemmgen.ir.stmt import Body, If, Multiply, Stmt
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec

@@ -23,7 +23,7 @@ from tests.support.problems import Problem, interpret
 
 #: Lines so far apart that the third one's places are no 32-bit integers; what lies between is never touched.
 FAR = 2**30 + 8
-NAMES = {"naive": "portable", "lds_8x8_16x16_k8_double": "portable", "smem_8x8_double": "sm_75"}
+NAMES = {"naive": "portable", "lds_8x8_16x16_k16_double": "portable", "smem_8x8_double": "sm_75"}
 
 
 def product(name: str, wide: bool) -> None:

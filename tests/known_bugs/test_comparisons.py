@@ -16,7 +16,7 @@ from gemmgen.fuzz.case import Case
 from gemmgen.fuzz.data import Matrix, Numbers
 from gemmgen.ir.expr import Bin, Call, Expr, number
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import map_body_exprs
+from gemmgen.ir.walk import map_body_exprs
 from gemmgen.spec import GemmSpec
 from tests.support.problems import Problem, interpret
 

@@ -13,7 +13,6 @@ from gemmgen.fuzz.case import Case
 from gemmgen.fuzz.checks import interpreted
 from gemmgen.fuzz.data import Numbers
 from gemmgen.ir.expr import Const, Var, compare
-from gemmgen.ir.expr_visit import substitute
 from gemmgen.ir.fault import FaultKind, KernelFault
 from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Program
@@ -21,7 +20,7 @@ from gemmgen.ir.meetings import AsyncGroup, Barrier, Mbarrier
 from gemmgen.ir.numeric import poison
 from gemmgen.ir.stmt import Body, For, If, Let, Stmt
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import map_body, map_body_exprs, walk
+from gemmgen.ir.walk import map_body, map_body_exprs, substitute, walk
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 

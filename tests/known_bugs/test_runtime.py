@@ -12,10 +12,10 @@ import pytest
 
 import gemmgen
 from gemmgen import GemmSpec, presets
-from gemmgen.runtime.devices import DeviceInfo, target_of
+from gemmgen.runtime.devices import DeviceInfo
 from gemmgen.runtime.opencl import CompiledKernel
 from gemmgen.runtime.queues import own_context
-from tests.device.naive import DEVICES
+from tests.device.naive import DEVICES, devices_that
 from tests.support.cli import printed
 from tests.support.problems import Problem
 
@@ -70,12 +70,10 @@ def test_a_workspace_keeps_sums_of_the_call_before(device: DeviceInfo, rng: np.r
         assert np.array_equal(gemm(problem.a, problem.b, problem.c), problem.expected)
 
 
-@on_all
+@pytest.mark.parametrize("device", devices_that(lambda device: "image_block_read" in device.features))
 def test_an_image_whose_lines_have_a_pitch(device: DeviceInfo, rng: np.random.Generator) -> None:
     """Slices of wider matrices, whose lines begin at odd places; images have pitches of their own."""
     preset = presets.load("block_read_16x2_1x8")
-    if not target_of(device.handle).features >= {"image_block_read"}:
-        pytest.skip(f"{device} has no block reads from images")
     gemm = CompiledKernel.from_source(gemmgen.emit(preset.spec, preset.schedule), device)
     for m, n, k in ((33, 35, 37), (16, 16, 8), (5, 3, 1)):
         wide = [rng.integers(-8, 9, (rows, cols + 5)).astype(np.float32) for rows, cols in ((m, k), (k, n))]

@@ -16,7 +16,7 @@ from gemmgen.ir.fault import KernelFault
 from gemmgen.ir.kernel import Program
 from gemmgen.ir.stmt import Body, If, Move, Stmt
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import map_body, map_body_exprs
+from gemmgen.ir.walk import map_body, map_body_exprs
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 from tests.support.problems import layouts
@@ -26,7 +26,7 @@ FAMILIES = {
     "naive": "portable",
     "L3_SIMD_8x4_1x8": "intel",
     "block_read_16x2_1x8": "intel",
-    "lds_8x8_16x16_k8_double": "portable",
+    "lds_8x8_16x16_k16_double": "portable",
     "smem_8x8_double": "sm_75",
     "async_8x4_8x16": "sm_90",
     "mbarrier_8x8_4x8_slices8": "sm_90",
@@ -109,7 +109,7 @@ def test_a_k_of_zero_leaves_garbage_or_forgets_beta(name: str, beta: float) -> N
 # --- sizes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["naive", "lds_8x8_16x16_k8_double", "async_8x4_8x16"])
+@pytest.mark.parametrize("name", ["naive", "lds_8x8_16x16_k16_double", "async_8x4_8x16"])
 def test_transposes_differ_at_7_11_15(name: str) -> None:
     for spec in layouts(GemmSpec()):
         program = lowered(name, spec, c_width=1)

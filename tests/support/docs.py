@@ -12,5 +12,9 @@ PAGES = (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONT
 
 def blocks(page: str, language: str) -> list[str]:
     """The code of a page of `docs` in a language."""
-    text = (ROOT / "docs" / page).read_text()
-    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return blocks_of(ROOT / "docs" / page, language)
+
+
+def blocks_of(page: Path, language: str) -> list[str]:
+    """The code of a page in a language."""
+    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)

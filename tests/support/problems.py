@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from gemmgen import driver
 from gemmgen.ir.buffer import Space
 from gemmgen.ir.dtypes import DType
-from gemmgen.ir.expr_visit import evaluate
-from gemmgen.ir.interp import run
 from gemmgen.ir.kernel import Kernel, Program
 from gemmgen.ir.numeric import numpy_dtype, poison
+from gemmgen.ir.run_program import run_program
+from gemmgen.ir.sizes import GROUPS
 from gemmgen.ir.target import Target
+from gemmgen.ir.walk import evaluate
 from gemmgen.oracle import Answer, answer
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec, Order
@@ -122,14 +123,18 @@ def interpret(
     pad: int = 3,
     more: Mapping[str, int | float | Matrix] = MappingProxyType({}),
     resident: int = 2,
+    groups: int = 3,
+    early: Collection[str] | None = None,
 ) -> Matrix:
     """C as the interpreter computes it; the padding of C is checked to be untouched. `more` are other arguments. Lines
     are `pad` elements longer than they need be, or more where the spec promises their length to be a multiple. A
-    persistent kernel has at most `resident` groups.
+    persistent kernel has at most `resident` groups; blocks are dealt out evenly to `groups`. `early` names the kernels
+    launched before those in front of them are complete, where it is not those that wait.
     """
     program = kernel if isinstance(kernel, Program) else Program((kernel,))
     (m, k), n = problem.a.shape, problem.b.shape[1]
-    known: dict[str, int | complex | Matrix] = {"m": m, "n": n, "k": k, "alpha": problem.alpha, "beta": problem.beta}
+    sizes = {"m": m, "n": n, "k": k, GROUPS.name: groups}
+    known: dict[str, int | complex | Matrix] = {**sizes, "alpha": problem.alpha, "beta": problem.beta}
     images = {p.name for p in program.kernels[0].matrices if p.space is Space.IMAGE}
     matrices = (("a", problem.a, spec.a_order), ("b", problem.b, spec.b_order), ("c", problem.c, spec.c_order))
     for name, matrix, order in matrices:
@@ -139,15 +144,9 @@ def interpret(
     known |= more
     for workspace in program.workspaces:
         own = numpy_dtype(workspace.dtype)
-        elements = evaluate(workspace.elements, {"m": m, "n": n, "k": k})
+        elements = evaluate(workspace.elements, sizes)
         known[workspace.name] = np.full(elements, poison(own), own)
-    between = {workspace.name for workspace in program.workspaces}
-    for one in program.kernels:
-        own_arguments = {p.name: known[p.name] for p in one.params}
-        for p in one.matrices:
-            if p.name in between:  # a kernel may read in words what another has written element by element
-                own_arguments[p.name] = np.asarray(known[p.name]).view(numpy_dtype(p.dtype))
-        run(one, own_arguments, resident)
+    run_program(program, known, resident, early)
     pad = padding(problem.c, spec.c_order, pad, spec)
     lines = np.asarray(known["c"]).reshape(-1, pad + (n if spec.c_order == "row" else m))
     assert (lines[:, lines.shape[1] - pad :] == CANARY).all(), "the padding of C was written to"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -18,6 +17,7 @@ from gemmgen.runtime.sycl_library import helper, library
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
+from tests.support.tools import tool
 
 FORMS = ("header", "kernel", "main")
 #: Of the files that are kept.
@@ -72,10 +72,11 @@ def emit(name: str, form: str) -> Source:
 
 def device_compile(source: Source) -> bytes:
     """SYCLBIN with SPIR-V, by the DPC++ front end of the wheel with warnings as errors."""
-    return _compiled(source.text, source.name)
+    return device_compile_text(source.text, source.name)
 
 
-def _compiled(text: str, name: str, *options: str) -> bytes:
+def device_compile_text(text: str, name: str, *options: str) -> bytes:
+    """The same of any text."""
     content, log = helper().compile(pick().number, text, name, as_object=True, options=(*STRICT, *options))
     assert content is not None, log
     assert "warning" not in log, log
@@ -90,7 +91,7 @@ def together(form: str) -> str:
 
 def compile_together(form: str, *options: str) -> bytes:
     """All presets by `device_compile`, at once."""
-    return _compiled(together(form), "together", *options)
+    return device_compile_text(together(form), "together", *options)
 
 
 def spirv(content: bytes) -> list[bytes]:
@@ -117,11 +118,8 @@ def _module_end(content: bytes, start: int) -> int:
 
 def host_check(file: Path, *options: str) -> None:
     """g++ looks at the types of the host's half, with warnings as errors; the runtime's headers are the system's."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("g++ is not on this machine: apt-get install g++")
     include = library().parent.parent / "include"
-    command = [compiler, "-std=c++17", "-x", "c++", "-fsyntax-only", *STRICT, "-isystem", str(include), *options]
+    command = [tool("g++"), "-std=c++17", "-x", "c++", "-fsyntax-only", *STRICT, "-isystem", str(include), *options]
     run([*command, str(file)])
 
 

@@ -9,16 +9,14 @@ may want something else.
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
-
-import pytest
 
 from gemmgen.runtime.icd import intel_cpu_library
 from gemmgen.runtime.sycl_devices import pick
 from gemmgen.runtime.sycl_library import helper, library
 from gemmgen.source import EntryPoint, Source
 from tests.support import sycl
+from tests.support.tools import tool
 
 TABLE = """#pragma GCC system_header
 #include <sycl/sycl.hpp>
@@ -104,16 +102,13 @@ def run(folder: Path) -> str:
 
 def build(source: Source, folder: Path, modules: list[bytes]) -> None:
     """The host half."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("g++ is not on this machine: apt-get install g++")
     files = {"main.cpp": source.text.encode()}
     files["table.hpp"] = (TABLE + "".join(_rows(source, entry) for entry in source.entry_points)).encode()
     files["registration.cpp"] = _registration(source, modules, folder).encode()
     for name, data in files.items():
         (folder / name).write_bytes(data)
     runtime = library()
-    command = [compiler, "-std=c++17", "-O1", "-include", str(folder / "table.hpp")]
+    command = [tool("g++"), "-std=c++17", "-O1", "-include", str(folder / "table.hpp")]
     command += ["-isystem", str(runtime.parent.parent / "include"), str(folder / "main.cpp")]
     command += [str(folder / "registration.cpp"), str(runtime), f"-Wl,-rpath,{runtime.parent}"]
     sycl.run([*command, "-o", str(folder / "program")])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gemmgen.ir.affine import Scope, conjunction
 from gemmgen.ir.expr import Bin, Const, Expr, Var, all_of, both, ceil_div, compare, minimum
-from gemmgen.ir.expr_visit import evaluate
+from gemmgen.ir.walk import evaluate
 
 K, STOP, X, Y, LD = Var("k"), Var("stop"), Var("x"), Var("y"), Var("lda")
 EMPTY = Scope({}, {}, (), (8, 8), None)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gemmgen.ir.atoms import IMAGE_BLOCK_READ, SCALAR, VECTOR, Fragment, Spread, block_read
 from gemmgen.ir.expr import Const, Var
-from gemmgen.ir.expr_visit import evaluate
+from gemmgen.ir.walk import evaluate
 
 LANE, VALUE = Var("lane"), Var("value")
 

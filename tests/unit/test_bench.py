@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,8 +18,9 @@ import pytest
 
 import gemmgen
 from gemmgen.bench import builds, libraries, plot
+from gemmgen.bench.candidates import candidates
 from gemmgen.bench.host import PeerProcess, accuracy, random_matrices
-from gemmgen.bench.measure import MOST_LAUNCHES, launches, measure
+from gemmgen.bench.measure import MOST_LAUNCHES, Stopped, launches, measure
 from gemmgen.bench.records import (
     Accuracy,
     Row,
@@ -31,8 +34,13 @@ from gemmgen.bench.records import (
     variant,
 )
 from gemmgen.bench.session import Plan
+from gemmgen.bench.statistics import CONFIDENCE, ROUNDS, WIDE, Interval, median_interval, three_digits
+from gemmgen.cli import progress
 from gemmgen.cli.bench import _show as show_table
+from gemmgen.cli.bench import _uncertain as uncertain
 from gemmgen.errors import DeviceError, SpecError, UserError
+from gemmgen.ir.dtypes import BF16, F8_E4M3, F32, F64, I8
+from gemmgen.ir.target import TARGETS
 from gemmgen.spec import GemmSpec
 
 GOOD = Accuracy(1e-7, 0.01)
@@ -151,10 +159,106 @@ def test_turns_are_shuffled_and_medians_forgive_one_slow_round() -> None:
     assert fast.rate(row.size) == pytest.approx(2e6 / 1e-3 / 1e12)
 
 
+def test_ctrl_c_keeps_the_rounds_that_all_had_finished() -> None:
+    class Interrupted(Fake):
+        def block(self) -> float:
+            seconds = super().block()
+            if self._log.count(self.name) == 4:
+                raise KeyboardInterrupt
+            return seconds
+
+    log: list[str] = []
+    with pytest.raises(Stopped) as stop:
+        measure([Fake("a", 1e-3, log), Interrupted("b", 2e-3, log)], 9)
+    assert [(timing.name, len(timing.rounds)) for timing in stop.value.timings] == [("a", 3), ("b", 3)]
+    with pytest.raises(Stopped) as stop:
+        measure([Interrupted("c", 1e-3, ["c"] * 3)], 9)
+    assert stop.value.timings == []
+
+
 def test_a_ratio_is_the_median_of_the_rounds() -> None:
     """A machine that is slow for a round or two is so for both."""
     ours = Timing("mine", (1e-6, 4e-6, 4e-6), GOOD)
     assert Row(Size(8, 8, 8), ours, Timing("numpy", (2e-6, 2e-6, 8e-6), GOOD)).ratio == pytest.approx(2.0)
+
+
+def pair(ours: list[float], theirs: list[float], n: int = 512) -> Row:
+    return Row(Size(n, n, n), Timing("mine", tuple(ours), GOOD), Timing("numpy", tuple(theirs), GOOD))
+
+
+def test_an_interval_holds_the_true_median_as_often_as_it_says() -> None:
+    """Of 500 measurements of nine rounds whose true median is known: 95 % within three standard errors."""
+    rng = np.random.default_rng(7)
+    found = [median_interval(tuple(rng.lognormal(0.0, 0.2, ROUNDS))) for _ in range(500)]
+    held = sum(interval is not None and interval.low <= 1 <= interval.high for interval in found)
+    assert held / 500 == pytest.approx(CONFIDENCE, abs=3 * (0.05 * 0.95 / 500) ** 0.5)
+
+
+def test_an_interval_of_known_samples() -> None:
+    assert median_interval((2.0,) * 9) == Interval(2.0, 2.0)
+    ordered = tuple(float(n) for n in range(1, 10))
+    interval = median_interval(ordered)
+    assert interval == Interval(2.0, 8.0), "of nine, the second and the eighth"
+    assert interval == median_interval(ordered), "the same rounds, the same interval"
+    assert median_interval(ordered[:5]) is None, "five rounds lie on one side of the median in 1 of 16 measurements"
+
+
+def test_an_interval_narrows_with_the_rounds_that_its_remedy_names() -> None:
+    rng = np.random.default_rng(3)
+    theirs = rng.lognormal(0.0, 0.08, 101) * 1e-3
+    row = pair([1e-3] * 9, list(theirs[:9]))
+    assert row.interval is not None and row.ratio is not None and row.interval.width(row.ratio) > WIDE
+    (named,) = re.findall(r"^more rounds narrow the interval: --rounds (\d+)$", row.remedy)
+    more = pair([1e-3] * int(named), list(theirs[: int(named)]))
+    assert more.interval is not None and more.interval.width(1.0) < 0.6 * row.interval.width(1.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "remedy"),
+    [
+        ([1e-3] * 9, [2e-3] * 9, ""),
+        ([1e-3] * 5, [2e-3] * 5, "6 rounds or more give an interval: --rounds 9"),
+        ([1e-3] * 9, [2e-3, 2.3e-3] * 4 + [2.15e-3], "more rounds narrow"),
+        ([1e-3] * 9, [1e-2, 1e-3, 3e-3] * 3, "something else uses this machine (rounds differ by 300%)"),
+        ([1e-5] * 9, [1e-4, 1e-5, 3e-5] * 3, "measure a larger size, or a batch"),
+    ],
+)
+def test_a_wide_interval_has_a_remedy(ours: list[float], theirs: list[float], remedy: str) -> None:
+    row = pair(ours, theirs)
+    assert (remedy in row.remedy) if remedy else (row.remedy == "")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(234.511, "235"), (1.0, "1.00"), (0.99961, "1.00"), (0.0123456, "0.0123"), (12345.6, "12300"), (0.0, "0")],
+)
+def test_three_significant_digits(value: float, text: str) -> None:
+    assert three_digits(value) == text
+
+
+def test_no_uncertain_ratio_is_shown_as_if_it_were_certain(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rounds that differ by 900 %, of which the figure 234.511 once came."""
+    row = pair([1e-3] * 9, [0.234511] * 5 + [2.11, 2.2, 0.01, 0.05])
+    show_table(Plan("opencl", (), (row.size,), ("numpy",)), [row])
+    shown = capsys.readouterr().out
+    assert "235 ? " in shown and "234.5" not in shown
+    assert "to 2" in shown, "its interval"
+    (warning,) = uncertain([row])
+    assert "mine at 512 beside numpy" in warning and "measure while it is idle" in warning
+    assert uncertain([pair([1e-3] * 9, [2e-3] * 9)]) == []
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
+    times = iter([0.0, 0.0, 1.0, 4.9, 5.0, 9.0, 30.0])
+    file = io.StringIO()
+    tick = progress.lines(6, file, lambda: next(times))
+    for step in range(6):
+        tick(f"step {step}")
+    assert file.getvalue().splitlines() == [
+        "[1/6] step 0, after 0 s",
+        "[4/6] step 3, after 5 s",
+        "[6/6] step 5, after 30 s",
+    ]
 
 
 def test_half_a_block() -> None:
@@ -172,6 +276,9 @@ def test_files() -> None:
     assert content["rows"][0]["ratio"] == pytest.approx(2.0)
     assert content["rows"][0]["ours_rounds_us"] == pytest.approx([1, 2, 3])
     assert content["rows"][1]["peer"] is None
+    assert content["rows"][0]["ratio_low"] is None, "three rounds have no interval"
+    many = Row(row.size, Timing("mine", (1e-6,) * 9, GOOD), Timing("cublas", (4e-6,) * 9, GOOD))
+    assert json.loads(to_json([many], {}))["rows"][0]["ratio_high"] == pytest.approx(4.0)
     lines = list(csv.DictReader(io.StringIO(to_csv([row, alone]))))
     assert [line["preset"] for line in lines] == ["mine", "mine"]
     assert lines[1]["ratio"] == ""
@@ -216,6 +323,20 @@ def test_pictures() -> None:
     assert "roof" not in alone.getvalue().decode()
 
 
+def test_axes_of_a_picture() -> None:
+    """Rates that differ by more than ten times are on a logarithmic axis; two sizes never stand at one place."""
+    pytest.importorskip("matplotlib")
+    one_size = [row for row in some_rows() if row.size.n == 512]
+    (axes,) = plot.figure(one_size, False, None, "").axes
+    assert axes.get_yscale() == "linear" and axes.get_ylim()[0] == 0
+    small = Row(Size(64, 64, 64), Timing("mine", (1e-4,), GOOD))
+    (axes,) = plot.figure([*some_rows(), small], False, None, "").axes
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    batch = Row(Size(512, 512, 512, 8), Timing("mine", (1e-3,), GOOD))
+    (axes,) = plot.figure([*some_rows(), batch], False, None, "").axes
+    assert len(axes.get_xticks()) == 3 == len(set(axes.get_xticks()))
+
+
 def test_why_no_picture_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     plot.check(None)
     monkeypatch.setattr(plot, "find_spec", lambda _: None)
@@ -255,6 +376,8 @@ def test_a_library_in_a_process_of_its_own(peer: PeerProcess) -> None:
     assert peer.accuracy.passed
     assert 0 < peer.block() < 1
     assert 0 < peer.cold() < 1
+    # A terminal sends its Ctrl-C to a process group: to that of gemmgen, which ends its libraries itself.
+    assert os.getpgid(peer._process.pid) == peer._process.pid
 
 
 def test_what_goes_wrong_in_that_process_is_told() -> None:
@@ -267,6 +390,19 @@ def test_a_long_name_never_costs_a_figure(capsys: pytest.CaptureFixture[str]) ->
     row = Row(Size(8, 8, 8), Timing("m" * 150, (1e-6,) * 3, GOOD), Timing("cublas", (4e-6,) * 3, GOOD))
     show_table(Plan("cuda", (), (row.size,), ("cublas",)), [row])
     shown = capsys.readouterr().out
-    assert "4.000" in shown
+    assert "4.00 " in shown
     assert "…" not in shown
     assert shown.count("m") >= 150
+
+
+def test_the_best_is_of_the_types_and_of_the_target() -> None:
+    """Of bfloat16 it weighed float32's `fma` presets alone."""
+    found = {dtype: candidates(dtype, TARGETS["sm_90a"]) for dtype in (F32, F64, BF16, I8)}
+    assert {"wgmma_128x256_s4", "wgmma_64x64_s8", "wgmma_128x256_s4_packed", "mma_8x16_16x8"} <= {*found[BF16]}
+    assert all(name.startswith(("mma_", "wgmma_")) for dtype in (F64, BF16, I8) for name in found[dtype])
+    assert {"async_8x8_8x16", "mbarrier_8x16_16x16"} <= {*found[F32]}
+    assert not any("tf32" in name or "atomic" in name for name in found[F32])
+    assert candidates(BF16, TARGETS["sm_80"]) == ("mma_4x8_16x8", "mma_8x16_16x16", "mma_8x16_16x8")
+    assert "wgmma_128x256_s4" not in candidates(BF16, TARGETS["sm_90a"], ld_multiple=1)
+    assert "L3_SIMD_32x2_1x8" in candidates(F32, TARGETS["intel"])
+    assert not candidates(F8_E4M3, TARGETS["sm_80"])

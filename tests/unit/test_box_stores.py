@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from gemmgen import driver, presets
-from gemmgen.errors import LoweringError, ScheduleError, ToolError
+from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.explain import explain
-from gemmgen.inspect.tools import find
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import BF16, F32, F64, I8, DType
 from gemmgen.ir.expr import Const, Var
@@ -31,6 +30,7 @@ from gemmgen.runtime import cuda_maps
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec
+from tests.support.tools import tool
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -201,10 +201,7 @@ def test_what_the_compiler_makes_of_it(spec: GemmSpec, needs_tool: Callable[[str
 
 
 def disassembled(folder: Path) -> str:
-    try:
-        command = [find("nvdisasm"), "-c", "kernel.cubin"]
-    except ToolError as missing:
-        pytest.skip(str(missing))
+    command = [tool("nvdisasm"), "-c", "kernel.cubin"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 
-from gemmgen import driver
+from gemmgen import driver, presets
 from gemmgen.api.kernels import choice
-from gemmgen.choose import choose
-from gemmgen.ir.dtypes import ALL_DTYPES, DType
-from gemmgen.ir.target import TARGETS
+from gemmgen.choose import MENU, SMALL_PRESET, choose
+from gemmgen.ir.dtypes import ALL_DTYPES, BF16, C64, C128, F16, F32, F64, FLOAT8, I8, I32, MATRIX_DTYPES, DType
+from gemmgen.ir.target import FEATURES, TARGETS
+from gemmgen.methods import slug
 from gemmgen.passes.validate import validate
-from gemmgen.spec import GemmSpec
+from gemmgen.spec import GemmSpec, Order
+from tests.support.cli import printed
 
 SHAPES = [(1, 1, 1), (65, 33, 40), (256, 100, 300), (4096, 4096, 4096), (64, 64, 65536)]
 #: Of GPUs and the CPU; what is asked of `portable` is what the least of devices has.
 PLACES = [name for name, target in TARGETS.items() if "fp64" in target.features]
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("dtype", ALL_DTYPES.values(), ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "place"),
+    [(x, place) for x in ALL_DTYPES.values() for place in PLACES if {x.needs} <= {None, *TARGETS[place].features}],
+    ids=str,
+)
 def test_every_type_on_every_target(dtype: DType, place: str) -> None:
     """Complex128 was refused where a product is large: sums of 8x8 take more registers than a GPU has."""
     target = TARGETS[place]
-    if dtype.needs is not None and dtype.needs not in target.features:
-        pytest.skip(f"{place} has no {dtype}")
     for spec in (GemmSpec(dtype=dtype), GemmSpec(dtype=dtype, a_order="col", batched=True)):
         for shape in SHAPES:
             validate(spec, choose(spec, shape, target), target)
@@ -40,3 +46,156 @@ def test_what_gemm_chooses_can_be_compiled(dtype: DType, ld_multiple: int) -> No
             schedule, promised = choice(spec, None, shape, 1, target)
             assert not driver.refusals(promised, schedule, "cuda", target)
             assert promised.ld_multiple in (1, ld_multiple)
+
+
+# --- what GPUs are given --------------------------------------------------------------------------
+
+#: Types that matrix instructions multiply as they are -> the first compute capability that has them.
+BY_MATRICES = {F16: "sm_80", BF16: "sm_80", I8: "sm_80", F64: "sm_80", **dict.fromkeys(FLOAT8, "sm_89")}
+ORDERS: tuple[Order, ...] = ("row", "col")
+LONGEST = 1 << 20
+
+
+def extent(rng: random.Random, most: int = LONGEST) -> int:
+    return round(2 ** rng.uniform(0, most.bit_length() - 1))
+
+
+@pytest.mark.parametrize("dtype", BY_MATRICES, ids=str)
+def test_a_long_side_gets_tensor_cores(dtype: DType) -> None:
+    """1x1x1000000 and 16x16x8192 were computed by work-items of their own, 20 to 3,000 times slower. Shapes come with
+    any orders, promises and batches.
+    """
+    rng = random.Random(str(dtype))
+    having = [name for name in ("sm_80", "sm_89", "sm_90", "sm_90a") if name >= BY_MATRICES[dtype]]
+    for number in range(2000):
+        target = having[number % len(having)]
+        shape = [extent(rng, 1 << 12), extent(rng, 1 << 12), extent(rng)]
+        shape[rng.randrange(3)] = round(2 ** rng.uniform(9, 14))
+        rng.shuffle(shape)
+        a_order, b_order, c_order = (rng.choice(ORDERS) for _ in range(3))
+        spec = GemmSpec(dtype=dtype, a_order=a_order, b_order=b_order, c_order=c_order)
+        spec = replace(spec, ld_multiple=rng.choice((1, 16)), batched=rng.random() < 0.1)
+        found = choose(spec, (shape[0], shape[1], shape[2]), TARGETS[target], rng.randint(1, 64) if spec.batched else 1)
+        assert found.by_warps or found.by_warpgroups, (spec.label(), shape, slug(found))
+
+
+@pytest.mark.parametrize("target", ["intel", "xe_hpc", "khr", "portable", "sm_75"])
+def test_without_a_model_small_is_small_along_each_side(target: str) -> None:
+    """It was what has up to 128^3 products, 1x1x1000000 among it."""
+    rng, device = random.Random(target), TARGETS[target]
+    types = [x for x in MATRIX_DTYPES.values() if x.needs is None or x.needs in device.features]
+    for _ in range(300):
+        shape = extent(rng, 1 << 11), extent(rng, 1 << 11), extent(rng)
+        found = choose(GemmSpec(dtype=rng.choice(types)), shape, device)
+        assert (slug(found) == SMALL_PRESET) == (max(shape) <= 32), (shape, slug(found))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "name"),
+    [
+        (BF16, (16, 16, 8192), "wgmma_16x64_s8_split32"),
+        (BF16, (1, 1, 1000000), "wgmma_64x16_s8_split128"),
+        (BF16, (1, 2304, 768), "wgmma_16x64_s8_joined2"),
+        (BF16, (8, 4096, 4096), "wgmma_16x64_s8_joined2"),
+        (BF16, (32, 32, 32), "wgmma_16x64_s8"),
+        (F32, (16, 16, 8192), "mbarrier_8x8_2x16_split64"),
+        (F32, (1, 1, 1000000), "mbarrier_8x8_2x16_split128"),
+        (F32, (1, 2304, 768), "mbarrier_8x8_2x16_split6"),
+        (F32, (16, 16, 16), "naive_16x16"),
+        (I8, (1, 2304, 768), "wgmma_s8_64x64_s8"),
+        (F64, (16, 16, 8192), "mma_f64_4x8_16x8_split128"),
+        (F64, (1, 2304, 768), "mma_f64_4x8_16x8_split3"),
+        (F64, (32, 32, 32), "naive_16x16"),
+        (C64, (16, 16, 8192), "async_8x8_8x16_split128"),
+    ],
+    ids=str,
+)
+def test_thin_products_go_by_parts_of_k(dtype: DType, shape: tuple[int, int, int], name: str) -> None:
+    spec = GemmSpec(dtype=dtype, b_order="col", ld_multiple=max(1, 16 // dtype.size))
+    assert slug(choose(spec, shape, TARGETS["sm_90a"])) == name
+
+
+def test_sums_of_float32_are_short() -> None:
+    """One sum of 1000000 products was off by up to 15 times what SGEMM is."""
+    rng = random.Random(7)
+    for _ in range(100):
+        shape = extent(rng, 64), extent(rng, 64), extent(rng)
+        for target in ("sm_80", "sm_90a"):
+            found = choose(GemmSpec(), shape, TARGETS[target])
+            assert shape[2] <= 8192 * found.split * found.slices, (shape, slug(found))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_a_column_major_c_costs_little(target: str) -> None:
+    """float32 had nothing but single work-items for it (400 us at 1000 cubed by the model, 51 by rows)."""
+    for dtype in (F32, BF16, I8):
+        found = choose(GemmSpec(dtype=dtype, c_order="col"), (1000, 1000, 1000), TARGETS[target])
+        assert slug(found) != SMALL_PRESET
+
+
+PACKED = "(b - b_shift) * b_scale"
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "name"),
+    [
+        (GemmSpec(dtype=BF16), "sm_90a", "wgmma_128x256_s4_packed"),
+        (GemmSpec(dtype=BF16, ld_multiple=8), "sm_90a", "wgmma_128x256_s4"),
+        (GemmSpec(dtype=BF16, ld_multiple=8, c_order="col"), "sm_90a", "wgmma_128x256_s4"),
+        (GemmSpec(dtype=BF16, epilogue=("scale",)), "sm_90a", "wgmma_128x256_s4_packed"),
+        (GemmSpec(dtype=BF16, ld_multiple=8, epilogue=("scale",)), "sm_90a", "wgmma_128x256_s4"),
+        (GemmSpec(dtype=BF16, b_dtype=I8, prologue_b=PACKED), "sm_90a", "wgmma_128x256_s4_packed"),
+        (GemmSpec(dtype=BF16, b_dtype=I8, prologue_b=PACKED, ld_multiple=8), "sm_90a", "wgmma_128x256_s4_packed_b"),
+        (GemmSpec(dtype=BF16, b_dtype=I8, prologue_b=PACKED), "sm_80", "mma_8x16_16x8_packed_b"),
+        (GemmSpec(b_dtype=I8, prologue_b=PACKED), "sm_90a", "async_8x8_8x16_packed_b"),
+        (GemmSpec(dtype=BF16), "sm_90", "mma_8x16_16x8"),
+        (GemmSpec(dtype=BF16, listed=True, batched=True), "sm_90a", "mma_8x16_16x8"),
+        (GemmSpec(dtype=I8), "sm_90a", "wgmma_s8_128x256_s4_packed"),
+        (GemmSpec(dtype=I8, b_order="col", ld_multiple=16), "sm_90a", "wgmma_s8_128x256_s4"),
+        (GemmSpec(dtype=I8, ld_multiple=16), "sm_90a", "wgmma_s8_128x256_s4_packed_b"),
+        (GemmSpec(dtype=I8), "sm_86", "mma_s8_8x16_16x8"),
+        (GemmSpec(dtype=F64), "sm_80", "mma_f64_4x8_16x8"),
+        (GemmSpec(dtype=F64, c_order="col"), "sm_90a", "mma_f64_4x8_16x8"),
+        (GemmSpec(dtype=I32), "sm_90a", "async_8x8_8x16"),
+        (GemmSpec(dtype=C64), "sm_90a", "async_8x8_8x16"),
+        (GemmSpec(dtype=BF16), "sm_75", "lds_8x8_16x16_k8"),
+        (GemmSpec(), "intel", "L3_SIMD_32x2_1x8"),
+        (GemmSpec(dtype=BF16), "khr", "lds_8x8_16x16_k8"),
+    ],
+    ids=str,
+)
+def test_sizes_that_are_not_known(spec: GemmSpec, target: str, name: str) -> None:
+    found = choose(spec, None, TARGETS[target])
+    assert slug(found) == name
+    assert not driver.refusals(spec, found, "cuda" if target.startswith("sm_") else "opencl", TARGETS[target])
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_stored_types_are_converted_on_their_way_to_tensor_cores(name: str) -> None:
+    """From registers, in which A can be, or B where operands are swapped."""
+    spec = GemmSpec(dtype=BF16, ld_multiple=16)
+    spec = replace(spec, a_dtype=I8) if name == "a" else replace(spec, b_dtype=I8)
+    for shape in ((16, 4096, 4096), (2048, 2048, 2048)):
+        assert choose(spec, shape, TARGETS["sm_90a"]).by_warpgroups
+    found = choose(spec, None, TARGETS["sm_90a"])
+    assert "wgmma_m64n" in driver.emit(spec, found, "cuda", TARGETS["sm_90a"]).text
+    # Lines of bytes begin on multiples of 16 bytes, too.
+    loose = replace(spec, ld_multiple=8)
+    assert "promise --ld-multiple 16" in driver.refusals(loose, found, "cuda", TARGETS["sm_90a"])[0]
+    assert not choose(loose, None, TARGETS["sm_90a"]).by_warpgroups
+
+
+def test_the_menu_names_what_there_is() -> None:
+    for offer in MENU:
+        assert offer.preset in presets.names()
+        assert offer.needs <= FEATURES.keys()
+        assert set(offer.dtypes) <= set(MATRIX_DTYPES.values())
+    assert not MENU[-1].needs and not MENU[-1].dtypes and not MENU[-1].largest, "the last one is for all others"
+    assert slug(choose(GemmSpec(dtype=C128), None, TARGETS["sm_90a"])).startswith("slm_4x4_16x16")
+
+
+def test_the_command_line_gives_what_is_chosen() -> None:
+    emit = "emit", "--backend", "cuda", "--target", "sm_90a"
+    bfloat16 = *emit, "--dtype", "bfloat16"
+    assert printed(*bfloat16, "--epilogue", "scale").startswith("// wgmma_128x256_s4_packed: ")
+    assert printed(*bfloat16, "-M", "1", "-N", "2304", "-K", "768").startswith("// wgmma_16x64_s8_joined2_packed: ")

@@ -20,8 +20,8 @@ SPEC = GemmSpec(dtype=F8_E5M2, b_order="col", ld_multiple=16)
     ("spec", "target", "name"),
     [
         (SPEC, "sm_90a", "wgmma_f8_64x64_s8"),
-        (replace(SPEC, b_order="row"), "sm_90a", "wgmma_f8_128x256_s4_packed"),
-        (replace(SPEC, ld_multiple=1), "sm_90a", "wgmma_f8_128x256_s4_packed"),
+        (replace(SPEC, b_order="row"), "sm_90a", "wgmma_f8_64x64_s8_packed_b"),
+        (replace(SPEC, ld_multiple=1), "sm_90a", "wgmma_f8_64x64_s8_packed"),
         (SPEC, "sm_89", "mma_f8_8x16_16x8"),
     ],
 )
@@ -37,8 +37,8 @@ def test_tiles_by_sizes(size: int, tile: str) -> None:
     """As an H200 has them, whose 132 multiprocessors the target knows."""
     device = replace(TARGETS["sm_90a"], cores=132)
     assert slug(choose(SPEC, (size, size, 4096), device)).removesuffix("_joined2") == f"wgmma_f8_{tile}"
-    for known in (None, (4096, 4096, 64)):
-        assert slug(choose(SPEC, known, device)) == "wgmma_f8_128x256_s4_turns"
+    assert slug(choose(SPEC, (4096, 4096, 64), device)) == "wgmma_f8_128x256_s4_turns"
+    assert slug(choose(SPEC, None, device)) == "wgmma_f8_128x256_s4"
 
 
 def test_who_has_none() -> None:

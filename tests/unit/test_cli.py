@@ -121,7 +121,10 @@ def test_what_is_wrong_with_one_option_hides_nothing_of_the_others() -> None:
         ),
         ("--backend cuda --preset async_8x8_16x16 --target sm_75".split(), "use sm_80 or later"),
         (["-o", "/no/such/folder/x.cl"], "mkdir -p"),
-        (["--preset", "naive", "--set", "registers=160x40"], "registers means something to atom wgmma alone"),
+        (
+            ["--preset", "naive", "--set", "registers=160x40"],
+            "registers means something to atom wgmma and to boxes alone",
+        ),
     ],
 )
 def test_refusals(arguments: list[str], part: str) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
+import os
+import re
+import signal
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +17,7 @@ from gemmgen.cli.matrices import Check, Matrices
 from gemmgen.errors import UserError
 from gemmgen.ir.dtypes import I8
 from gemmgen.spec import GemmSpec
-from tests.support.cli import gemmgen, printed, refused
+from tests.support.cli import COMMAND, gemmgen, printed, refused
 
 # --- run ------------------------------------------------------------------------------------------
 
@@ -55,7 +60,13 @@ def test_bad_runs(tmp_path: Path) -> None:
     text = refused("run", "-k", "naive", "-M", "2000000", "-K", "2000000")
     assert "Unable to allocate" in text and "give smaller sizes" in text
     text = refused("run", "-k", "naive", "--a", tmp_path / "a.npy", "--b", tmp_path / "b.npy", "-M", "7")
-    for part in ("float64", "astype('float32')", "7 by -M", "3 by the rows of --a"):
+    for part in (
+        "float64",
+        "--dtype float64 --a-dtype float32",
+        "astype('float64')",
+        "7 by -M",
+        "3 by the rows of --a",
+    ):
         assert part in text, part
     assert "no .npy file" in refused("run", "-k", "naive", "--a", tmp_path / "c.npy")
     assert "can't be read" in refused("run", "-k", "naive", "--a", tmp_path / "d.npy")
@@ -206,6 +217,58 @@ def test_bench_on_a_cpu(tmp_path: Path) -> None:
     usual = gemmgen("bench", "--backend", "opencl", "--sizes", "32", "--rounds", "1")
     assert usual.returncode == 0, usual.stderr
     assert "numpy" in usual.stdout, "what a CPU is compared with where nothing is named"
+    assert "6 rounds or more give an interval: --rounds 9" in usual.stderr
+    assert usual.stderr.startswith("[1/5] 32: reference, after 0 s"), "progress, where there is no terminal"
     promised = gemmgen("bench", *options, "--ld-multiple", "4", "--best", "--pause", "0.01")
     assert promised.returncode == 0, promised.stderr
     assert "any ld" not in promised.stdout and promised.stdout.count("ld % 4 = 0") == 2
+
+
+def test_bench_takes_the_device_that_is_there() -> None:
+    """A GPU of CUDA, else what OpenCL has, and the kernel that `gemmgen.gemm` takes: nothing need be named."""
+    pytest.importorskip("pyopencl")
+    if (devices := gemmgen("devices")).returncode:
+        pytest.skip(devices.stderr)
+    result = gemmgen("bench", "--sizes", "48", "--rounds", "6", "--vs", "numpy")
+    assert result.returncode == 0, result.stderr
+    assert ("(CUDA, " in result.stdout) == ("--backend cuda" in devices.stdout)
+    assert re.search(r"^ *[0-9.]+( \?)? +[0-9.]+ to [0-9.]+ +48 ", result.stdout, re.MULTILINE), "ratio and interval"
+
+
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    """As a terminal sends it: to all processes of the group."""
+    pytest.importorskip("pyopencl")
+    if (devices := gemmgen("devices")).returncode:
+        pytest.skip(devices.stderr)
+    file = tmp_path / "kept.json"
+    options = f"--backend opencl --preset naive --sizes 16,32 --vs numpy --rounds 100000 --json {file}".split()
+    pipe = subprocess.PIPE
+    command = [*COMMAND, "bench", *options]
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        while "rounds" not in (said := process.stderr.readline()):
+            assert said, "it ended before it was told to"
+        os.killpg(process.pid, signal.SIGINT)
+        shown, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    ended = re.search(r"ended by Ctrl-C: 1 of 2 sizes were measured by then, the last one in (\d+) of 100000", told)
+    assert ended is not None, told
+    assert "naive" in shown
+    kept = json.loads(file.read_text())
+    assert kept["about"]["ended_early_by"] == "Ctrl-C"
+    assert [(row["size"], len(row["ours_rounds_us"])) for row in kept["rows"]] == [("16", int(ended[1]))]
+
+
+def test_a_size_that_fails_keeps_those_before_it(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    if (devices := gemmgen("devices")).returncode:
+        pytest.skip(devices.stderr)
+    schedule, file = tmp_path / "by_columns.toml", tmp_path / "kept.json"
+    schedule.write_text('method = "naive"\n[spec]\na_order = "col"\n')
+    options: list[str | Path] = ["--backend", "opencl", "--schedule", schedule, "--vs", "", "--json", file]
+    result = gemmgen("bench", *options, "--sizes", "16,2:16")
+    assert result.returncode == 2 and "batches of column-major matrices are not measured" in result.stderr
+    assert [row["size"] for row in json.loads(file.read_text())["rows"]] == ["16"]
+    file.unlink()
+    assert "column-major" in refused("bench", *options, "--sizes", "2:16") and not file.exists()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -150,7 +151,7 @@ def without_cupy(call: Callable[[], object]) -> str:
 
 def test_without_cupy() -> None:
     assert 'pip install "gemmgen[cuda]"' in without_cupy(lambda: gemmgen.compile(backend="cuda"))
-    assert 'pip install "gemmgen[cuda]"' in without_cupy(gemmgen.cuda_devices)
+    assert 'pip install "gemmgen[cuda]" (CUDA 12: "gemmgen[cuda12]")' in without_cupy(gemmgen.cuda_devices)
 
 
 #: What CuPy 14.2 says where libnvrtc.so is not there, and where it is no library.
@@ -200,6 +201,22 @@ assert not {"cupy", "torch", "pyopencl"} & set(sys.modules)
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_blocks_of_fewer_threads_than_a_warp_are_not_shipped() -> None:
+    """The preset can still be emitted by its name; both say why nobody should."""
+    with pytest.raises(
+        ImportError, match="blocks of 8 threads leave 24 of a warp's 32 lanes idle: take preset smem_8x8"
+    ):
+        from gemmgen.generated.cuda import L3_SIMD_32x2_1x8  # noqa: F401
+    shipped = import_module("gemmgen.generated.cuda")
+    with pytest.raises(AttributeError, match="did you mean"):
+        shipped.__getattr__("smem_8x9")
+    preset = presets.load("L3_SIMD_32x2_1x8")
+    text = driver.emit(preset.spec, preset.schedule, "cuda").text
+    assert "// Note       blocks of 8 threads leave 24 of a warp's 32 lanes idle: take preset smem_8x8" in text
+    full = presets.load("smem_8x8")
+    assert "Note" not in driver.emit(full.spec, full.schedule, "cuda").text.partition("#ifndef")[0]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import textwrap
 from collections.abc import Callable
+from ctypes.util import find_library
 from pathlib import Path
 
 import pytest
@@ -25,7 +28,8 @@ def options() -> set[str]:
     """What commands and the scripts of `benchmarks` take."""
     found = set(OTHERS)
     for command in (typer.main.get_command(app), *typer.main.get_command(app).commands.values()):  # type: ignore[attr-defined]
-        found |= {"--help", *(name for parameter in command.params for name in parameter.opts)}
+        names = (name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts))
+        found |= {"--help", *names}
     for script in (ROOT / "benchmarks").glob("*.py"):
         found |= set(re.findall(r'"(--[a-z][\w-]*)"', script.read_text()))
     return found
@@ -55,6 +59,36 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), path
         if anchor:
             assert anchor in map(heading, re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)), anchor
+
+
+def test_the_readme_is_short() -> None:
+    """A page that is read to its end; lines that a terminal shows whole, but for tables and code."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    code = False
+    for line in lines:
+        code ^= line.startswith("```")
+        assert code or line.startswith(("|", "    ")) or len(line) <= 140, line
+
+
+def test_the_readmes_cpp_runs_as_printed(needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    """Its five lines stand in the whole program of docs/cpp.md, which multiplies on a CPU."""
+    runtime = pytest.importorskip("gemmgen.runtime.icd")
+    library = runtime.intel_cpu_library()
+    loader = find_library("OpenCL")
+    if library is None or loader is None or not Path("/usr/include/CL/opencl.hpp").is_file():
+        pytest.skip("apt-get install ocl-icd-opencl-dev opencl-clhpp-headers, and the extra cpu")
+    (lines,) = re.findall(r"^```cpp\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    (program,) = (text for text in blocks("cpp.md", "cpp") if "int main" in text)
+    assert lines.count("\n") == 5 and textwrap.indent(lines, "    ") in program
+    (tmp_path / "gemm.cpp").write_text(program)
+    kernel = (ROOT / "generated" / "opencl" / "smem_8x8.cl").read_text()
+    (tmp_path / "smem_8x8.cl").write_text(kernel)
+    build = [needs_tool("g++"), "-std=c++17", "-Wall", "-Wextra", "-Werror", "gemm.cpp", "-o", "gemm", f"-l:{loader}"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    environment = {**os.environ, "OCL_ICD_VENDORS": str(library)}
+    result = subprocess.run([tmp_path / "gemm"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.stdout == "100 100\n", result.stderr
 
 
 def test_cuda_is_called_as_printed(needs_tool: Callable[[str], str], tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import F32
 from gemmgen.ir.expr import Const, Var
-from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.kernel import Kernel, Program, together
 from gemmgen.ir.meetings import Barrier
 from gemmgen.ir.stmt import Comment
 from gemmgen.ir.target import TARGETS
+from gemmgen.ir.walk import evaluate
 from gemmgen.module import render_module
 from gemmgen.options import build_schedule
+from gemmgen.passes.validate import problems_as_asked
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -136,6 +137,24 @@ def test_kernels_together_hold_what_each_has() -> None:
     both = together(Program((one, two)))
     assert both == replace(one, params=(m, n, written, beta), body=(*one.body, *two.body))
     assert together(Program((one,))) == one
+
+
+def test_a_program_says_which_kernel_is_the_main_one() -> None:
+    """Whatever they are called."""
+    names = ("p", "the_product", "t")
+    kernels = tuple(Kernel(name, (), (), (1, 1), (Const(1), Const(1))) for name in names)
+    assert Program(kernels, before=1).main is kernels[1]
+    assert together(Program(kernels, before=1)).name == "the_product"
+
+
+@pytest.mark.parametrize("name", [p for p in presets.names() if "_packed" in p or "split" in p or "dpas" in p])
+def test_the_main_kernel_is_the_one_that_the_others_are_called_after(name: str) -> None:
+    preset = presets.load(name)
+    target = next(t for t in TARGETS.values() if not problems_as_asked(preset.spec, preset.schedule, t))
+    program = driver.lower_program(preset.spec, preset.schedule, target)
+    assert all(kernel.name.startswith(program.main.name) for kernel in program.kernels)
+    kept = {p.name for kernel in program.kernels for p in kernel.matrices if p.packed}
+    assert kept == {w.name for w in program.workspaces if w.name != "workspace"}
 
 
 @pytest.mark.parametrize("schedule", [SPLIT, RINGS[0], PLAIN], ids=["parts", "ring", "plain"])

@@ -28,7 +28,7 @@ from gemmgen.ir.expr import (
     select,
     sub,
 )
-from gemmgen.ir.expr_visit import evaluate
+from gemmgen.ir.walk import evaluate
 
 NAMES = ("x", "y", "z")
 X, Y = Var("x"), Var("y")

@@ -9,12 +9,11 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.errors import LoweringError, ScheduleError
 from gemmgen.ir.expr import Load
-from gemmgen.ir.expr_visit import walk_expr
 from gemmgen.ir.meetings import Handover
 from gemmgen.ir.stmt import Body, BoxCopy, Move, Stmt, Store
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import exprs, walk
+from gemmgen.ir.walk import exprs, walk, walk_expr
 from gemmgen.schedule import Schedule
 from gemmgen.spec import GemmSpec
 
@@ -103,7 +102,7 @@ def test_late_ones_follow_the_kernel_before(name: str) -> None:
     source = driver.emit(preset.spec, preset.schedule, "cuda", TARGETS["sm_90a"])
     assert not any(entry.early for entry in source.entry_points)
     assert "kernels_" not in source.text
-    with pytest.raises(ScheduleError, match="late means something to atom wgmma alone"):
+    with pytest.raises(ScheduleError, match="late means something to atom wgmma and to boxes alone"):
         driver.emit(GemmSpec(), Schedule(late=True))
 
 

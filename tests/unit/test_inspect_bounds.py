@@ -109,6 +109,13 @@ def test_no_bound_without_figures() -> None:
     assert bounds.Bound({"issue slots": None, "memory": 0.5}).share is None
 
 
+def test_scratch_memory_takes_a_bound_that_nothing_limits() -> None:
+    """What is below 1 is a bound all the same."""
+    assert bounds.Bound({"issue slots": 1.0}).share == 1
+    assert bounds.Bound({"issue slots": 1.0}, scratch=118).share is None
+    assert bounds.Bound({"issue slots": 0.9}, scratch=118).share == 0.9
+
+
 def test_the_roofline_of_a_small_product() -> None:
     """64 cubed: 2 * 64^3 flops over 3 * 64^2 floats, 10.7 flops a byte, of 25.6 GB/s."""
     assert bounds.memory_share(machines()["bdw"], (64, 64, 64)) == pytest.approx(32 / 3 * 25.6 / 331.2)

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "gemmgen"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MODULE_LINES = 400
+MODULE_LINES = 700
 FUNCTION_LINES = 50
 
 #: The only modules whose types hold each other: an expression loads from a buffer, whose extents are expressions.

@@ -17,7 +17,7 @@ from gemmgen.ir.numeric import numpy_dtype
 from gemmgen.ir.stmt import Multiply
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
 from gemmgen.module import render_module
 from gemmgen.schedule import Schedule
@@ -111,7 +111,15 @@ def test_a_file_has_both_the_instruction_and_its_stand_in() -> None:
     source = driver.emit(SPEC, presets.load("dpas_32x2_1x8").schedule)
     assert [entry.name.removeprefix(source.name) for entry in source.entry_points] == ["_pack_a", "_pack_b", ""]
     assert {w.name: str(w.dtype) for w in source.workspaces} == {"a_packed": "float16", "b_packed": "float16"}
-    assert "#ifdef cl_intel_subgroup_matrix_multiply_accumulate" in source.text
+    software, hardware = "-DGEMMGEN_DPAS_SOFTWARE", "-Dcl_intel_subgroup_matrix_multiply_accumulate=1"
+    assert source.options(True, True)[-1] == hardware
+    assert source.options(False, False)[-1] == software
+    assert f'// Build      clBuildProgram(..., "-cl-std=CL2.0 {hardware}", ...)' in source.text
+    assert source.build_options == ("-cl-std=CL2.0",)  # of the file, not of its first kernel
+    assert source.text.index("#if defined(GEMMGEN_DPAS_SOFTWARE)") < source.text.index(
+        f"#elif defined({hardware[2:-2]})"
+    )
+    assert "#error" in source.text
     assert "intel_sub_group_shuffle((int)a[i], k / 2)" in source.text
     assert {"intel_sub_groups", "block_read", "fp16"} <= source.requires
 

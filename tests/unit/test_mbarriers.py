@@ -12,15 +12,14 @@ from gemmgen.ir.atoms import SCALAR, VECTOR, Fragment, Spread
 from gemmgen.ir.buffer import Buffer, Layout, Space
 from gemmgen.ir.dtypes import F32, I32
 from gemmgen.ir.expr import Call, Const, Expr, Var
-from gemmgen.ir.expr_visit import substitute, walk_expr
-from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.kernel import Kernel, local_bytes, uses_features
 from gemmgen.ir.meetings import Barrier, Mbarrier
 from gemmgen.ir.pipe import Pipe, PipeOp
 from gemmgen.ir.show import show_stmt
 from gemmgen.ir.stmt import Advance, Alloc, For, If, Move, Point, Registers, Stmt, Sum, Tile
 from gemmgen.ir.target import FEATURES, TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import exprs, local_bytes, map_stmt_exprs, uses_features
+from gemmgen.ir.walk import exprs, map_stmt_exprs, substitute, walk_expr
 
 K, X, Y = Var("k"), Var("x"), Var("y")
 ZERO, HALF = Const(0), Const(0.5, F32)

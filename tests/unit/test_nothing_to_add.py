@@ -14,8 +14,8 @@ from gemmgen.errors import SpecError
 from gemmgen.explain import explain
 from gemmgen.ir.dtypes import C64, I8
 from gemmgen.ir.expr import Var
+from gemmgen.ir.kernel import idle_without
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import idle_without
 from gemmgen.module import render_module
 from gemmgen.spec import GemmSpec
 

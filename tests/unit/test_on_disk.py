@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,15 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from gemmgen import driver, presets
 from gemmgen.api import on_disk
+from gemmgen.errors import LoweringError
+from gemmgen.ir.dtypes import C64
 from gemmgen.ir.target import TARGETS
+from gemmgen.runtime import cache
 from gemmgen.spec import GemmSpec
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where answers go."""
-    monkeypatch.delenv(on_disk.OFF)
+    monkeypatch.delenv(cache.OFF)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(on_disk, "_written", count())
     return tmp_path / "gemmgen" / "answers"
@@ -81,7 +86,7 @@ def test_somebody_elses_file_is_not_read(folder: Path, monkeypatch: pytest.Monke
 
 
 def test_neither_grows_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_disk, "MOST_FILES", 4)
+    monkeypatch.setattr(cache, "MOST_FILES", 4)
     for number in range(9):
         assert asked(number)
         assert len(list(folder.iterdir())) <= 4
@@ -95,7 +100,7 @@ def test_where_nothing_can_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch
     folder.parent.parent.joinpath("gemmgen").write_text("in the way")
     assert asked(1)
     assert asked(1)
-    monkeypatch.setenv(on_disk.OFF, "1")
+    monkeypatch.setenv(cache.OFF, "1")
     assert asked(1)
 
 
@@ -112,3 +117,31 @@ print(*sorted({"gemmgen.driver", "gemmgen.choose", "gemmgen.passes", "gemmgen.ir
     told = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout for _ in range(2)]
     assert told == ["gemmgen.choose gemmgen.driver gemmgen.ir.stmt gemmgen.passes jinja2\n", "\n"]
     assert sorted(file.name.split("-")[0] for file in folder.iterdir()) == ["choice", "source"]
+
+
+@pytest.mark.parametrize("name", ["naive", "L3_SIMD_32x2_1x8", "wgmma_128x256_s4", "cpu_6x64", "dpas_32x2_1x8"])
+def test_records_come_back_as_they_were(name: str) -> None:
+    preset = presets.load(name)
+    backend = "cuda" if name.startswith("wgmma") else "opencl"
+    source = driver.emit(preset.spec, preset.schedule, backend, TARGETS["sm_90a"] if backend == "cuda" else None)
+    for answer in (source, (preset.schedule, GemmSpec(alpha=1 + 2j, dtype=C64)), (1.5, None, True, "x")):
+        assert on_disk._read(json.loads(json.dumps(on_disk._as_written(answer)))) == answer
+
+
+def test_what_is_no_record_is_refused() -> None:
+    with pytest.raises(LoweringError, match="PosixPath"):
+        on_disk._as_written(Path())
+
+
+def test_nothing_is_executed_to_read_an_answer(folder: Path) -> None:
+    """A pickle, whole and bound to the question, is an answer that can't be read."""
+    assert asked(1)
+    (file,) = folder.iterdir()
+    kind, _, key = file.name.partition("-")
+    data = file.read_bytes()
+    assert kind == "number" and data[:20].hex() == key
+    bomb = b"cbuiltins\nexec\n(S'raise SystemExit(9)'\ntR."
+    cache.DiskCache("answers").write(kind, data[:32], bomb)
+    assert bomb in file.read_bytes()
+    assert asked(1)
+    assert not asked(1)

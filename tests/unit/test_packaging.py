@@ -78,14 +78,19 @@ def test_versions_agree(root: Path) -> None:
     assert cited[1] == gemmgen.__version__
 
 
-def test_readme_names_only_extras_that_exist(root: Path, project: dict[str, Any]) -> None:
-    used = {
-        extra
-        for group in re.findall(r'"?\.\[([a-z,]+)\]"?', (root / "README.md").read_text())
-        for extra in group.split(",")
-    }
-    assert used
-    assert used <= set(project["optional-dependencies"])
+def test_readme_names_the_extras_that_exist(root: Path, project: dict[str, Any]) -> None:
+    """In its commands no others; in its table all that users need."""
+    text = (root / "README.md").read_text()
+    used = {extra for group in re.findall(r'"?\.\[([a-z0-9,]+)\]"?', text) for extra in group.split(",")}
+    assert used and used <= set(project["optional-dependencies"])
+    first_cells = "".join(re.findall(r"^\| (`[^|]*`) \|", text, re.MULTILINE))
+    assert {*re.findall(r"`([a-z0-9]+)`", first_cells)} == {*project["optional-dependencies"]} - {"test", "dev"}
+
+
+def test_cuda_is_the_newest_of_its_extras(project: dict[str, Any]) -> None:
+    extras = project["optional-dependencies"]
+    assert extras["cuda"] == ["gemmgen[cuda13]"]
+    assert all(extras[f"cuda{n}"][0].startswith(f"cupy-cuda{n}x>=") for n in (12, 13))
 
 
 def test_tools_that_judge_are_pinned_exactly(project: dict[str, Any]) -> None:

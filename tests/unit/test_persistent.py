@@ -15,7 +15,7 @@ from gemmgen.ir.show import show
 from gemmgen.ir.stmt import Block, Body, Stmt
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import map_body
+from gemmgen.ir.walk import map_body
 from gemmgen.methods import defaults
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec
@@ -35,7 +35,7 @@ STAYING = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=
         ),
         (
             replace(defaults("mma"), persistent=True),
-            "persistent means something to atom wgmma alone, whose work-items have roles: leave it out",
+            "persistent means something to atom wgmma alone, whose warpgroups multiply: leave it out",
         ),
         (
             replace(STAYING, c_turns=True),
@@ -52,13 +52,13 @@ STAYING = replace(defaults("wgmma", (2, 64), (64, 4)), persistent=True, c_width=
         ),
         (
             replace(defaults("mma"), cluster=(2, 1)),
-            "cluster means something to atom wgmma alone, whose work-items have roles: leave it out",
+            "cluster means something to atom wgmma alone, whose warpgroups multiply: leave it out",
         ),
         (
             replace(STAYING, cluster=(2, 1), a=replace(STAYING.a, streamed=True)),
             "cluster 2x1 shares what it reads, but a or b is streamed: leave one of the two out",
         ),
-        (Schedule(b=Operand(streamed=True)), "b.streamed means something to atom wgmma alone"),
+        (Schedule(b=Operand(streamed=True)), "b.streamed means something to atom wgmma and to boxes alone"),
     ],
     ids=[
         "parts of K",
@@ -110,7 +110,7 @@ def test_clusters_are_launched_whole() -> None:
 
 def test_warpgroups_that_store_apart_do_not_meet() -> None:
     """Each goes through it by itself, though one text says what all do."""
-    schedule = replace(STAYING, c_stages=2, c_turns=True)
+    schedule = replace(STAYING, c_width=1, c_stages=2, c_turns=True)
     kernel = driver.lower(SPEC, schedule, SM_90A)
     assert "block, 2 parts by warpgroup apart:" in show(kernel)
 

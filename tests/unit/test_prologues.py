@@ -16,7 +16,7 @@ from gemmgen.ir.dtypes import C64, F16, F32, I8, I32
 from gemmgen.ir.show import show
 from gemmgen.ir.stmt import Alloc
 from gemmgen.ir.target import TARGETS
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import walk
 from gemmgen.methods import slug
 from gemmgen.module import render_module
 from gemmgen.names import name_problem
@@ -122,7 +122,7 @@ def test_operands_have_the_type_of_sums() -> None:
         ("async_4x4_8x16", "cuda", "prologue_b, but b.async_copy fills local memory past the registers: set b.packed"),
         ("mbarrier_8x16_16x16_packed_a", "cuda", "prologue_b, but b.async_copy"),
         ("mma_4x8_16x8", "cuda", "prologue_b, but b.async_copy"),
-        ("L3_SIMD_16x2_1x8", "opencl", "prologue_b is applied by single work-items, not in block reads: use"),
+        ("L3_SIMD_16x2_1x8", "opencl", "prologue_b is applied by single work-items, not in block reads: set b.packed"),
         ("block_read_16x2_1x8", "opencl", "prologue_b is applied by single work-items"),
         ("cpu_6x64", "opencl", "prologue_b, but vectors take A and B as they are: use method slm, or naive"),
     ],

@@ -9,6 +9,7 @@ import pytest
 from gemmgen import driver, presets
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import TARGETS, Target
+from gemmgen.passes.validate import is_transposed, problems_as_asked
 from gemmgen.schedule import Operand, Schedule
 from gemmgen.spec import GemmSpec, Order
 
@@ -137,8 +138,11 @@ def test_every_refusal_has_a_remedy(schedule: Schedule, message: str) -> None:
     ],
 )
 def test_column_major_c(schedule: Schedule, message: str) -> None:
-    assert refused(schedule, c_order="col") == (message,)
-    assert refused(replace(schedule, c_width=1, slices=1, atomic=False), c_order="col") == ()
+    """What a schedule does not take as it is asked for is computed as C^T = B^T A^T."""
+    spec, plain = GemmSpec(c_order="col"), replace(schedule, c_width=1, slices=1, atomic=False)
+    assert problems_as_asked(spec, schedule, SM_90) == (message,)
+    assert is_transposed(spec, schedule, SM_90) and refused(schedule, c_order="col") == ()
+    assert problems_as_asked(spec, plain, SM_90) == ()
 
 
 @pytest.mark.parametrize(

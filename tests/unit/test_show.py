@@ -153,7 +153,7 @@ def test_blocks_are_indented() -> None:
 
 def test_a_kernel_begins_with_its_head() -> None:
     params = (M, K, A, Var("lda"), C, Var("alpha", F32))
-    kernel = Kernel("gemm", params, (Barrier(),), (2, 8), ((M + 31) // 32, Const(4)), 8, (K - 1,))
+    kernel = Kernel("gemm", params, (Barrier(),), (2, 8), ((M + 31) // 32, Const(4)), 8, facts=(K - 1,))
     assert (
         show(kernel)
         == """\

@@ -53,7 +53,7 @@ def local_id(dimension: int = 0) -> Expr:
 
 
 def kernel(*body: Stmt, sub_group: int | None = 8) -> Kernel:
-    return Kernel("broken", (M, K, ALPHA, A, IMAGE, C), body, (2, 8), ((M + 15) // 16, ONE), sub_group, (M - 1,))
+    return Kernel("broken", (M, K, ALPHA, A, IMAGE, C), body, (2, 8), ((M + 15) // 16, ONE), sub_group, facts=(M - 1,))
 
 
 def store(value: Expr, *index: Expr) -> Store:

@@ -15,7 +15,7 @@ from gemmgen.ir.numeric import numpy_dtype, tf32
 from gemmgen.ir.stmt import Multiply
 from gemmgen.ir.target import TARGETS
 from gemmgen.ir.verify import verify
-from gemmgen.ir.visit import walk
+from gemmgen.ir.walk import walk
 from gemmgen.ir.warp_matrix import LANES, WARP_ATOMS, WarpAtom, line_atom
 from gemmgen.ir.warp_meaning import Numbers, multiply, places, significant
 from gemmgen.methods import defaults

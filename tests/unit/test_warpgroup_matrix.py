@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from gemmgen import driver, presets
-from gemmgen.errors import ScheduleError, ToolError
-from gemmgen.inspect.tools import find
+from gemmgen.errors import ScheduleError
 from gemmgen.ir import warp_meaning
 from gemmgen.ir.atoms import Spread
 from gemmgen.ir.dtypes import BF16, F16, F32
 from gemmgen.ir.expr import Const, Var
-from gemmgen.ir.expr_visit import evaluate
 from gemmgen.ir.swizzle import LINES_BYTES, swizzled
 from gemmgen.ir.target import TARGETS, Target
+from gemmgen.ir.walk import evaluate
 from gemmgen.ir.warpgroup_matrix import LANES, LINE_BYTES, ROWS, WARPGROUP_ATOMS, WarpgroupAtom
 from gemmgen.ir.warpgroup_meaning import places, sum_places
 from gemmgen.methods import defaults
@@ -29,6 +28,7 @@ from gemmgen.runtime.cuda import arguments
 from gemmgen.schedule import Schedule
 from gemmgen.source import Source
 from gemmgen.spec import GemmSpec, Order
+from tests.support.tools import tool
 
 SM_90A = TARGETS["sm_90a"]
 SPEC = GemmSpec(dtype=BF16, ld_multiple=8)
@@ -195,7 +195,7 @@ def test_instructions_of_the_main_loop(name: str, needs_tool: Callable[[str], st
     """Four matrix instructions between one wait for copies and one for instructions; nothing else multiplies."""
     preset = presets.load(name)
     compiled(emitted(preset.schedule, preset.spec), needs_tool("nvcc"), tmp_path)
-    command = [disassembler(), "-c", "kernel.cubin"]
+    command = [tool("nvdisasm"), "-c", "kernel.cubin"]
     listing = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     cols = preset.schedule.block_tile[1]
     kind = "8.F32.TF32" if preset.spec.dtype == F32 else "16.F32.BF16"
@@ -210,13 +210,6 @@ def test_instructions_of_the_main_loop(name: str, needs_tool: Callable[[str], st
     handed_over = [line for line in lines[at[0] : at[-1]] if "R2UR" in line]
     assert not handed_over, "descriptors are worked out once for a warp, not by each of its lanes"
     assert listing.count("USETMAXREG") == (2 if preset.schedule.registers[0] else 0)
-
-
-def disassembler() -> str:
-    try:
-        return find("nvdisasm")
-    except ToolError as missing:
-        pytest.skip(str(missing))
 
 
 def compiled(source: Source, nvcc: str, folder: Path) -> str:
@@ -331,4 +324,6 @@ def test_types_strides_and_targets() -> None:
     assert "lacks tensor_maps, wgmma: use target sm_90a" in both
     assert "stages = 1" in both
     assert "lacks tensor_maps, wgmma" in refused(WGMMA, target=TARGETS["sm_100"])
-    assert "producers means something to atom wgmma alone" in refused(Schedule(producers=32), GemmSpec(dtype=F32))
+    assert "producers means something to atom wgmma and to boxes alone" in refused(
+        Schedule(producers=32), GemmSpec(dtype=F32)
+    )

@@ -9,6 +9,10 @@
 // Needs      512 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
+// Names of this file alone, so that a program can hold others, too.
+#define bfloat16_to_float bfloat_in_integers_bfloat16_to_float
+#define float_to_bfloat16 bfloat_in_integers_float_to_bfloat16
+
 // bfloat16, the upper half of a float, as float.
 static inline float bfloat16_to_float(ushort bits)
 {
@@ -75,7 +79,7 @@ __kernel void bfloat_in_integers(int m, int n, int k, float alpha,
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[2];
             float b_frag[2];
@@ -117,7 +121,7 @@ __kernel void bfloat_in_integers(int m, int n, int k, float alpha,
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 2
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[2];
             float b_frag[2];
@@ -157,3 +161,7 @@ __kernel void bfloat_in_integers(int m, int n, int k, float alpha,
         }
     }
 }
+
+#undef bfloat16_to_float
+#undef float_to_bfloat16
+#undef COPY4

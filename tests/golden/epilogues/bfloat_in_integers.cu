@@ -15,17 +15,23 @@
 #endif
 #include <cuda_bf16.h>
 
+namespace bfloat_in_integers_detail {
+
 // 4 neighbouring elements; both addresses are multiples of 8 bytes.
 __device__ __forceinline__ void copy4(__nv_bfloat16 *to, const __nv_bfloat16 *from)
 {
     *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
 }
 
+} // namespace bfloat_in_integers_detail
+
 extern "C" __global__ void __launch_bounds__(64)
 bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__restrict__ a, int lda,
                    const __nv_bfloat16 *__restrict__ b, int ldb, float beta,
                    __nv_bfloat16 *__restrict__ c, int ldc)
 {
+    using namespace bfloat_in_integers_detail;
+
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * 16;
@@ -154,17 +160,46 @@ bfloat_in_integers(int m, int n, int k, float alpha, const __nv_bfloat16 *__rest
 }
 
 #ifndef __CUDACC_RTC__
+namespace bfloat_in_integers_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace bfloat_in_integers_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t bfloat_in_integers_launch(int m, int n, int k, float alpha,
                                                  const __nv_bfloat16 *a, int lda,
                                                  const __nv_bfloat16 *b, int ldb, float beta,
                                                  __nv_bfloat16 *c, int ldc, cudaStream_t stream)
 {
+    using namespace bfloat_in_integers_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 8) || !is_aligned(b, 8) || !is_aligned(c, 8)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const dim3 grid((n + 15) / 16, (m + 15) / 16);
     const dim3 block(8, 8);

@@ -71,7 +71,7 @@ __kernel void bias_gelu_8x8(int m, int n, int k, float alpha, __global const flo
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -126,7 +126,7 @@ __kernel void bias_gelu_8x8(int m, int n, int k, float alpha, __global const flo
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[8];
             float b_frag[8];
@@ -183,3 +183,6 @@ __kernel void bias_gelu_8x8(int m, int n, int k, float alpha, __global const flo
         }
     }
 }
+
+#undef COPY4
+#undef COPY_LOCAL4

@@ -18,17 +18,23 @@
 #include <cuda_runtime.h>
 #endif
 
+namespace bias_gelu_8x8_detail {
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
     *reinterpret_cast<float4 *>(to) = *reinterpret_cast<const float4 *>(from);
 }
 
+} // namespace bias_gelu_8x8_detail
+
 extern "C" __global__ void __launch_bounds__(128)
 bias_gelu_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
               const float *__restrict__ b, int ldb, float *__restrict__ c, int ldc,
               const float *__restrict__ bias)
 {
+    using namespace bias_gelu_8x8_detail;
+
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * 64;
@@ -196,16 +202,45 @@ bias_gelu_8x8(int m, int n, int k, float alpha, const float *__restrict__ a, int
 }
 
 #ifndef __CUDACC_RTC__
+namespace bias_gelu_8x8_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace bias_gelu_8x8_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t bias_gelu_8x8_launch(int m, int n, int k, float alpha, const float *a,
                                             int lda, const float *b, int ldb, float *c, int ldc,
                                             const float *bias, cudaStream_t stream)
 {
+    using namespace bias_gelu_8x8_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16) || !is_aligned(bias, 4)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const dim3 grid((n + 127) / 128, (m + 63) / 64);
     const dim3 block(16, 8);

@@ -10,6 +10,7 @@
 // Takes      bias: an element for each column of C
 // Unread     A and B where k is 0, which serves for alpha = 0 as well
 // Launch     local size {1, 1}, global size {(n + 255) / 256, (m + 515) / 516}
+// Needs      1,048,576 bytes of private memory for each work-item, beside its registers
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
 __attribute__((reqd_work_group_size(1, 1, 1)))

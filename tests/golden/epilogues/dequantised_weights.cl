@@ -87,7 +87,7 @@ __kernel void dequantised_weights(int m, int n, int k, float alpha,
         }
         COPY4(&b_shared[b_k][b_col], b_made);
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[4];
             float b_frag[4];
@@ -146,7 +146,7 @@ __kernel void dequantised_weights(int m, int n, int k, float alpha,
         }
         COPY4(&b_shared[b_k][b_col], b_made);
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[4];
             float b_frag[4];
@@ -175,3 +175,6 @@ __kernel void dequantised_weights(int m, int n, int k, float alpha,
         }
     }
 }
+
+#undef COPY4
+#undef COPY_LOCAL4

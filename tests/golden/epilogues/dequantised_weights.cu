@@ -21,6 +21,8 @@
 #include <cuda_runtime.h>
 #endif
 
+namespace dequantised_weights_detail {
+
 // 4 neighbouring elements; both addresses are multiples of 16 bytes.
 __device__ __forceinline__ void copy4(float *to, const float *from)
 {
@@ -33,6 +35,8 @@ __device__ __forceinline__ void copy4(signed char *to, const signed char *from)
     *reinterpret_cast<unsigned *>(to) = *reinterpret_cast<const unsigned *>(from);
 }
 
+} // namespace dequantised_weights_detail
+
 extern "C" __global__ void __launch_bounds__(64)
 dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ a, int lda,
                     const signed char *__restrict__ b, int ldb, float *__restrict__ c, int ldc,
@@ -40,6 +44,8 @@ dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ 
                     const float *__restrict__ a_scale_k, const float *__restrict__ b_scale,
                     const float *__restrict__ b_shift)
 {
+    using namespace dequantised_weights_detail;
+
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * 32;
@@ -190,7 +196,28 @@ dequantised_weights(int m, int n, int k, float alpha, const float *__restrict__ 
 }
 
 #ifndef __CUDACC_RTC__
+namespace dequantised_weights_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace dequantised_weights_detail
+
 // Queues the kernel on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t dequantised_weights_launch(int m, int n, int k, float alpha, const float *a,
                                                   int lda, const signed char *b, int ldb, float *c,
                                                   int ldc, const float *a_scale,
@@ -198,11 +225,21 @@ extern "C" cudaError_t dequantised_weights_launch(int m, int n, int k, float alp
                                                   const float *b_scale, const float *b_shift,
                                                   cudaStream_t stream)
 {
+    using namespace dequantised_weights_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 16) || !is_aligned(b, 16) || !is_aligned(c, 16) || !is_aligned(a_scale, 4) ||
+        !is_aligned(a_shift, 4) || !is_aligned(a_scale_k, 4) || !is_aligned(b_scale, 4) ||
+        !is_aligned(b_shift, 4)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc)) {
+        return cudaErrorInvalidValue;
     }
     const dim3 grid((n + 31) / 32, (m + 31) / 32);
     const dim3 block(8, 8);

@@ -108,7 +108,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
         copy4(&b_shared[b_k][b_col], b_made);
         sycl::group_barrier(item.get_group());
-        #pragma GCC unroll 8
+        #pragma GCC unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[4];
             float b_frag[4];
@@ -168,7 +168,7 @@ inline void work_item(sycl::nd_item<2> item, int m, int n, int k, float alpha,
         }
         copy4(&b_shared[b_k][b_col], b_made);
         sycl::group_barrier(item.get_group());
-        #pragma GCC unroll 8
+        #pragma GCC unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[4];
             float b_frag[4];

@@ -21,6 +21,11 @@
 //            b_packed of (k + 7) / 8 * 8 * ((n + 31) / 32 * 32) elements
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
+// Names of this file alone, so that a program can hold others, too.
+#define float_to_half gated_packed_half_float_to_half
+#define half_to_float gated_packed_half_half_to_float
+#define half_to_float4 gated_packed_half_half_to_float4
+
 // A float as float16 lies in memory, rounded to nearest.
 static inline ushort float_to_half(float value)
 {
@@ -142,7 +147,7 @@ __kernel void gated_packed_half(int m, int n, int k, float alpha,
         COPY4(&b_shared[b_packed_k][b_packed_row],
             &b_packed[(k0 + b_packed_k) * n_whole + col0 + b_packed_row]);
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[4];
             float b_frag[4];
@@ -175,3 +180,9 @@ __kernel void gated_packed_half(int m, int n, int k, float alpha,
         }
     }
 }
+
+#undef float_to_half
+#undef half_to_float
+#undef half_to_float4
+#undef COPY4
+#undef LOAD_LOCAL4

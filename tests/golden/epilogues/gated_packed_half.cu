@@ -26,6 +26,8 @@
 #endif
 #include <cuda_fp16.h>
 
+namespace gated_packed_half_detail {
+
 // 2 neighbouring elements; both addresses are multiples of 4 bytes.
 __device__ __forceinline__ void copy2(__half *to, const __half *from)
 {
@@ -49,11 +51,15 @@ __device__ __forceinline__ void copy4(float *to, const __half *from)
     }
 }
 
+} // namespace gated_packed_half_detail
+
 extern "C" __global__ void __launch_bounds__(256)
 gated_packed_half_pack(int m, int n, int k, const __half *__restrict__ a, int lda,
                        const __half *__restrict__ b, int ldb, __half *__restrict__ a_packed,
                        __half *__restrict__ b_packed, const float *__restrict__ b_factor)
 {
+    using namespace gated_packed_half_detail;
+
     const int m_whole = (m + 31) / 32 * 32;
     const int n_whole = (n + 31) / 32 * 32;
     const int k_whole = (k + 7) / 8 * 8;
@@ -113,6 +119,8 @@ extern "C" __global__ void __launch_bounds__(64)
 gated_packed_half(int m, int n, int k, float alpha, const __half *__restrict__ a_packed,
                   const __half *__restrict__ b_packed, float beta, __half *__restrict__ c, int ldc)
 {
+    using namespace gated_packed_half_detail;
+
     const int local_row = int(threadIdx.y);
     const int local_col = int(threadIdx.x);
     const int row0 = int(blockIdx.y) * 32;
@@ -180,17 +188,49 @@ gated_packed_half(int m, int n, int k, float alpha, const __half *__restrict__ a
 }
 
 #ifndef __CUDACC_RTC__
+namespace gated_packed_half_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace gated_packed_half_detail
+
 // Queues the kernels on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t gated_packed_half_launch(int m, int n, int k, float alpha, const __half *a,
                                                 int lda, const __half *b, int ldb, __half *a_packed,
                                                 __half *b_packed, float beta, __half *c, int ldc,
                                                 const float *b_factor, cudaStream_t stream)
 {
+    using namespace gated_packed_half_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 8) || !is_aligned(b, 8) || !is_aligned(a_packed, 8) ||
+        !is_aligned(b_packed, 8) || !is_aligned(c, 8) || !is_aligned(b_factor, 4)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
+        1LL * (k + 7) / 8 * 8 * ((m + 31) / 32 * 32) >= 1LL << 31 ||
+        1LL * (k + 7) / 8 * 8 * ((n + 31) / 32 * 32) >= 1LL << 31) {
+        return cudaErrorInvalidValue;
     }
     if (k > 0) {
         const dim3 grid(((k + 7) / 8 * 8 + 31) / 32 * (((m + 31) / 32 * 32 + 31) / 32) + ((k + 7) / 8 * 8 + 31) / 32 * (((n + 31) / 32 * 32 + 63) / 64), 1);

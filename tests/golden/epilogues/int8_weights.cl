@@ -71,7 +71,7 @@ __kernel void int8_weights(int m, int n, int k, float alpha, __global const floa
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[4];
             float b_frag[4];
@@ -114,7 +114,7 @@ __kernel void int8_weights(int m, int n, int k, float alpha, __global const floa
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[4];
             float b_frag[4];
@@ -145,3 +145,7 @@ __kernel void int8_weights(int m, int n, int k, float alpha, __global const floa
         }
     }
 }
+
+#undef COPY4
+#undef COPY_LOCAL4
+#undef LOAD_LOCAL4

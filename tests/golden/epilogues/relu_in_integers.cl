@@ -11,6 +11,12 @@
 // Needs      1,024 bytes of local memory
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
+// Names of this file alone, so that a program can hold others, too.
+#define float_to_half relu_in_integers_float_to_half
+#define float_to_half4 relu_in_integers_float_to_half4
+#define half_to_float relu_in_integers_half_to_float
+#define half_to_float4 relu_in_integers_half_to_float4
+
 // A float as float16 lies in memory, rounded to nearest.
 static inline ushort float_to_half(float value)
 {
@@ -98,7 +104,7 @@ __kernel void relu_in_integers(int m, int n, int k, float alpha, __global const 
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[4];
             float b_frag[4];
@@ -140,7 +146,7 @@ __kernel void relu_in_integers(int m, int n, int k, float alpha, __global const 
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
+        #pragma unroll 4
         for (int kk = 0; kk < 8; ++kk) {
             float a_frag[4];
             float b_frag[4];
@@ -196,3 +202,12 @@ __kernel void relu_in_integers(int m, int n, int k, float alpha, __global const 
         }
     }
 }
+
+#undef float_to_half
+#undef float_to_half4
+#undef half_to_float
+#undef half_to_float4
+#undef COPY4
+#undef LOAD4
+#undef STORE4
+#undef LOAD_LOCAL4

@@ -22,6 +22,10 @@
 // Needs      a workspace of m * n * 4 elements
 // Build      clBuildProgram(..., "-cl-std=CL1.2", ...)
 
+// Names of this file alone, so that a program can hold others, too.
+#define float_to_half scaled_residual_split4_float_to_half
+#define half_to_float scaled_residual_split4_half_to_float
+
 // A float as float16 lies in memory, rounded to nearest.
 static inline ushort float_to_half(float value)
 {
@@ -164,3 +168,6 @@ __kernel void scaled_residual_split4_total(int m, int n, __global const float *r
         c[row * ldc + col] = float_to_half(c_value);
     }
 }
+
+#undef float_to_half
+#undef half_to_float

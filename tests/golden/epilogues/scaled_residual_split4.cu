@@ -147,7 +147,28 @@ scaled_residual_split4_total(int m, int n, const float *__restrict__ workspace, 
 }
 
 #ifndef __CUDACC_RTC__
+namespace scaled_residual_split4_detail {
+
+// Whether a matrix begins on a multiple of so many bytes.
+static bool is_aligned(const void *matrix, size_t bytes)
+{
+    return reinterpret_cast<size_t>(matrix) % bytes == 0;
+}
+
+// Whether lines lie apart, `pitch` elements from one to the next, and 32-bit indices reach all of
+// a matrix.
+static bool is_in_reach(long long lines, long long length, long long pitch)
+{
+    if (lines < 1 || length < 1) {
+        return true;
+    }
+    return (lines == 1 || pitch >= length) && (lines - 1) * pitch + length < 1LL << 31;
+}
+
+} // namespace scaled_residual_split4_detail
+
 // Queues the kernels on a stream; matrices are in the device's memory.
+// It returns an error, and launches nothing, where the kernels can't take them.
 extern "C" cudaError_t scaled_residual_split4_launch(int m, int n, int k, float alpha,
                                                      const __half *a, int lda, const __half *b,
                                                      int ldb, float *workspace, float beta,
@@ -156,11 +177,21 @@ extern "C" cudaError_t scaled_residual_split4_launch(int m, int n, int k, float 
                                                      const __half *residual, int ldr,
                                                      cudaStream_t stream)
 {
+    using namespace scaled_residual_split4_detail;
+
     if (m < 1 || n < 1) {
         return cudaSuccess;
     }
     if (alpha == 0.0f) {
         k = 0; // so that A and B are not read
+    }
+    if (!is_aligned(a, 2) || !is_aligned(b, 2) || !is_aligned(workspace, 4) || !is_aligned(c, 2) ||
+        !is_aligned(scale, 2) || !is_aligned(row_scale, 2) || !is_aligned(residual, 2)) {
+        return cudaErrorMisalignedAddress;
+    }
+    if (k < 0 || !is_in_reach(m, k, lda) || !is_in_reach(k, n, ldb) || !is_in_reach(m, n, ldc) ||
+        !is_in_reach(m, n, ldr) || 1LL * m * n * 4 >= 1LL << 31) {
+        return cudaErrorInvalidValue;
     }
     {
         const dim3 grid((m + 31) / 32 * ((n + 31) / 32) * 4, 1);

@@ -1,0 +1,11 @@
+"""The sizes that a launch depends on, by name. Hosts ask for them, so this module knows nothing of kernels."""
+
+from __future__ import annotations
+
+from gemmgen.ir.expr import Var
+
+#: How many groups a device runs at once, one on each multiprocessor. A grid that depends on it says so by this name,
+#: and the host asks the device.
+GROUPS = Var("groups")
+#: Integers that must not be zero for anything to be there to do.
+EXTENTS = ("m", "n", "rows", "cols", "batch_count")

@@ -1,0 +1,189 @@
+"""Every example of the README and of the docs runs as it is printed. A page's commands share a process, and so do its
+blocks of Python. Examples for NVIDIA's GPUs run where there is one; measurements and searches, which take minutes, are
+only understood.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmgen import presets
+from gemmgen.errors import DeviceError
+from gemmgen.fuzz.case import Case
+from gemmgen.spec import GemmSpec
+from tests.support import skips
+from tests.support.docs import PAGES, ROOT, blocks_of
+
+#: Runs commands one after the other, each as the console script does, and tells how each ended.
+RUNNER = """
+import contextlib, io, json, sys
+from gemmgen.cli import main
+for command in json.load(sys.stdin):
+    sys.argv, out, code = ["gemmgen", *command], io.StringIO(), 0
+    out.reconfigure = lambda **_: None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    print(json.dumps([code, out.getvalue()]), file=sys.__stdout__, flush=True)
+"""
+COMMAND = re.compile(r"^ {4,}((?:[A-Z_]+=\S+ )*gemmgen [a-z].*)$", re.MULTILINE)
+#: Those within a sentence that are whole; others only name a command and an option of it.
+WITHIN_TEXT = re.compile(r"`(gemmgen [a-z]+(?: -[^`\n]*){2,})`")
+LACKING = re.compile(r"is not installed|can't be (?:found|loaded)|apt-get install|pip install|no device matches")
+#: What takes minutes, with an option that is refused: so all else of the command is understood, and nothing runs.
+ONLY_UNDERSTOOD = {
+    "bench": (("--seed", "-1"), "gemmgen: --seed -1 < 0: give 0 or more"),
+    "fuzz": (("--examples", "x"), "gemmgen: examples 'x' is no whole number"),
+}
+
+
+@cache
+def has_gpu() -> bool:
+    if find_spec("cupy") is None:
+        return False
+    from gemmgen.runtime.cuda_devices import cuda_devices
+
+    try:
+        return bool(cuda_devices())
+    except DeviceError:
+        return False
+
+
+#: Blocks of Python that need what not every machine has.
+NEEDS: dict[str, tuple[re.Pattern[str], Callable[[], bool]]] = {
+    "torch is not installed": (re.compile(r"^import .*\btorch\b", re.MULTILINE), lambda: not find_spec("torch")),
+    skips.GPU: (re.compile(r'backend="cuda"|generated\.cuda|import cupy'), lambda: not has_gpu()),
+}
+
+
+def commands(page: Path) -> list[tuple[dict[str, str], list[str]]]:
+    """The commands of a page: what they set in the environment, and their arguments."""
+    found = []
+    text = page.read_text()
+    for line in (line for pattern in (COMMAND, WITHIN_TEXT) for line in pattern.findall(text) if "..." not in line):
+        words = shlex.split(line, comments=True)
+        start = words.index("gemmgen")
+        found.append((dict(word.split("=", 1) for word in words[:start]), words[start + 1 :]))
+    return found
+
+
+def is_for_gpus(command: list[str]) -> bool:
+    """Whether it needs an NVIDIA GPU: what is printed for one does not."""
+    return command[0] in ("run", "bench", "fuzz") and "cuda" in command
+
+
+def prepare(folder: Path) -> None:
+    """The files that examples read."""
+    np.save(folder / "A.npy", np.ones((20, 30), np.float32))
+    np.save(folder / "B.npy", np.ones((30, 10), np.float32))
+    text = (ROOT / "generated" / "opencl" / "naive.cl").read_text()
+    (folder / "mine.cl").write_text(text.replace("void naive(", "void gemm("))
+    (folder / "failures").mkdir()
+    case = Case(GemmSpec(), presets.load("naive").schedule, (5, 4, 3))
+    (folder / "failures" / "fuzz-1234abcd.toml").write_text(case.to_toml())
+
+
+def run(folder: Path, wanted: list[tuple[dict[str, str], list[str]]]) -> list[tuple[int, str]]:
+    """How each command ended, and what it said."""
+    out = []
+    for settings in {tuple(each.items()): each for each, _ in wanted}.values():
+        group = [command for each, command in wanted if each == settings]
+        result = subprocess.run(
+            [sys.executable, "-c", RUNNER],
+            input=json.dumps(group),
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", **settings},
+        )
+        ended = [json.loads(line) for line in result.stdout.splitlines()]
+        assert len(ended) == len(group), result.stderr
+        out += [(int(code), str(said)) for code, said in ended]
+    return out
+
+
+def complaint(command: list[str], code: int, said: str) -> str | None:
+    """What is wrong with how a command ended."""
+    if command[0] in ONLY_UNDERSTOOD and "--replay" not in command:
+        expected = ONLY_UNDERSTOOD[command[0]][1]
+        return None if code == 2 and said.startswith(expected) else f"{shlex.join(command)}: {said}"
+    return None if code == 0 else f"{shlex.join(command)}: exit code {code}: {said}"
+
+
+PAGES_WITH_COMMANDS = [page for page in PAGES if commands(page)]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=lambda page: page.name)
+def test_commands(page: Path, tmp_path: Path) -> None:
+    prepare(tmp_path)
+    wanted = [(settings, command) for settings, command in commands(page) if not is_for_gpus(command)]
+    wanted.sort(key=lambda each: sorted(each[0].items()))
+    given = [
+        (settings, [*command, *ONLY_UNDERSTOOD[command[0]][0]])
+        if command[0] in ONLY_UNDERSTOOD and "--replay" not in command
+        else (settings, command)
+        for settings, command in wanted
+    ]
+    problems, missing = [], []
+    for (_, command), (code, said) in zip(wanted, run(tmp_path, given), strict=True):
+        # Another machine may lack what an example measures against, compiles with, or runs on.
+        lacks = re.search(
+            r"is not installed|can't be (?:found|loaded)|apt-get install|pip install|no device matches", said
+        )
+        if code == 2 and lacks and command[0] in ("bench", "fuzz", "inspect", "export", "run"):
+            missing.append(f"{shlex.join(command)}: {said.strip().splitlines()[-1]}")
+        elif problem := complaint(command, code, said):
+            problems.append(problem)
+    assert not problems, "\n".join(problems)
+    if missing:
+        reason = skips.GPU if all("CUDA" in text for text in missing) else "something is missing here"
+        pytest.skip(f"{reason}: {'; '.join(missing)}; all others ran")
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES_WITH_COMMANDS if any(is_for_gpus(c) for _, c in commands(p))], ids=lambda page: page.name
+)
+def test_commands_for_gpus(page: Path, tmp_path: Path) -> None:
+    if not has_gpu():
+        pytest.skip(f"{skips.GPU}, and CuPy")
+    prepare(tmp_path)
+    wanted = [(settings, command) for settings, command in commands(page) if is_for_gpus(command)]
+    given = [(settings, [*command, *ONLY_UNDERSTOOD.get(command[0], ((), ""))[0]]) for settings, command in wanted]
+    ended = zip(wanted, run(tmp_path, given), strict=True)
+    problems = [problem for (_, command), how in ended if (problem := complaint(command, *how))]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks_of(p, "python")], ids=lambda page: page.name)
+def test_python(page: Path, tmp_path: Path) -> None:
+    """All blocks of a page, one after the other."""
+    blocks = blocks_of(page, "python")
+    left_out = {
+        reason: [block for block in blocks if pattern.search(block) and is_missing()]
+        for reason, (pattern, is_missing) in NEEDS.items()
+    }
+    ran = [block for block in blocks if not any(block in group for group in left_out.values())]
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "\n".join(ran)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert result.returncode == 0, result.stderr
+    if reasons := [reason for reason, group in left_out.items() if group]:
+        pytest.skip(f"{' and '.join(reasons)}: all other blocks ran")

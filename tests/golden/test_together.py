@@ -1,0 +1,67 @@
+"""Emitted files beside one another: in one translation unit, in one OpenCL program."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.golden.test_presets import CLANG, CUDA_NAMES, NAMES, STRICT, target_of
+
+HOST_WARNINGS = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror")
+#: Of CUDA's pairs: helpers of one name with different bodies, shared memory of different alignment, twice the same.
+CHOSEN = [
+    ("wgmma_64x64_s8", "mbarrier_8x16_16x16"),
+    ("wgmma_128x256_s4_packed", "wgmma_tf32_128x256_s4_held"),
+    ("mbarrier_8x16_16x16_boxes_packed", "mbarrier_8x16_16x16_stream"),
+]
+
+
+def drawn(names: tuple[str, ...], count: int) -> list[tuple[str, str]]:
+    """Pairs of different names, the same in every run."""
+    rng = random.Random(20)
+    return [(first, second) for first, second in (rng.sample(names, 2) for _ in range(count))]
+
+
+def run(command: list[str]) -> None:
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("names", [*CHOSEN, *drawn(CUDA_NAMES, 5)], ids="+".join)
+def test_two_cuda_files_and_their_launchers(
+    names: tuple[str, str], root: Path, needs_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Host code, too, which `-cubin` leaves out."""
+    file = tmp_path / "two.cu"
+    file.write_text("".join(f'#include "{root}/generated/cuda/{name}.cu"\n' for name in names))
+    needed = max((target_of(name) for name in names), key=lambda arch: (arch[3:], arch))
+    arch = f"arch=compute_{needed[3:]},code={needed}"
+    # What stands in the kernels has been compiled elsewhere.
+    quick = ("-Xptxas", "-O0", "-Xcicc", "-O0")
+    nvcc = needs_tool("nvcc")
+    run([nvcc, "-std=c++17", *HOST_WARNINGS, *quick, "-gencode", arch, "-c", str(file), "-o", str(tmp_path / "two.o")])
+
+
+def test_all_opencl_files_in_one_translation_unit(root: Path, needs_tool: Callable[[str], str], tmp_path: Path) -> None:
+    file = tmp_path / "all.cl"
+    file.write_text("".join(f'#include "{root}/generated/opencl/{name}.cl"\n' for name in NAMES))
+    software = "-DGEMMGEN_DPAS_SOFTWARE"
+    run([needs_tool("clang"), *CLANG, "-cl-std=CL3.0", *STRICT, software, str(file)])
+
+
+@pytest.mark.parametrize("name", CUDA_NAMES)
+def test_nothing_stands_outside_of_a_namespace_but_kernels_and_launchers(name: str, root: Path) -> None:
+    text = (root / "generated" / "cuda" / f"{name}.cu").read_text("utf-8")
+    detail = rf"^namespace {name}_detail {{$.*?^}} // namespace {name}_detail$"
+    outside = re.sub(detail, "", text, flags=re.DOTALL | re.MULTILINE).replace(f"\n{name}", f" {name}")
+    functions = re.findall(r"^(?![ \t#/}{])(?:[\w:*&<> ]+?)(\w+)\(", outside, re.MULTILINE)
+    # Attributes come before a name.
+    attributes = {"__launch_bounds__", "__cluster_dims__", "alignas"}
+    assert {x for x in functions if x not in attributes and not x.startswith(name)} == set()
+    defined, undefined = (set(re.findall(rf"^#{word} (\w+)", text, re.MULTILINE)) for word in ("define", "undef"))
+    assert defined - {"GEMMGEN_TENSOR_MAP"} == undefined

@@ -1,0 +1,60 @@
+"""That what is chosen computes the product: schedules that are no presets, but made of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import driver
+from gemmgen.choose import choose
+from gemmgen.ir.dtypes import BF16, C64, F8_E4M3, F32, F64, I8
+from gemmgen.ir.target import TARGETS
+from gemmgen.ir.warp_matrix import cut_sums, product_error
+from gemmgen.methods import slug
+from gemmgen.oracle import answer
+from gemmgen.spec import GemmSpec
+from tests.support.problems import Problem, interpret
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "shape", "name"),
+    [
+        (GemmSpec(c_order="col"), "sm_80", (40, 36, 70), "async_4x4_8x16"),
+        (GemmSpec(c_order="col"), "sm_90", (40, 36, 530), "async_8x4_8x16_split8"),
+        (GemmSpec(dtype=BF16, c_order="col"), "sm_80", (70, 40, 150), "mma_4x8_16x8_packed_b"),
+        (GemmSpec(dtype=BF16, c_order="col"), "sm_90a", (70, 40, 150), "wgmma_16x64_s8_packed"),
+        (GemmSpec(dtype=F64, c_order="col"), "sm_90a", (40, 36, 300), "mma_f64_4x8_16x8_split4"),
+        (GemmSpec(dtype=C64), "sm_90a", (10, 40, 200), "async_8x8_8x16_split3"),
+        (GemmSpec(dtype=I8), "sm_80", (70, 40, 600), "mma_s8_8x16_16x8_split2"),
+        (GemmSpec(dtype=I8, c_order="col"), "sm_90a", (70, 40, 300), "wgmma_s8_64x64_s8_packed"),
+        (GemmSpec(dtype=I8, ld_multiple=16), "sm_90a", (64, 48, 1056), "wgmma_s8_64x64_s8_packed_b"),
+        (GemmSpec(dtype=I8, b_order="col", ld_multiple=16), "sm_90a", (64, 48, 2080), "wgmma_s8_64x64_s8"),
+        (GemmSpec(dtype=F8_E4M3, a_order="col", ld_multiple=16), "sm_90a", (64, 48, 272), "wgmma_f8_64x64_s8_packed"),
+    ],
+    ids=str,
+)
+def test_it_is_right(
+    spec: GemmSpec, target: str, shape: tuple[int, int, int], name: str, rng: np.random.Generator
+) -> None:
+    few = replace(TARGETS[target], cores=8)
+    schedule = choose(spec, shape, few)
+    assert slug(schedule) == name
+    whole = not spec.accumulator.is_float
+    problem = Problem.of(rng, spec, *shape, 2 if whole else -1.5, 1 if whole else 0.5)
+    found = interpret(driver.lower_program(spec, schedule, few), spec, problem, spec.ld_multiple)
+    atom, matrices = (schedule.atom, spec.dtype), (problem.a, problem.b, problem.c)
+    right = answer(
+        spec, matrices, (problem.alpha, problem.beta), product_error=product_error(*atom), cut=cut_sums(*atom)
+    )
+    assert right.holds(found).all()
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_stored_in_bytes(name: str, rng: np.random.Generator) -> None:
+    spec = replace(GemmSpec(dtype=BF16, c_dtype=F32, ld_multiple=16), **{f"{name}_dtype": I8})  # type: ignore[arg-type]
+    schedule = choose(spec, None, TARGETS["sm_90a"])
+    assert schedule.by_warpgroups
+    problem = Problem.of(rng, spec, 70, 67, 75, -2, 3)
+    problem.check(interpret(driver.lower_program(spec, schedule, TARGETS["sm_90a"]), spec, problem, 16))

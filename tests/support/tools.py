@@ -1,0 +1,31 @@
+"""Programs that tests need: found, or the test is skipped with what installs them."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from gemmgen.errors import ToolError
+from gemmgen.tools import TOOLS, find
+
+#: Programs that gemmgen itself never calls.
+OTHERS = {
+    "chromium-headless-shell": "apt-get install chromium-headless-shell",
+    "g++": "apt-get install g++",
+    "gcc": "apt-get install gcc",
+    "oclgrind": "apt-get install oclgrind",
+}
+
+
+def tool(name: str) -> str:
+    """A program's path; skips the test where it is missing."""
+    if name in TOOLS:
+        try:
+            return find(name)
+        except ToolError as missing:
+            pytest.skip(str(missing))
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not on this machine: {OTHERS[name]}")
+    return path

@@ -1,0 +1,142 @@
+"""What an error message proposes is tried here, as a user would: the same command, with the option that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gemmgen
+from gemmgen import presets
+from gemmgen.errors import SpecError
+from tests.support.cli import gemmgen as command
+from tests.support.cli import printed, refused
+from tests.support.remedies import proposals
+
+
+def problems(text: str) -> list[str]:
+    """The sentences of a refusal."""
+    lines = text.strip().splitlines()
+    return [line.removeprefix("gemmgen: ").removeprefix("  - ") for line in (lines[1:] or lines)]
+
+
+def tried(arguments: list[str], remedy: list[str]) -> list[str]:
+    """The arguments with what a remedy says in the place of what they said of the same."""
+    pairs = list(zip(arguments[::2], arguments[1::2], strict=True))
+    for option, value in zip(remedy[::2], remedy[1::2], strict=True):
+        key = value.split("=")[0]
+        same = f"--{key.replace('_', '-')}" if option == "--set" else option
+        pairs = [(o, v) for o, v in pairs if o != same and not (o == option == "--set" and v.split("=")[0] == key)]
+        # A backend that was given for a target is none.
+        pairs = [(o, v) for o, v in pairs if not (option == "--backend" and o == "--target" and v == value)]
+    return [word for pair in pairs for word in pair] + remedy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "proposed"),
+    [
+        ("--preset wgmma_128x256_s4", "--backend cuda --target sm_90a"),
+        ("--preset wgmma_128x256_s4 --target khr", "--backend cuda --target sm_90a"),
+        ("--preset wgmma_128x256_s4 --stop-after build", "--backend cuda --target sm_90a"),
+        ("--preset mma_8x16_16x16", "--backend cuda --target sm_80"),
+        ("--preset mbarrier_8x16_16x16", "--backend cuda --target sm_90"),
+        ("--preset dpas_32x2_1x8 --backend cuda", "--backend opencl --target intel"),
+        ("--preset cpu_6x64 --backend cuda", "--backend opencl --target cpu"),
+        ("--preset reduction_4x4_4x4", "--backend cuda --target sm_80"),
+        ("--target sm_80 --backend opencl", "--backend cuda"),
+        ("--target cuda", "--backend cuda"),
+        ("--target skl", "--backend opencl --target intel"),
+        ("--target pvc --sub-group 16 --group 1x16 --k-step 16", "--backend opencl --target xe_hpc"),
+        ("--target gfx906 --method slm", "--backend opencl --target portable"),
+        ("--k-step 7", "--set k_step=8"),
+        ("--k-step 20", "--set k_step=16"),
+        ("--k-step 8 --set a.width=2", "--set a.width=1"),
+        ("--k-step 8 --set a.width=2", "--set k_step=16"),
+        ("--set a.width=2 --k-step 7", "--set k_step=16"),
+        ("--preset block_read_32x2_1x8 --k-step 7", "--set k_step=8"),
+        ("--tile 32x4", "--tile 16x4"),
+        ("--tile 64x2", "--tile 32x2"),
+    ],
+)
+def test_every_remedy_works(arguments: str, proposed: str) -> None:
+    given = arguments.split()
+    (problem,) = problems(refused("emit", *given))
+    found = proposals(problem)
+    assert proposed.split() in found, problem
+    for remedy in found:
+        result = command("emit", *tried(given, remedy))
+        assert result.returncode == 0, (problem, remedy, result.stderr)
+
+
+def test_a_group_that_is_no_warpgroup_is_refused() -> None:
+    """It was divided by, where local memory is short as well."""
+    text = refused("emit", "--preset", "wgmma_tf32_128x144_s4", "--set", "group=4x4")
+    assert "group 4x4 is not made of warpgroups of 32x4" in text
+
+
+def test_an_option_that_counts_once_is_not_dropped_in_silence() -> None:
+    text = refused("emit", "--preset", "naive", "--preset=tile_8x8", "-M", "4", "--size1", "5")
+    assert "--preset is given as naive and as tile_8x8: leave one out" in text
+    assert "--size1 is given as 4 and as 5: leave one out" in text
+    assert printed("emit", "--preset", "naive", "--preset", "naive") == printed("emit", "--preset", "naive")
+
+
+def test_near_names_are_names() -> None:
+    text = refused("emit", "--preset", "smem")
+    assert len(text) < 200 and "gemmgen presets lists all" in text
+    for name in text.partition("did you mean ")[2].partition("?")[0].split(" or "):
+        assert name in presets.names()
+    assert refused("run", "-k", "nope").strip().endswith(f"gemmgen presets lists all {len(presets.names())}")
+    assert "did you mean smem_8x8" in refused("emit", "--preset", "SMEM_8x8")
+
+
+def test_explain_refuses_what_emit_refuses() -> None:
+    for arguments in (
+        ["--tile", "32x4"],
+        ["--k-step", "7"],
+        ["--target", "skl"],
+        ["--method", "mma", "--dtype", "float16"],
+    ):
+        assert refused("explain", *arguments) == refused("emit", *arguments)
+    # What was made for another language is drawn for that one.
+    assert "on sm_90a" in printed("explain", "--preset", "wgmma_128x256_s4")
+    assert "on sm_80" in printed("explain", "--backend", "cuda", "--tile", "32x4")
+
+
+def test_files_say_their_type(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    rng = np.random.default_rng(1)
+    a, b = rng.random((5, 7)), rng.random((7, 3))
+    for name, matrix in (("a", a), ("b", b), ("b32", b.astype(np.float32)), ("b16", np.ones((7, 3), np.int16))):
+        np.save(tmp_path / f"{name}.npy", matrix)
+    run = ["run", "-k", "naive", "-i", "1", "-v", "--a", str(tmp_path / "a.npy")]
+    text = printed(*run, "--b", tmp_path / "b.npy", "-o", tmp_path / "c.npy")
+    assert "validation passed" in text
+    c = np.load(tmp_path / "c.npy")
+    assert c.dtype == np.float64 and np.allclose(c, a @ b, rtol=1e-14, atol=0)
+    # Two types are refused; what is proposed works.
+    mixed = [*run, "--b", str(tmp_path / "b32.npy")]
+    (problem,) = problems(refused(*mixed))
+    assert "(float64)" in problem and "(float32)" in problem and "numpy.save(path, matrix.astype('float64'))" in problem
+    (remedy,) = proposals(problem)
+    assert remedy == ["--dtype", "float64", "--b-dtype", "float32"]
+    assert "validation passed" in printed(*mixed, *remedy)
+    (problem,) = problems(refused("run", "-k", "naive", "--dtype", "float32", "--a", tmp_path / "a.npy"))
+    (remedy,) = proposals(problem)
+    assert "validation passed" in printed(*run, *remedy)
+    (problem,) = problems(refused("run", "-k", "naive", "--b", tmp_path / "b16.npy"))
+    assert "int16, which no kernel multiplies" in problem
+
+
+def test_a_vector_of_the_wrong_shape_is_told_the_right_one() -> None:
+    pytest.importorskip("pyopencl")
+    a, b = np.ones((4, 96), np.float32), np.ones((96, 5), np.int8)
+    spec = gemmgen.GemmSpec(b_dtype="int8", prologue_b="b * b_scale")
+    kernel = gemmgen.compile(spec, "lds_8x8_16x16_k8")
+    with pytest.raises(SpecError, match=r"shape 4x96.*: pass an array with an element for each column of b, 5 in one"):
+        kernel(a, b, b_scale=np.ones((4, 96), np.float32))
+    one_row = np.arange(5, dtype=np.float32).reshape(1, 5)
+    with pytest.raises(SpecError, match=r"pass b_scale\.ravel\(\)"):
+        kernel(a, b, b_scale=one_row)
+    assert np.array_equal(np.asarray(kernel(a, b, b_scale=one_row.ravel())), a @ (b * one_row))

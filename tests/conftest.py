@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,6 +21,10 @@ from tests.support.tools import tool
 
 # What a test finds wrong is to be this tree's doing, patched as the test has it, and not an answer of another run.
 os.environ[cache.OFF] = "answers"
+# A shell's job in the background ignores Ctrl-C, and so would every process that a test starts, those among them whose
+# end by Ctrl-C is tested. A signal that has a handler here is an ordinary one there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Hundreds of tests start processes that import gemmgen. Where Python is told to leave no compiled files behind, each
 # would compile it anew, which takes longer than most of what they do: they lie elsewhere until the tests end.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):

@@ -28,8 +28,11 @@ _KEPT = ("after_", "sum_", "sums_")
 
 
 def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
-    """The same product as that of C^T. Prologues have been applied before, unless A comes from registers (RS)."""
-    held = schedule.b.memory == "private" and not schedule.b.packed
+    """The same product as that of C^T. Prologues have been applied before, and what is stored in another type has been
+    converted, unless B comes by registers: then by a kernel that packs, or not before this one.
+    """
+    made_before = schedule.b.packed and spec.prologue_b is not None
+    held = schedule.b.memory == "private" and not made_before
     spec = spec.transposed()
     spec = replace(spec, b_dtype=None, prologue_b=None)
     spec = spec if held else replace(spec, a_dtype=None, prologue_a=None)

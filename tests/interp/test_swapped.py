@@ -10,7 +10,7 @@ import pytest
 from gemmgen import driver
 from gemmgen.errors import ScheduleError
 from gemmgen.ir.buffer import Buffer
-from gemmgen.ir.dtypes import BF16, F16, F32, I8
+from gemmgen.ir.dtypes import BF16, F16, F32, I8, DType
 from gemmgen.ir.target import TARGETS
 from gemmgen.methods import defaults
 from gemmgen.schedule import Schedule
@@ -82,6 +82,23 @@ def test_packed_and_a_prologue(rng: np.random.Generator) -> None:
     found = interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 3, {"b_scale": scale})
     expected = problem.a.astype(np.float64) @ (problem.b.astype(np.float64) * scale)
     assert np.allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("formula", [None, "b * 2"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize(("method", "dtype"), [("wgmma", BF16), ("wgmma_tf32", F32)])
+def test_bytes_become_elements_on_their_way_to_registers(
+    method: str, dtype: DType, order: Order, packed: bool, formula: str | None, rng: np.random.Generator
+) -> None:
+    """Read as they are stored, packed or not: the interpreter saw reads past what was packed, and past registers."""
+    base = replace(defaults(method, (4, 2), (4, 32)), stages=2, producers=32, registers=(0, 0))
+    schedule = replace(base, b=replace(base.b, memory="private", packed=packed))
+    spec = GemmSpec(dtype=dtype, c_dtype=F32, b_dtype=I8, b_order=order, prologue_b=formula, ld_multiple=16)
+    problem = Problem.of(rng, replace(spec, prologue_b=None), 9, 70, 130, 1.0, 0.0)
+    problem = replace(problem, a=np.rint(4 * problem.a))
+    found = interpret(driver.lower_program(spec, schedule, SM_90A), spec, problem, 3)
+    assert np.array_equal(found, problem.expected * (1 if formula is None else 2))
 
 
 @pytest.mark.parametrize("split", [1, 2])

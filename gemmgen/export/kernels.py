@@ -59,6 +59,7 @@ class Kernel:
 
     Attributes:
         vector_bytes: of vectors that the device must have natively; 0 for any.
+        sub_group: work-items of a sub-group that it is written for; 0 for any.
         block: rows and columns of the result that `groups` (down, across) of them share.
         lines: the text, a C string literal for each of its lines.
         span: elements that matrices must span less than.
@@ -70,6 +71,7 @@ class Kernel:
     local_bytes: int
     vector_bytes: int
     device: str
+    sub_group: int
     group: tuple[int, int]
     block: tuple[int, int]
     groups: tuple[int, int]
@@ -207,6 +209,7 @@ def _kernel(
         local_bytes=entry.local_bytes,
         vector_bytes=vector_bytes,
         device=device,
+        sub_group=entry.sub_group or 0,
         group=entry.group,
         block=(rows, cols),
         groups=(down, across),

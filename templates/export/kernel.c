@@ -7,6 +7,7 @@ struct kernel {
     const char *extensions;  // what the device must have, a blank after each
     uint64_t local_bytes, vector_bytes;  // what it takes of local memory, and of native vectors
     enum { ANY, GPU, CPU } device;     // where it is of use: others may have a better one
+    size_t sub_group;  // work-items of a sub-group that it is written for; 0: any
     size_t group_rows, group_columns;  // work-items of a group
     size_t block_rows, block_columns;  // elements of the result that some groups compute:
     size_t groups_down, groups_across;
@@ -308,6 +309,25 @@ static cl_program find_program(const struct kernel *kernel)
     return program;
 }
 
+// Whether the compiler made sub-groups of the size that a kernel is written for, as far as it says.
+static bool has_its_sub_groups(const struct kernel *kernel)
+{
+    if (kernel->sub_group == 0 || device.cl.GetKernelSubGroupInfo == NULL) {
+        return true;
+    }
+    const size_t group[2] = {kernel->group_columns, kernel->group_rows};
+    size_t size = 0;
+    if (device.cl.GetKernelSubGroupInfo(kernel->built, device.id,
+                                        CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE, sizeof group,
+                                        group, sizeof size, &size, NULL) != CL_SUCCESS ||
+        size == 0 || size == kernel->sub_group) {
+        return true;
+    }
+    say("kernel %s is written for sub-groups of %zu, but this device compiled it for %zu",
+        kernel->name, kernel->sub_group, size);
+    return false;
+}
+
 // Makes a kernel; its program is let go again, as the kernel holds on to it.
 static bool build(struct kernel *kernel)
 {
@@ -318,7 +338,7 @@ static bool build(struct kernel *kernel)
     }
     kernel->built = device.cl.CreateKernel(program, kernel->name, &error);
     device.cl.ReleaseProgram(program);
-    return error == CL_SUCCESS;
+    return error == CL_SUCCESS && has_its_sub_groups(kernel);
 }
 
 // Whether the device can run a kernel, which is then built.

@@ -27,6 +27,7 @@ enum {
     CL_PROGRAM_BINARY_SIZES = 0x1165,
     CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183,
+    CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE = 0x2033,
 };
 #define CL_DEVICE_TYPE_ALL UINT64_C(0xFFFFFFFF)
 
@@ -71,8 +72,10 @@ enum {
 #define DECLARE(result, name, parameters) result(*name) parameters;
 struct opencl {
     OPENCL_FUNCTIONS(DECLARE)
-    // Of OpenCL 2.0; NULL where it is missing.
+    // Of OpenCL 2.0 and 2.1; NULL where they are missing.
     int32_t (*SetKernelArgSVMPointer)(cl_kernel, uint32_t, const void *);
+    int32_t (*GetKernelSubGroupInfo)(cl_kernel, cl_device_id, uint32_t, size_t, const void *,
+                                     size_t, void *, size_t *);
 };
 
 // A function of a library. ISO C has no cast from an object's address to a function's.
@@ -95,5 +98,6 @@ static bool load_opencl(const char *path, struct opencl *cl)
     complete = find_function(library, "cl" #name, &cl->name) && complete;
     OPENCL_FUNCTIONS(FIND)
     find_function(library, "clSetKernelArgSVMPointer", &cl->SetKernelArgSVMPointer);
+    find_function(library, "clGetKernelSubGroupInfo", &cl->GetKernelSubGroupInfo);
     return complete;
 }

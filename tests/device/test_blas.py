@@ -78,6 +78,17 @@ def test_matrices_are_turned_for_kernels_that_take_them_one_way(tmp_path: Path) 
 
 
 @needs_intel
+def test_a_kernel_compiled_for_other_sub_groups_is_not_used(tmp_path: Path) -> None:
+    text = blas_source(ROUTINES[:1], (Choice("L3_SIMD_8x4_1x8"),))
+    name, required = "sgemm_nn_L3_SIMD_8x4_1x8", "intel_reqd_sub_group_size({})"
+    assert f'.name = "{name}"' in text and required.format(8) in text
+    path = tmp_path / "other.so"
+    path.write_bytes(shared_library(text.replace(required.format(8), required.format(16)), compiler_command()))
+    said = call("real", path, **on_cpu())
+    assert f"{name} is written for sub-groups of 8, but this device compiled it for 16" in said
+
+
+@needs_intel
 def test_every_kind_of_call_with_complex_numbers(library: Path) -> None:
     said = call("complex_numbers", library, **on_cpu())
     for ops in map("".join, product("ntc", repeat=2)):

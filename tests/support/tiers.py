@@ -206,7 +206,6 @@ LONG: dict[str, tuple[str, ...]] = {
     "unit/test_box_stores.py": ("test_what_the_compiler_makes_of_it",),
     "unit/test_cli.py": (
         "test_completion",
-        "test_starts_quickly",
         "test_stop_after_shows_every_kernel",
     ),
     "unit/test_cli_run.py": ("test_bench_on_a_cpu",),

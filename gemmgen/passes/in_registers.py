@@ -43,8 +43,9 @@ def _instruction(dst: Registers, src: Tile, changes: bool) -> tuple[CopyAtom, in
     atom = line_atom("a", src.transposed, dtype.size)
     if atom is not None and not changes and src.buffer.dtype == dtype:
         return atom, 4 * WORD_BYTES // dtype.size
-    # Of bytes that become elements of two it brings what two instructions take, which a short step is not.
-    if src.transposed and (src.buffer.dtype.size, dtype.size) == (1, 2) and src.cols % DEPTH_BYTES == 0:
+    # Of bytes it brings what two instructions take, or one of elements of a byte; not of words, nor of a short step.
+    pairs = src.buffer.dtype.size == 1 and dtype.size <= 2 and src.cols % DEPTH_BYTES == 0
+    if src.transposed and pairs:
         return TURN_BYTES, TURN_BYTES.widths[0]
     return (SCALAR, 1) if src.transposed or run == 1 else (ALIGNED_VECTOR, run)
 

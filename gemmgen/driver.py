@@ -23,10 +23,10 @@ from gemmgen.launch import entry_point, span
 from gemmgen.passes.addresses import addresses
 from gemmgen.passes.build import build
 from gemmgen.passes.expand import expand
-from gemmgen.passes.lanes_and_registers import lanes_and_registers
 from gemmgen.passes.pipeline import pipeline
 from gemmgen.passes.predicate import predicate
 from gemmgen.passes.simplify import simplify
+from gemmgen.passes.sub_group_size import lanes_and_registers
 from gemmgen.passes.swap import swap
 from gemmgen.passes.transpose import build_transpose
 from gemmgen.passes.unswitch import unswitch

@@ -4,14 +4,14 @@ that they call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gemmgen.backends.clike import CLike
-from gemmgen.backends.cuda_boxes import place, words
 from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
 from gemmgen.ir.atoms import CopyAtom
 from gemmgen.ir.dtypes import BF16, F16
+from gemmgen.ir.expr import Expr
 from gemmgen.ir.meetings import StoreGroup
 from gemmgen.ir.stmt import Body, BoxCopy, Move
 from gemmgen.ir.swizzle import mask
@@ -75,3 +75,17 @@ def store_functions(body: Body, types: Mapping[str, str], source: str) -> list[s
         said |= {"function": function, "below": " " * len(function), "sum": types[sums.name]}
         lines += section(source, "put_matrices", element=element, pair=pair, make=make, **said)
     return lines
+
+
+def place(index: Sequence[Expr], printer: CLike) -> str:
+    """Where a box begins, as functions that copy it take it."""
+    return ", ".join(map(printer.expr, reversed(index)))
+
+
+def words(body: Body) -> dict[str, str]:
+    """What functions that copy boxes of one matrix, or of a batch's, differ in."""
+    copies = [stmt for stmt in walk(body) if isinstance(stmt, BoxCopy)]
+    if not any(len(matrix.shape) > 2 for copy in copies for matrix in (copy.dst, copy.src) if matrix.box is not None):
+        return {"rank": "2", "which": "", "given": "", "fourth": "", "fifth": "", "sixth": ""}
+    operands = {"fourth": ", %4", "fifth": ", %5", "sixth": ", %6"}
+    return {"rank": "3", "which": "int batch, ", "given": ', "r"(batch)', **operands}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gemmgen.backends.clike import CLike
-from gemmgen.backends.cuda_boxes import place, words
+from gemmgen.backends.cuda_stores import place, words
 from gemmgen.backends.files import section, sections
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer

@@ -8,10 +8,9 @@ from typing import NoReturn
 
 from gemmgen.errors import LoweringError
 from gemmgen.ir.buffer import Buffer, Space
-from gemmgen.ir.calls import call_problems
 from gemmgen.ir.dtypes import I32, DType
 from gemmgen.ir.expr import Call, Expr, Load, Var
-from gemmgen.ir.expr_checks import expr_problems
+from gemmgen.ir.expr_checks import call_problems, expr_problems
 from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.scopes import Scope
 from gemmgen.ir.show import headline, show_expr

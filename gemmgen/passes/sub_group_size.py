@@ -1,12 +1,18 @@
-"""Sub-groups of another size than a kernel is written for, where compilers choose it: C must not look computed."""
+"""The size of a kernel's sub-groups: how many lanes it is compiled for and how many registers a thread has then, so
+that its arrays fit; and what it does under another size where compilers choose it: C must not look computed.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from gemmgen.ir.buffer import Buffer
 from gemmgen.ir.dtypes import DType
 from gemmgen.ir.expr import Call, Expr, compare, convert, number
+from gemmgen.ir.kernel import Kernel
+from gemmgen.ir.live import live
 from gemmgen.ir.stmt import Body, Comment, If, Return, Store
-from gemmgen.ir.target import Target
+from gemmgen.ir.target import FILLED_BY_WIDEST, Target
 from gemmgen.passes.expand import COL as J
 from gemmgen.passes.expand import ROW as I
 from gemmgen.passes.loops import loop
@@ -41,3 +47,15 @@ def _invalid(dtype: DType, held: DType) -> Expr:
     if not dtype.is_float:
         return number(-int(dtype.largest) - 1, dtype)
     return convert(Call("nan", (), held), dtype) if held != dtype else Call("nan", (), dtype)
+
+
+def lanes_and_registers(kernel: Kernel, target: Target) -> Kernel:
+    """The kernel with both; as it is where its schedule says them, and where compilers choose well."""
+    if kernel.sub_group is not None or not target.large_register_bytes:
+        return kernel
+    held = sum(buffer.bytes for buffer in live(kernel.body))
+    if target.fits(held, max(target.sub_group_sizes), FILLED_BY_WIDEST):
+        return kernel
+    narrow = target.narrow_sub_group
+    large = not target.fits(held, narrow or min(target.sub_group_sizes))
+    return replace(kernel, compiled_for=narrow, large_registers=large)

@@ -147,6 +147,14 @@ def _positive(s: Schedule) -> Iterator[str]:
             yield f"{name} = {value} < 0: give 0 or more"
 
 
+def _smaller(group: tuple[int, int], most: int) -> str:
+    """The group with its longer side halved as often as it takes for so many work-items."""
+    rows, cols = group
+    while rows * cols > max(1, most):
+        rows, cols = (rows // 2, cols) if rows > cols else (rows, cols // 2)
+    return f"{rows}x{cols}"
+
+
 def _shape(s: Schedule, target: Target) -> Iterator[str]:
     for axis, name in ((0, "rows"), (1, "columns")):
         if s.tile[axis] % s.run[axis]:
@@ -159,7 +167,7 @@ def _shape(s: Schedule, target: Target) -> Iterator[str]:
         slices = f" in {s.slices} slices" if s.slices > 1 else ""
         yield (
             f"group {s.group[0]}x{s.group[1]}{slices} has {work_items} work-items > {target.max_group} on this target: "
-            f"use a smaller group"
+            f"use group {_smaller(s.group, target.max_group // s.slices)}, say"
         )
 
 
@@ -189,7 +197,7 @@ def _warp(s: Schedule) -> Iterator[str]:
     if s.stagger and rows % 2:
         yield f"stagger swaps lanes of neighbouring rows, but warp {rows}x{cols} has an odd number: use an even one"
     if s.sub_group is not None:
-        yield "warp arranges lanes that share nothing, but sub_group has lanes share A: drop one of them"
+        yield "warp arranges lanes that share nothing, but sub_group has lanes share A: use sub_group none"
 
 
 def _blocks(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[str]:
@@ -218,9 +226,9 @@ def _slices(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if s.k_step % s.slices:
         yield divide("slices", s.slices, "k_step", s.k_step, tuple(range(1, s.k_step + 1)))
     if s.sub_group is not None:
-        yield "slices and sub_group both deal out work-items of a group: drop one of them"
+        yield "slices and sub_group both deal out work-items of a group: use slices 1, or sub_group none"
     if s.barrier:
-        yield "slices deal out steps of K that barrier takes as one: drop one of them"
+        yield "slices deal out steps of K that barrier takes as one: use slices 1, or barrier false"
     (rows, cols), work_items = s.block_tile, s.all_work_items[0] * s.all_work_items[1]
     if s.warp is not None and s.group[0] * s.group[1] % WARP:
         yield f"a slice's {s.group[0]}x{s.group[1]} work-items are no whole warps: use warp none, or a larger group"
@@ -274,7 +282,10 @@ def _async(s: Schedule, target: Target) -> Iterator[str]:
         if o.memory != "local":
             yield f"{name}.async_copy fills local memory, but {name}.memory is {o.memory!r}: use 'local'"
         if s.prefetch:
-            yield f"prefetch keeps the next tile in registers, which {name}.async_copy passes by: drop one of them"
+            yield (
+                f"prefetch keeps the next tile in registers, which {name}.async_copy passes by: "
+                f"use prefetch false, or {name}.async_copy false"
+            )
     if s.mbarrier:
         yield from _mbarrier(s, target)
     if s.a.async_copy != s.b.async_copy and "local" == s.a.memory == s.b.memory:
@@ -319,7 +330,10 @@ def _depths(spec: GemmSpec, s: Schedule) -> Iterator[str]:
     if s.across and s.k_step // s.slices % 2:
         yield f"across alternates two slots of registers, but k_step = {s.k_step} is odd: use an even one"
     if s.snake and s.a.share:
-        yield "snake orders multiply-adds with both operands in registers, but a.share is set: drop one of them"
+        yield (
+            "snake orders multiply-adds with both operands in registers, but a.share is set: "
+            "use snake false, or a.share false"
+        )
     if s.snake and 1 in s.tile:
         rows, cols = s.tile
         yield f"snake turns at the end of each row, but tile {rows}x{cols} has a single row or column: leave it out"

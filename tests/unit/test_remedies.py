@@ -57,6 +57,14 @@ def tried(arguments: list[str], remedy: list[str]) -> list[str]:
         ("--preset block_read_32x2_1x8 --k-step 7", "--set k_step=8"),
         ("--tile 32x4", "--tile 16x4"),
         ("--tile 64x2", "--tile 32x2"),
+        ("--method naive --group 32x33", "--set group=32x16"),
+        ("--backend cuda --method naive --group 64x64", "--set group=32x32"),
+        (
+            "--backend cuda --preset mbarrier_8x8_4x8_slices8 --set sub_group=8 --set warp=none --set stagger=false",
+            "--set sub_group=none",
+        ),
+        ("--backend cuda --preset mbarrier_8x16_16x16 --set sub_group=16", "--set sub_group=none"),
+        ("--backend cuda --preset mma_8x16_16x16 --set sub_group=16", "--set sub_group=none"),
     ],
 )
 def test_every_remedy_works(arguments: str, proposed: str) -> None:

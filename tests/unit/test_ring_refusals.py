@@ -80,7 +80,7 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
         (replace(RING, slices=3), "slices = 3 does not divide k_step = 8: use one of 1, 2, 4, 8"),
         (
             replace(PLAIN, slices=2, k_step=8, barrier=True),
-            "slices deal out steps of K that barrier takes as one: drop one of them",
+            "slices deal out steps of K that barrier takes as one: use slices 1, or barrier false",
         ),
         (
             replace(PLAIN, slices=4, k_step=8, a=Operand(width=4)),
@@ -88,11 +88,11 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
         ),
         (
             replace(SLICED, warp=None, stagger=False, group=(8, 8), sub_group=8),
-            "slices and sub_group both deal out work-items of a group: drop one of them",
+            "slices and sub_group both deal out work-items of a group: use slices 1, or sub_group none",
         ),
         (
             replace(SLICED, slices=8, k_step=16, group=(16, 16)),
-            "group 16x16 in 8 slices has 2048 work-items > 1024 on this target: use a smaller group",
+            "group 16x16 in 8 slices has 2048 work-items > 1024 on this target: use group 16x8, say",
         ),
         (replace(SLICED, slices=8), "across alternates two slots of registers, but k_step = 8 is odd: use an even one"),
         (

@@ -80,6 +80,7 @@ enum {
     CL_PROGRAM_BINARY_SIZES = 0x1165,
     CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183,
+    CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE = 0x2033,
 };
 #define CL_DEVICE_TYPE_ALL UINT64_C(0xFFFFFFFF)
 
@@ -124,8 +125,10 @@ enum {
 #define DECLARE(result, name, parameters) result(*name) parameters;
 struct opencl {
     OPENCL_FUNCTIONS(DECLARE)
-    // Of OpenCL 2.0; NULL where it is missing.
+    // Of OpenCL 2.0 and 2.1; NULL where they are missing.
     int32_t (*SetKernelArgSVMPointer)(cl_kernel, uint32_t, const void *);
+    int32_t (*GetKernelSubGroupInfo)(cl_kernel, cl_device_id, uint32_t, size_t, const void *,
+                                     size_t, void *, size_t *);
 };
 
 // A function of a library. ISO C has no cast from an object's address to a function's.
@@ -148,6 +151,7 @@ static bool load_opencl(const char *path, struct opencl *cl)
     complete = find_function(library, "cl" #name, &cl->name) && complete;
     OPENCL_FUNCTIONS(FIND)
     find_function(library, "clSetKernelArgSVMPointer", &cl->SetKernelArgSVMPointer);
+    find_function(library, "clGetKernelSubGroupInfo", &cl->GetKernelSubGroupInfo);
     return complete;
 }
 
@@ -379,6 +383,7 @@ struct kernel {
     const char *extensions;  // what the device must have, a blank after each
     uint64_t local_bytes, vector_bytes;  // what it takes of local memory, and of native vectors
     enum { ANY, GPU, CPU } device;     // where it is of use: others may have a better one
+    size_t sub_group;  // work-items of a sub-group that it is written for; 0: any
     size_t group_rows, group_columns;  // work-items of a group
     size_t block_rows, block_columns;  // elements of the result that some groups compute:
     size_t groups_down, groups_across;
@@ -680,6 +685,25 @@ static cl_program find_program(const struct kernel *kernel)
     return program;
 }
 
+// Whether the compiler made sub-groups of the size that a kernel is written for, as far as it says.
+static bool has_its_sub_groups(const struct kernel *kernel)
+{
+    if (kernel->sub_group == 0 || device.cl.GetKernelSubGroupInfo == NULL) {
+        return true;
+    }
+    const size_t group[2] = {kernel->group_columns, kernel->group_rows};
+    size_t size = 0;
+    if (device.cl.GetKernelSubGroupInfo(kernel->built, device.id,
+                                        CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE, sizeof group,
+                                        group, sizeof size, &size, NULL) != CL_SUCCESS ||
+        size == 0 || size == kernel->sub_group) {
+        return true;
+    }
+    say("kernel %s is written for sub-groups of %zu, but this device compiled it for %zu",
+        kernel->name, kernel->sub_group, size);
+    return false;
+}
+
 // Makes a kernel; its program is let go again, as the kernel holds on to it.
 static bool build(struct kernel *kernel)
 {
@@ -690,7 +714,7 @@ static bool build(struct kernel *kernel)
     }
     kernel->built = device.cl.CreateKernel(program, kernel->name, &error);
     device.cl.ReleaseProgram(program);
-    return error == CL_SUCCESS;
+    return error == CL_SUCCESS && has_its_sub_groups(kernel);
 }
 
 // Whether the device can run a kernel, which is then built.
@@ -1495,6 +1519,7 @@ static struct kernel sgemm_nn_cpu_6x64_copied = {
     .local_bytes = 0,
     .vector_bytes = 64,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -1636,6 +1661,7 @@ static struct kernel sgemm_nt_cpu_6x64_copied = {
     .local_bytes = 0,
     .vector_bytes = 64,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -1768,6 +1794,7 @@ static struct kernel sgemm_tn_cpu_6x64_copied = {
     .local_bytes = 0,
     .vector_bytes = 64,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -1904,6 +1931,7 @@ static struct kernel sgemm_tt_cpu_6x64_copied = {
     .local_bytes = 0,
     .vector_bytes = 64,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -2031,6 +2059,7 @@ static struct kernel sgemm_nn_cpu_6x16_v8_copied = {
     .local_bytes = 0,
     .vector_bytes = 32,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -2171,6 +2200,7 @@ static struct kernel sgemm_nt_cpu_6x16_v8_copied = {
     .local_bytes = 0,
     .vector_bytes = 32,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -2303,6 +2333,7 @@ static struct kernel sgemm_tn_cpu_6x16_v8_copied = {
     .local_bytes = 0,
     .vector_bytes = 32,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -2438,6 +2469,7 @@ static struct kernel sgemm_tt_cpu_6x16_v8_copied = {
     .local_bytes = 0,
     .vector_bytes = 32,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -2565,6 +2597,7 @@ static struct kernel sgemm_nn_sg16_block_16x2 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 16,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
@@ -2750,6 +2783,7 @@ static struct kernel stranspose = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 16,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
@@ -2840,6 +2874,7 @@ static struct kernel sgemm_tn_sg16_block_16x2 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 16,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
@@ -3031,6 +3066,7 @@ static struct kernel sgemm_nn_smem_8x8_double = {
     .local_bytes = 16640,
     .vector_bytes = 0,
     .device = GPU,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -3275,6 +3311,7 @@ static struct kernel sgemm_nt_smem_8x8_double = {
     .local_bytes = 16640,
     .vector_bytes = 0,
     .device = GPU,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -3518,6 +3555,7 @@ static struct kernel sgemm_tn_smem_8x8_double = {
     .local_bytes = 16640,
     .vector_bytes = 0,
     .device = GPU,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -3763,6 +3801,7 @@ static struct kernel sgemm_tt_smem_8x8_double = {
     .local_bytes = 16640,
     .vector_bytes = 0,
     .device = GPU,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -4007,6 +4046,7 @@ static struct kernel sgemm_nn_tile_8x8 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -4199,6 +4239,7 @@ static struct kernel sgemm_nt_tile_8x8 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -4344,6 +4385,7 @@ static struct kernel sgemm_tn_tile_8x8 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -4538,6 +4580,7 @@ static struct kernel sgemm_tt_tile_8x8 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -4730,6 +4773,7 @@ static struct kernel dgemm_nn_cpu_6x16_v8_copied = {
     .local_bytes = 0,
     .vector_bytes = 64,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -4872,6 +4916,7 @@ static struct kernel dgemm_nt_cpu_6x16_v8_copied = {
     .local_bytes = 0,
     .vector_bytes = 64,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -5007,6 +5052,7 @@ static struct kernel dgemm_tn_cpu_6x16_v8_copied = {
     .local_bytes = 0,
     .vector_bytes = 64,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -5144,6 +5190,7 @@ static struct kernel dgemm_tt_cpu_6x16_v8_copied = {
     .local_bytes = 0,
     .vector_bytes = 64,
     .device = CPU,
+    .sub_group = 0,
     .group_rows = 1,
     .group_columns = 1,
     .block_rows = 1032,
@@ -5274,6 +5321,7 @@ static struct kernel dgemm_nn_sg16_block_16x2 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 16,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
@@ -5398,6 +5446,7 @@ static struct kernel dtranspose = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 16,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
@@ -5489,6 +5538,7 @@ static struct kernel dgemm_tn_sg16_block_16x2 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 16,
     .group_rows = 1,
     .group_columns = 16,
     .block_rows = 16,
@@ -5613,6 +5663,7 @@ static struct kernel dgemm_nn_smem_8x8_double = {
     .local_bytes = 33280,
     .vector_bytes = 0,
     .device = GPU,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -5862,6 +5913,7 @@ static struct kernel dgemm_nt_smem_8x8_double = {
     .local_bytes = 33280,
     .vector_bytes = 0,
     .device = GPU,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -6111,6 +6163,7 @@ static struct kernel dgemm_tn_smem_8x8_double = {
     .local_bytes = 33280,
     .vector_bytes = 0,
     .device = GPU,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -6360,6 +6413,7 @@ static struct kernel dgemm_tt_smem_8x8_double = {
     .local_bytes = 33280,
     .vector_bytes = 0,
     .device = GPU,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -6609,6 +6663,7 @@ static struct kernel dgemm_nn_tile_8x8 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -6804,6 +6859,7 @@ static struct kernel dgemm_nt_tile_8x8 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -6952,6 +7008,7 @@ static struct kernel dgemm_tn_tile_8x8 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -7150,6 +7207,7 @@ static struct kernel dgemm_tt_tile_8x8 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 128,
@@ -7345,6 +7403,7 @@ static struct kernel cgemm_nn_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -7528,6 +7587,7 @@ static struct kernel cgemm_nt_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -7673,6 +7733,7 @@ static struct kernel cgemm_nc_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -7826,6 +7887,7 @@ static struct kernel cgemm_tn_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -8003,6 +8065,7 @@ static struct kernel cgemm_tt_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -8186,6 +8249,7 @@ static struct kernel cgemm_tc_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -8377,6 +8441,7 @@ static struct kernel cgemm_cn_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -8562,6 +8627,7 @@ static struct kernel cgemm_ct_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -8753,6 +8819,7 @@ static struct kernel cgemm_cc_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -8946,6 +9013,7 @@ static struct kernel zgemm_nn_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -9132,6 +9200,7 @@ static struct kernel zgemm_nt_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -9280,6 +9349,7 @@ static struct kernel zgemm_nc_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -9436,6 +9506,7 @@ static struct kernel zgemm_tn_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -9615,6 +9686,7 @@ static struct kernel zgemm_tt_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -9801,6 +9873,7 @@ static struct kernel zgemm_tc_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -9995,6 +10068,7 @@ static struct kernel zgemm_cn_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -10182,6 +10256,7 @@ static struct kernel zgemm_ct_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,
@@ -10376,6 +10451,7 @@ static struct kernel zgemm_cc_vec4_4x4 = {
     .local_bytes = 0,
     .vector_bytes = 0,
     .device = ANY,
+    .sub_group = 0,
     .group_rows = 16,
     .group_columns = 16,
     .block_rows = 64,

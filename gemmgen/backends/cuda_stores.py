@@ -1,5 +1,5 @@
-"""Stores of boxes in CUDA C++, and what puts sums down in shared memory before them: the statements, and the functions
-that they call.
+"""TMA stores in CUDA C++, and what stages sums in shared memory before them: the statements, and the functions that
+they call. TMA loads (`cuda_warpgroups.py`) take the coordinates of a tile from here, too.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ def store_functions(body: Body, types: Mapping[str, str], source: str) -> list[s
 
 
 def place(index: Sequence[Expr], printer: CLike) -> str:
-    """Where a box begins, as functions that copy it take it."""
+    """The coordinates of a TMA tile as PTX counts them, from the fast axis."""
     return ", ".join(map(printer.expr, reversed(index)))
 
 
 def words(body: Body) -> dict[str, str]:
-    """What functions that copy boxes of one matrix, or of a batch's, differ in."""
+    """What TMA functions of one matrix and of a batch of them differ in."""
     copies = [stmt for stmt in walk(body) if isinstance(stmt, BoxCopy)]
     if not any(len(matrix.shape) > 2 for copy in copies for matrix in (copy.dst, copy.src) if matrix.box is not None):
         return {"rank": "2", "which": "", "given": "", "fourth": "", "fifth": "", "sixth": ""}

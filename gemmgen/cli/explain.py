@@ -34,7 +34,7 @@ def explain(
         ),
     ] = None,
 ) -> None:
-    """Draw a schedule: tiles, the way of A and B, registers, local memory, flops per byte.
+    """Draw a schedule: tiles, how A and B reach registers, how many there are, local memory, flops per byte.
 
     What emit refuses for the same options, it refuses as well.
     """

@@ -11,6 +11,15 @@ from gemmgen.ir.kernel import Kernel
 from gemmgen.ir.show import show_expr
 from gemmgen.ir.target import Target
 
+_OF_SUB_GROUPS = ("lane_id", "sub_group_size", "broadcast", "shuffle_xor")
+#: Functions whose arguments are all of the type that comes out.
+_ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest", "tf32_finite_rest")
+#: Functions of one argument, whose type is another matter: whether it fits what comes out, and what is wrong else.
+_OF_OTHERS: dict[str, tuple[Callable[[DType, DType], bool], str]] = {
+    "convert": (lambda given, made: given not in (BOOL, made), "converts nothing"),
+    "any_in_group": (lambda given, made: given == made == BOOL, "asks for no condition"),
+}
+
 
 def expr_problems(node: Expr) -> Iterator[str]:
     """What is wrong with the types of a node's own operands."""
@@ -41,17 +50,6 @@ def _operator_problems(node: Bin) -> Iterator[str]:
         yield f"&& on {a}"
     if (a.real is not None and op not in ("+", "*", "==", "!=")) or (a.is_float and op in ("%", "&", "^")):
         yield f"{op} on {a}"
-
-
-_OF_SUB_GROUPS = ("lane_id", "sub_group_size", "broadcast", "shuffle_xor")
-#: Functions whose arguments are all of the type that comes out.
-_ALIKE = ("fma", "conj", "tf32", "tf32_head", "tf32_rest", "tf32_finite_rest")
-
-#: Functions of one argument, whose type is another matter: whether it fits what comes out, and what is wrong else.
-_OF_OTHERS: dict[str, tuple[Callable[[DType, DType], bool], str]] = {
-    "convert": (lambda given, made: given not in (BOOL, made), "converts nothing"),
-    "any_in_group": (lambda given, made: given == made == BOOL, "asks for no condition"),
-}
 
 
 def call_problems(node: Call, kernel: Kernel, target: Target) -> Iterator[str]:

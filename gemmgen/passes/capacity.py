@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from gemmgen.ir.matrix import LANES
@@ -33,11 +33,17 @@ def capacity_problems(spec: GemmSpec, s: Schedule, target: Target) -> Iterator[s
 
 
 def _smaller(spec: GemmSpec, s: Schedule, limit: int) -> str:
-    """A tile whose registers are there: that one with its longer side halved as often as it takes."""
-    rows, cols = s.tile
-    while rows * cols > 1 and register_bytes(spec, replace(s, tile=(rows, cols))) > limit:
+    """A tile whose registers are there."""
+    tile = halved(s.tile, lambda tile: register_bytes(spec, replace(s, tile=tile)) <= limit)
+    return f"use a smaller tile, such as {tile}"
+
+
+def halved(shape: tuple[int, int], fits: Callable[[tuple[int, int]], bool]) -> str:
+    """The shape with its longer side halved until it fits, or is 1x1."""
+    rows, cols = shape
+    while rows * cols > 1 and not fits((rows, cols)):
         rows, cols = (rows // 2, cols) if rows >= cols else (rows, cols // 2)
-    return f"use a smaller tile, such as {rows}x{cols}"
+    return f"{rows}x{cols}"
 
 
 def sub_group_registers(s: Schedule, target: Target) -> int:

@@ -43,9 +43,10 @@ def _instruction(dst: Registers, src: Tile, changes: bool) -> tuple[CopyAtom, in
     atom = line_atom("a", src.transposed, dtype.size)
     if atom is not None and not changes and src.buffer.dtype == dtype:
         return atom, 4 * WORD_BYTES // dtype.size
-    # Of bytes it brings what two instructions take, or one of elements of a byte; not of words, nor of a short step.
-    pairs = src.buffer.dtype.size == 1 and dtype.size <= 2 and src.cols % DEPTH_BYTES == 0
-    if src.transposed and pairs:
+    # One transposing ldmatrix of bytes fills the fragments of one instruction on bytes, or of two on 2-byte elements.
+    # It does not fit TF32, nor a block K shorter than that.
+    fits = src.buffer.dtype.size == 1 and dtype.size <= 2 and src.cols % DEPTH_BYTES == 0
+    if src.transposed and fits:
         return TURN_BYTES, TURN_BYTES.widths[0]
     return (SCALAR, 1) if src.transposed or run == 1 else (ALIGNED_VECTOR, run)
 

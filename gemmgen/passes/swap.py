@@ -28,14 +28,15 @@ _KEPT = ("after_", "sum_", "sums_")
 
 
 def turned(spec: GemmSpec, schedule: Schedule) -> tuple[GemmSpec, Schedule]:
-    """The same product as that of C^T. Prologues have been applied before, and what is stored in another type has been
-    converted, unless B comes by registers: then by a kernel that packs, or not before this one.
+    """The same product as that of C^T.
+
+    Its operands have their final elements: the kernel that packs them converts stored types and applies prologues. Only
+    B from registers (RS) is converted here, and its prologue applied, unless packing has applied it.
     """
-    made_before = schedule.b.packed and spec.prologue_b is not None
-    held = schedule.b.memory == "private" and not made_before
+    made_here = schedule.b.memory == "private" and not (schedule.b.packed and spec.prologue_b is not None)
     spec = spec.transposed()
     spec = replace(spec, b_dtype=None, prologue_b=None)
-    spec = spec if held else replace(spec, a_dtype=None, prologue_a=None)
+    spec = spec if made_here else replace(spec, a_dtype=None, prologue_a=None)
     (rows, cols), (high, wide), (down, across) = schedule.tile, schedule.group, schedule.run
     a, b = _turned(schedule.b), _turned(schedule.a)
     turns = replace(schedule, tile=(cols, rows), group=(wide, high), run=(across, down), a=a, b=b)

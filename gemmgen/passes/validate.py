@@ -9,7 +9,7 @@ from gemmgen.errors import ScheduleError
 from gemmgen.ir.target import Target
 from gemmgen.names import name_problem
 from gemmgen.passes.boxes import box_problems
-from gemmgen.passes.capacity import capacity_problems
+from gemmgen.passes.capacity import capacity_problems, halved
 from gemmgen.passes.matrices import matrix_problems, warp_problems
 from gemmgen.passes.operand_checks import WIDTHS, divide, divisors, operand_problems
 from gemmgen.passes.prologue import prologue_problems
@@ -147,14 +147,6 @@ def _positive(s: Schedule) -> Iterator[str]:
             yield f"{name} = {value} < 0: give 0 or more"
 
 
-def _smaller(group: tuple[int, int], most: int) -> str:
-    """The group with its longer side halved as often as it takes for so many work-items."""
-    rows, cols = group
-    while rows * cols > max(1, most):
-        rows, cols = (rows // 2, cols) if rows > cols else (rows, cols // 2)
-    return f"{rows}x{cols}"
-
-
 def _shape(s: Schedule, target: Target) -> Iterator[str]:
     for axis, name in ((0, "rows"), (1, "columns")):
         if s.tile[axis] % s.run[axis]:
@@ -165,9 +157,10 @@ def _shape(s: Schedule, target: Target) -> Iterator[str]:
     work_items = s.all_work_items[0] * s.all_work_items[1]
     if work_items > target.max_group:
         slices = f" in {s.slices} slices" if s.slices > 1 else ""
+        smaller = halved(s.group, lambda group: group[0] * group[1] * s.slices <= target.max_group)
         yield (
             f"group {s.group[0]}x{s.group[1]}{slices} has {work_items} work-items > {target.max_group} on this target: "
-            f"use group {_smaller(s.group, target.max_group // s.slices)}, say"
+            f"use group {smaller}, say"
         )
 
 

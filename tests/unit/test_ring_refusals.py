@@ -92,7 +92,7 @@ def test_what_the_others_depart_from_is_taken(schedule: Schedule) -> None:
         ),
         (
             replace(SLICED, slices=8, k_step=16, group=(16, 16)),
-            "group 16x16 in 8 slices has 2048 work-items > 1024 on this target: use group 16x8, say",
+            "group 16x16 in 8 slices has 2048 work-items > 1024 on this target: use group 8x16, say",
         ),
         (replace(SLICED, slices=8), "across alternates two slots of registers, but k_step = 8 is odd: use an even one"),
         (
